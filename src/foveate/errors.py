@@ -1,0 +1,168 @@
+"""Every error a user can meet, in one tree.
+
+FoveateError
+├── InputError            what was given can't be taken as it is
+│   ├── InvalidMessage    a message, and where in the list it stands
+│   ├── UnknownFormat     no format of that name, or none that recognises the file
+│   └── SettingsError     a setting: its key, and what it takes
+├── NotFound              what was asked for is not there
+│   ├── SessionNotFound
+│   ├── TurnNotFound
+│   ├── TurnPruned        it was there, and a retention command removed it
+│   ├── LevelUnknown      no such fidelity
+│   ├── LevelNotReady     a fidelity that is still to be made
+│   └── PinNotFound
+├── Refused               possible, but it would break a promise
+│   ├── SessionExists
+│   ├── ForkInUse         a fork still reaches what would go
+│   └── PinLocked
+└── StoreError            the database
+    ├── NotADatabase      the file is something else
+    ├── NewerSchema       written by a later version
+    ├── ReadOnlyStore
+    ├── StorageFull
+    ├── StoreBusy         another process held the lock for too long
+    ├── StoreClosed
+    └── Damaged           a hash or a page does not check
+
+A message says what failed, where, and what to do next; ids are attributes.
+"""
+
+from __future__ import annotations
+
+
+class FoveateError(Exception):
+    """The root: catch this to catch everything Foveate raises on purpose."""
+
+
+class InputError(FoveateError):
+    """What was given can't be taken as it is; nothing was stored."""
+
+
+class InvalidMessage(InputError):
+    """A message can't be read; `path` says where, as in `messages[3].content`."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+class UnknownFormat(InputError):
+    """No format has this name, or none recognises this content."""
+
+
+class SettingsError(InputError):
+    """A setting is wrong; `key` names it as in `store.synchronous`."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"setting {key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
+class NotFound(FoveateError):
+    """What was asked for is not there."""
+
+
+class SessionNotFound(NotFound):
+    def __init__(self, session_id: str, hint: str = "'foveate sessions' lists those that exist") -> None:
+        super().__init__(f"no session {session_id!r}; {hint}")
+        self.session_id = session_id
+
+
+class TurnNotFound(NotFound):
+    def __init__(self, session_id: str, turn_id: str, last_turn: int) -> None:
+        have = f"it has T-1 to T-{last_turn}" if last_turn else "it has no turns yet"
+        super().__init__(f"no turn {turn_id} in session {session_id!r}; {have}")
+        self.session_id = session_id
+        self.turn_id = turn_id
+
+
+class TurnPruned(NotFound):
+    def __init__(self, session_id: str, turn_id: str) -> None:
+        super().__init__(f"turn {turn_id} of session {session_id!r} was removed by a prune command; its id stays reserved")
+        self.session_id = session_id
+        self.turn_id = turn_id
+
+
+class LevelUnknown(NotFound):
+    def __init__(self, level: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"no level {level!r}; the levels are {', '.join(known)}")
+        self.level = level
+
+
+class LevelNotReady(NotFound):
+    def __init__(self, turn_id: str, level: str, available: tuple[str, ...]) -> None:
+        super().__init__(f"level {level} of {turn_id} is not made yet; available now: {', '.join(available)}")
+        self.turn_id = turn_id
+        self.level = level
+        self.available = available
+
+
+class PinNotFound(NotFound):
+    def __init__(self, session_id: str, pin_id: str) -> None:
+        super().__init__(f"no pin {pin_id} in session {session_id!r}")
+        self.session_id = session_id
+        self.pin_id = pin_id
+
+
+class Refused(FoveateError):
+    """It could be done, but it would break a promise; the message says how to insist, where one may."""
+
+
+class SessionExists(Refused):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} exists already; choose another id or open it")
+        self.session_id = session_id
+
+
+class ForkInUse(Refused):
+    def __init__(self, session_id: str, fork_ids: tuple[str, ...]) -> None:
+        forks = ", ".join(fork_ids)
+        super().__init__(f"session {session_id!r} has turns that {forks} still read; delete or export those forks first")
+        self.session_id = session_id
+        self.fork_ids = fork_ids
+
+
+class PinLocked(Refused):
+    def __init__(self, pin_id: str) -> None:
+        super().__init__(f"pin {pin_id} is locked; pass even_if_locked=True to remove it all the same")
+        self.pin_id = pin_id
+
+
+class StoreError(FoveateError):
+    """The database refused or failed; `location` says which."""
+
+    def __init__(self, location: str, problem: str) -> None:
+        super().__init__(f"{location}: {problem}")
+        self.location = location
+        self.problem = problem
+
+
+class NotADatabase(StoreError):
+    """The file is not a Foveate database; it was left as it is."""
+
+
+class NewerSchema(StoreError):
+    """A later version of Foveate wrote the file; this one leaves it alone."""
+
+
+class ReadOnlyStore(StoreError):
+    """The file or its folder can't be written."""
+
+
+class StorageFull(StoreError):
+    """The disk is full; the turn was not recorded, and nothing was half stored."""
+
+
+class StoreBusy(StoreError):
+    """Another process held the database for longer than `store.lock_timeout_seconds`."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed; open it again."""
+
+
+class Damaged(StoreError):
+    """Stored content does not check; `foveate doctor` says what is affected."""

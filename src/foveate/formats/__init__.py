@@ -1,0 +1,182 @@
+"""Message formats: how a turn comes in from a provider or a transcript, and goes out again.
+
+A format is one module in this folder (or one that a third party names under the entry point group
+`foveate.formats`); its name is its configured name, `claude_code.py` being `claude-code`. There are two kinds:
+
+- a **message format** is what a provider's API takes: `recognises`, `parse`, `render`;
+- a **transcript format** is what a program leaves on disk: `detect`, `read`, `parse`, `write`.
+
+`parse` gives the meaning of one record. The record itself is kept beside it by `parse_message`, so that
+`render_messages` to the same format returns it to the letter, fields this version does not know included.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import entry_points
+from itertools import groupby
+from typing import BinaryIO, Protocol, runtime_checkable
+
+from foveate.errors import UnknownFormat
+from foveate.turn import Json, Message, Original, check_json
+
+ENTRY_POINT_GROUP = "foveate.formats"
+HEAD_BYTES = 65_536
+"""How much of a file a transcript format sees to decide whether the file is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A session begins in a transcript, or more has become known of it."""
+
+    session: str
+    title: str | None = None
+    model: str | None = None
+    platform: str | None = None
+    channel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message in a transcript. `key` names it within its session for good, so that a second import adds nothing."""
+
+    session: str
+    key: str
+    message: Message
+    place: str
+    """Where it stands, for people: `line 12`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a transcript that could not be read, and why."""
+
+    place: str
+    reason: str
+
+
+Item = Header | Found | Problem
+
+
+class Format(Protocol):
+    """What both kinds of format have."""
+
+    def parse(self, data: Json, path: str) -> Message:
+        """The meaning of one record; `InvalidMessage` naming `path` if it has none."""
+        ...
+
+
+@runtime_checkable
+class MessageFormat(Format, Protocol):
+    def recognises(self, data: Json) -> bool:
+        """Whether this record can only be of this format (plain `role` and text `content` is anybody's)."""
+        ...
+
+    def render(self, messages: Sequence[Message]) -> list[Json]:
+        """Canonical messages as this format has them; tool calls and results stay paired."""
+        ...
+
+
+@runtime_checkable
+class TranscriptFormat(Format, Protocol):
+    def detect(self, head: bytes, name: str) -> bool:
+        """Whether a file of this name that begins like this is of this format."""
+        ...
+
+    def read(self, stream: BinaryIO, name: str) -> Iterator[Item]:
+        """Everything in the file, in order, in constant memory; what can't be read comes as a Problem."""
+        ...
+
+    def write(self, messages: Sequence[Message]) -> Iterator[str]:
+        """One session's messages as a file of this format, in pieces."""
+        ...
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All format names, built-in and registered."""
+    built_in = (module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
+    registered = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
+    return tuple(sorted({name for name in (*built_in, *registered) if not name.startswith("-")}))
+
+
+@cache
+def load(name: str) -> Format:
+    """The format of this name."""
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        registered: Format = point.load()
+        return registered
+    if name not in names():
+        raise UnknownFormat(f"no format {name!r}; there are {', '.join(names())}")
+    module: Format = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")  # type: ignore[assignment]
+    return module
+
+
+def message_formats() -> dict[str, MessageFormat]:
+    loaded = {name: load(name) for name in names()}
+    return {name: format_ for name, format_ in loaded.items() if isinstance(format_, MessageFormat)}
+
+
+def transcript_formats() -> dict[str, TranscriptFormat]:
+    loaded = {name: load(name) for name in names()}
+    return {name: format_ for name, format_ in loaded.items() if isinstance(format_, TranscriptFormat)}
+
+
+def parse_message(name: str, data: Json, path: str = "message") -> Message:
+    """One record with its meaning, the record itself kept beside it."""
+    check_json(data, path)
+    return replace(load(name).parse(data, path), original=Original(name, data))
+
+
+def parse_messages(records: Sequence[Json], name: str | None = None, path: str = "messages") -> list[Message]:
+    """Records of one format; which one is seen from the records where it is not named."""
+    name = name or detect_messages(records)
+    return [parse_message(name, record, f"{path}[{index}]") for index, record in enumerate(records)]
+
+
+def detect_messages(records: Sequence[Json]) -> str:
+    """The message format that any of the records can only be of; plain ones are OpenAI's."""
+    candidates = message_formats()
+    for record in records:
+        for name, format_ in candidates.items():
+            if format_.recognises(record):
+                return name
+    return "openai"
+
+
+def render_messages(name: str, messages: Sequence[Message]) -> list[Json]:
+    """Messages as a provider takes them: originals of that format to the letter, others by their meaning."""
+    format_ = load(name)
+    if not isinstance(format_, MessageFormat):
+        known = ", ".join(message_formats())
+        raise UnknownFormat(f"{name!r} is a transcript format; as messages there are {known}")
+    rendered: list[Json] = []
+    for native, run in groupby(messages, key=lambda message: message.original and message.original.format == name):
+        if native:
+            rendered.extend(message.original.data for message in run if message.original)
+        else:
+            rendered.extend(format_.render([message for message in run if message.kind != "display"]))
+    return rendered
+
+
+def detect_transcript(head: bytes, name: str) -> str:
+    """The transcript format of a file, by how it begins."""
+    for format_name, format_ in transcript_formats().items():
+        if format_name != "jsonl" and format_.detect(head, name):
+            return format_name
+    if load_transcript("jsonl").detect(head, name):
+        return "jsonl"
+    known = ", ".join(transcript_formats())
+    raise UnknownFormat(f"{name}: none of the formats {known} recognises it; name one with --format")
+
+
+def load_transcript(name: str) -> TranscriptFormat:
+    format_ = load(name)
+    if not isinstance(format_, TranscriptFormat):
+        known = ", ".join(transcript_formats())
+        raise UnknownFormat(f"{name!r} is not a transcript format; there are {known}")
+    return format_

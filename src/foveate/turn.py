@@ -1,0 +1,231 @@
+"""A turn as it came in: frozen, typed values for everything one prompt leads to, and no I/O.
+
+A conversation is a list of turns, a turn a list of messages, a message a list of parts. What a provider
+sent is kept beside its meaning (`Message.original`), so that it can be given back to the letter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from foveate.errors import InvalidMessage
+
+Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+Kind = Literal["message", "injection", "display"]
+
+ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
+MAX_NESTING = 200
+"""Deeper JSON than this is refused: no provider sends it, and every reader of it would have to recurse."""
+
+_TURN_ID = re.compile(r"T-([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words, exactly as written."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A model's thinking; the provider's proof of it travels along, since some providers ask for it back."""
+
+    text: str
+    signature: str | None = None
+    """Anthropic's `signature` or Gemini's `thoughtSignature`."""
+    encrypted: str | None = None
+    """Thinking that only the provider can read: Anthropic's redacted data, OpenAI's `encrypted_content`."""
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An image or file by reference: a URI or a provider's file id, or its bytes in base64 where it came inline."""
+
+    media: Literal["image", "audio", "video", "file"]
+    uri: str | None = None
+    file_id: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call with its full arguments: JSON where they are JSON, else the text the model wrote."""
+
+    name: str
+    arguments: Json
+    id: str | None = None
+    signature: str | None = None
+    """Gemini's `thoughtSignature`, which must stay next to its call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A block this version has no word for, kept as it came."""
+
+    format: str
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call returned, in full."""
+
+    call_id: str | None
+    content: tuple[Text | Attachment | Opaque, ...]
+    name: str | None = None
+    is_error: bool = False
+    exit_code: int | None = None
+    duration_seconds: float | None = None
+
+
+Part: TypeAlias = Text | Reasoning | Attachment | ToolCall | ToolResult | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the provider says the call that made a message took. `input_tokens` includes what came from its cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The message as its format has it; rendering to the same format gives exactly this back."""
+
+    format: str
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a turn."""
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+    kind: Kind = "message"
+    """`injection`: context that a program put in, not the user. `display`: shown to people, never to a model."""
+    at: datetime | None = None
+    name: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    original: Original | None = None
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+    @property
+    def text(self) -> str:
+        """The words alone, without reasoning, calls and results."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def opens_turn(self) -> bool:
+        """A prompt does; a user message that carries tool results does not, or they would lose their calls."""
+        return self.role == "user" and self.kind == "message" and not self.tool_results
+
+    @property
+    def is_preamble(self) -> bool:
+        """What may stand before a turn's prompt: system messages, injections, display-only items."""
+        return self.kind != "message" or self.role in ("system", "developer")
+
+    def without_original(self) -> Message:
+        """The meaning alone, for comparing and for writing in another format."""
+        return replace(self, original=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One prompt and everything up to the next one. `number` is 0 until it is recorded."""
+
+    messages: tuple[Message, ...]
+    number: int = 0
+    tokens: int = 0
+
+    @property
+    def id(self) -> str:
+        return turn_id(self.number)
+
+    @property
+    def at(self) -> datetime | None:
+        """When it began."""
+        return next((message.at for message in self.messages if message.at), None)
+
+
+def turn_id(number: int) -> str:
+    return f"T-{number}"
+
+
+def turn_number(turn: str | int) -> int | None:
+    """The number in `T-87` (or 87 itself); None if it is no turn id."""
+    if isinstance(turn, int):
+        return turn if turn > 0 else None
+    match = _TURN_ID.fullmatch(turn.strip())
+    return int(match[1]) if match else None
+
+
+def split_turns(messages: Iterable[Message], *, open_turn_has_prompt: bool) -> list[list[Message]]:
+    """Group messages into turns; the first group continues the open turn and may be empty.
+
+    A new group starts at each prompt, except that a prompt joins a turn that so far has only a preamble.
+    """
+    groups: list[list[Message]] = [[]]
+    prompted = open_turn_has_prompt
+    for message in messages:
+        if message.opens_turn and prompted:
+            groups.append([])
+        prompted = prompted or not message.is_preamble
+        groups[-1].append(message)
+    return groups
+
+
+def parse_time(value: str | float | datetime, *, path: str = "at") -> datetime:
+    """A moment in UTC from ISO 8601 text, seconds since 1970, or a datetime (naive ones are taken as UTC)."""
+    try:
+        if isinstance(value, datetime):
+            moment = value
+        elif isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+        else:
+            moment = datetime.fromtimestamp(value, UTC)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError, OSError, TypeError) as error:
+        raise InvalidMessage(path, f"{value!r} is not a time; use ISO 8601 as in '2026-11-15T10:00:00Z'") from error
+
+
+def check_json(value: object, path: str) -> Json:
+    """The value, if it is JSON no deeper than MAX_NESTING; else an error that says where it is not."""
+    pending: list[tuple[object, str, int]] = [(value, path, 0)]
+    while pending:
+        node, where, depth = pending.pop()
+        if node is None or isinstance(node, str | int | float):
+            continue
+        if depth >= MAX_NESTING:
+            raise InvalidMessage(path, f"is nested more than {MAX_NESTING} levels deep")
+        if isinstance(node, Mapping):
+            for key, child in node.items():
+                if not isinstance(key, str):
+                    raise InvalidMessage(where, f"has the key {key!r}; JSON keys are text")
+                pending.append((child, f"{where}.{key}", depth + 1))
+        elif isinstance(node, list | tuple):
+            pending.extend((child, f"{where}[{index}]", depth + 1) for index, child in enumerate(node))
+        else:
+            raise InvalidMessage(where, f"is a {type(node).__name__}, which JSON has no form for")
+    return value  # type: ignore[return-value]
