@@ -1,3 +1,74 @@
-"""Foveate keeps an LLM conversation going for ever inside a fixed token budget, with nothing lost."""
+"""Foveate keeps an LLM conversation going for ever inside a fixed token budget, with nothing lost.
+
+The journey of a turn, and where to look:
+
+    turn      what one prompt leads to: frozen values          formats/   in from providers and transcripts, and out
+    tokens    what it weighs                                   store/     kept raw, durable, for good
+    session   one conversation of turns                        context/   what a model is shown of them
+    api       the store and its sessions; sync is the same, blocking
+
+    async with foveate.open("chat.db") as fov:
+        session = await fov.session("support-42")
+        turn = await session.record([{"role": "user", "content": "Hello"}])
+
+`import foveate` loads nothing; each name is loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foveate import errors as errors
+    from foveate.answers import Pin as Pin
+    from foveate.answers import Recorded as Recorded
+    from foveate.answers import SessionInfo as SessionInfo
+    from foveate.answers import SessionStats as SessionStats
+    from foveate.answers import TurnContent as TurnContent
+    from foveate.answers import TurnOutline as TurnOutline
+    from foveate.api import Foveate as Foveate
+    from foveate.api import open as open
+    from foveate.errors import FoveateError as FoveateError
+    from foveate.events import Event as Event
+    from foveate.importing import ImportReport as ImportReport
+    from foveate.session import Session as Session
+    from foveate.settings import Settings as Settings
+    from foveate.settings import load_settings as load_settings
+    from foveate.turn import Attachment as Attachment
+    from foveate.turn import Message as Message
+    from foveate.turn import Opaque as Opaque
+    from foveate.turn import Reasoning as Reasoning
+    from foveate.turn import Text as Text
+    from foveate.turn import ToolCall as ToolCall
+    from foveate.turn import ToolResult as ToolResult
+    from foveate.turn import Turn as Turn
+    from foveate.turn import Usage as Usage
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "answers": ("Pin", "Recorded", "SessionInfo", "SessionStats", "TurnContent", "TurnOutline"),
+    "api": ("Foveate", "open"),
+    "errors": ("FoveateError",),
+    "events": ("Event",),
+    "importing": ("ImportReport",),
+    "session": ("Session",),
+    "settings": ("Settings", "load_settings"),
+    "turn": ("Attachment", "Message", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult", "Turn", "Usage"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", "errors", *sorted(_HOME_OF)]  # noqa: PLE0604 - built from the table above
+
+
+def __getattr__(name: str) -> object:
+    if name == "errors":
+        return import_module("foveate.errors")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'foveate' has no attribute {name!r}")
+    value = getattr(import_module(f"foveate.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -81,7 +81,9 @@ class TurnNotFound(NotFound):
 
 class TurnPruned(NotFound):
     def __init__(self, session_id: str, turn_id: str) -> None:
-        super().__init__(f"turn {turn_id} of session {session_id!r} was removed by a prune command; its id stays reserved")
+        super().__init__(
+            f"turn {turn_id} of session {session_id!r} was removed by a prune command; its id stays reserved"
+        )
         self.session_id = session_id
         self.turn_id = turn_id
 
@@ -120,7 +122,9 @@ class SessionExists(Refused):
 class ForkInUse(Refused):
     def __init__(self, session_id: str, fork_ids: tuple[str, ...]) -> None:
         forks = ", ".join(fork_ids)
-        super().__init__(f"session {session_id!r} has turns that {forks} still read; delete or export those forks first")
+        super().__init__(
+            f"session {session_id!r} has turns that {forks} still read; delete or export those forks first"
+        )
         self.session_id = session_id
         self.fork_ids = fork_ids
 

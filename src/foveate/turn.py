@@ -7,14 +7,14 @@ sent is kept beside its meaning (`Message.original`), so that it can be given ba
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from foveate.errors import InvalidMessage
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Kind = Literal["message", "injection", "display"]
 
@@ -181,17 +181,33 @@ def turn_number(turn: str | int) -> int | None:
     return int(match[1]) if match else None
 
 
-def split_turns(messages: Iterable[Message], *, open_turn_has_prompt: bool) -> list[list[Message]]:
-    """Group messages into turns; the first group continues the open turn and may be empty.
+class Placeable(Protocol):
+    """What decides where a message goes: a `Message`, or whatever else knows these two things of it."""
 
-    A new group starts at each prompt, except that a prompt joins a turn that so far has only a preamble.
+    @property
+    def opens_turn(self) -> bool: ...
+
+    @property
+    def is_preamble(self) -> bool: ...
+
+
+def starts_turn(messages: Iterable[Placeable], *, prompted: bool) -> Iterator[bool]:
+    """Whether each message starts a turn of its own, given whether the open turn has its prompt already.
+
+    Each prompt starts one, except that it joins a turn that so far has only a preamble.
     """
-    groups: list[list[Message]] = [[]]
-    prompted = open_turn_has_prompt
     for message in messages:
-        if message.opens_turn and prompted:
-            groups.append([])
+        yield message.opens_turn and prompted
         prompted = prompted or not message.is_preamble
+
+
+def split_turns(messages: Iterable[Message], *, prompted: bool = False) -> list[list[Message]]:
+    """Messages grouped into turns; the first group continues the open turn, and may be empty if that has its prompt."""
+    kept = list(messages)
+    groups: list[list[Message]] = [[]]
+    for message, starts in zip(kept, starts_turn(kept, prompted=prompted), strict=True):
+        if starts:
+            groups.append([])
         groups[-1].append(message)
     return groups
 

@@ -112,15 +112,17 @@ def load(name: str) -> Format:
         return registered
     if name not in names():
         raise UnknownFormat(f"no format {name!r}; there are {', '.join(names())}")
-    module: Format = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")  # type: ignore[assignment]
+    module: Format = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     return module
 
 
+@cache
 def message_formats() -> dict[str, MessageFormat]:
     loaded = {name: load(name) for name in names()}
     return {name: format_ for name, format_ in loaded.items() if isinstance(format_, MessageFormat)}
 
 
+@cache
 def transcript_formats() -> dict[str, TranscriptFormat]:
     loaded = {name: load(name) for name in names()}
     return {name: format_ for name, format_ in loaded.items() if isinstance(format_, TranscriptFormat)}
@@ -150,10 +152,7 @@ def detect_messages(records: Sequence[Json]) -> str:
 
 def render_messages(name: str, messages: Sequence[Message]) -> list[Json]:
     """Messages as a provider takes them: originals of that format to the letter, others by their meaning."""
-    format_ = load(name)
-    if not isinstance(format_, MessageFormat):
-        known = ", ".join(message_formats())
-        raise UnknownFormat(f"{name!r} is a transcript format; as messages there are {known}")
+    format_ = load_messages(name)
     rendered: list[Json] = []
     for native, run in groupby(messages, key=lambda message: message.original and message.original.format == name):
         if native:
@@ -172,6 +171,14 @@ def detect_transcript(head: bytes, name: str) -> str:
         return "jsonl"
     known = ", ".join(transcript_formats())
     raise UnknownFormat(f"{name}: none of the formats {known} recognises it; name one with --format")
+
+
+def load_messages(name: str) -> MessageFormat:
+    format_ = load(name)
+    if not isinstance(format_, MessageFormat):
+        known = ", ".join(message_formats())
+        raise UnknownFormat(f"{name!r} is a transcript format; as messages there are {known}")
+    return format_
 
 
 def load_transcript(name: str) -> TranscriptFormat:

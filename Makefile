@@ -1,0 +1,35 @@
+# `make demo` and `make test` set up everything they need in .venv: with uv where it is installed, else with pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.ready
+	$(BIN)/foveate demo
+
+test: check
+	$(BIN)/pytest -n auto
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix --quiet
+	$(BIN)/ruff format --quiet
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \
+	fi
+	@touch $@

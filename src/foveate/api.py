@@ -1,0 +1,182 @@
+"""Opening a store, and the sessions in it: where every use of Foveate begins.
+
+async with foveate.open("chat.db") as fov:
+    session = await fov.session("support-42")
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from foveate.answers import SessionInfo, describe_session
+from foveate.drafts import to_us
+from foveate.errors import SessionNotFound
+from foveate.events import Event, EventBus, EventKind, Subscription
+from foveate.formats import Header
+from foveate.importing import ImportReport, Progress, import_transcript
+from foveate.session import Session, check_session_id
+from foveate.settings import Settings, load_settings
+from foveate.store import Finding, NewSession, Pruned, Store, open_store
+from foveate.tokens import counter_for
+from foveate.turn import parse_time
+
+
+class Opening:
+    """What `open` returns: await it, or use it in `async with`."""
+
+    def __init__(self, location: str, settings: Settings) -> None:
+        self._location = location
+        self._settings = settings
+        self._opened: Foveate | None = None
+
+    def __await__(self) -> Generator[Any, None, Foveate]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Foveate:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._opened:
+            await self._opened.close()
+
+    async def _open(self) -> Foveate:
+        return Foveate(await open_store(self._location, self._settings.store), self._settings)
+
+
+def open(location: str | Path, *, settings: Settings | None = None) -> Opening:  # noqa: A001 - as in `foveate.open`
+    """Open the store at a path; a file that is not there is created, readable by its owner alone."""
+    return Opening(str(location), settings or load_settings())
+
+
+class Foveate:
+    """An open store. Close it, or leave its `async with` block, when done."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.settings = settings
+        self._store = store
+        self._events = EventBus(settings.events.queue_limit)
+
+    @property
+    def location(self) -> str:
+        return self._store.location
+
+    async def session(
+        self,
+        session_id: str,
+        *,
+        strategy: str | None = None,
+        budget_tokens: int | None = None,
+        model: str | None = None,
+        title: str | None = None,
+        platform: str | None = None,
+        channel: str | None = None,
+    ) -> Session:
+        """Open a session, or create it; what is said here of an existing one is changed."""
+        given = {
+            "strategy": strategy,
+            "budget_tokens": budget_tokens,
+            "model": model,
+            "title": title,
+            "platform": platform,
+            "channel": channel,
+        }
+        said = {name: value for name, value in given.items() if value is not None}
+        if budget_tokens is not None or strategy is not None:
+            load_settings(environment={}, overrides={"session": _only(said, "budget_tokens", "strategy")})
+        try:
+            row = await self._store.get_session(check_session_id(session_id))
+        except SessionNotFound:
+            row = await self._create(session_id, said)
+        changed = {name: value for name, value in said.items() if getattr(row, name) != value}
+        if changed:
+            row = await self._store.update_session(session_id, changed)
+        return Session(row, self._store, self._events, self.settings)
+
+    async def open_session(self, session_id: str) -> Session:
+        """Open a session that must exist."""
+        return Session(await self._store.get_session(session_id), self._store, self._events, self.settings)
+
+    async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
+        """All sessions, or those with these labels; the one used last comes first."""
+        return [describe_session(row) for row in await self._store.list_sessions(platform=platform, channel=channel)]
+
+    async def delete_session(self, session_id: str) -> None:
+        """Remove a session and its own turns for good; refused while forks read them."""
+        await self._store.delete_session(session_id)
+
+    async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> Pruned:
+        """Remove the raw content of a session's turns that ended before a time; by default only say what would go."""
+        moment = parse_time(before, path="before")
+        return await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
+
+    async def import_file(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Record a transcript; a second import adds only what is new in it. `session_id` renames its first session."""
+        renamed: dict[str, str] = {}
+
+        async def open_named(header: Header) -> Session:
+            if session_id and header.session not in renamed:
+                renamed[header.session] = session_id if not renamed else f"{session_id}/{header.session}"
+            name = renamed.get(header.session, header.session)
+            return await self._open_imported(replace(header, session=name))
+
+        return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
+
+    def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
+        """Call `callback`, in a thread of its own, with each event of these kinds once its fact is durable."""
+        return self._events.subscribe(callback, kinds)
+
+    async def settle(self) -> None:
+        """Wait until background work has nothing left to do. Recording leaves none: raw is durable when it returns."""
+
+    async def check(self) -> AsyncIterator[Finding]:
+        """Verify the whole store; faults and progress as they come."""
+        async for finding in self._store.check():
+            yield finding
+
+    async def close(self) -> None:
+        self._events.close()
+        await self._store.close()
+
+    async def _create(self, session_id: str, said: Mapping[str, Any]) -> Any:
+        defaults = self.settings.session
+        model = said.get("model", defaults.model)
+        new = NewSession(
+            id=session_id,
+            title=said.get("title", ""),
+            platform=said.get("platform"),
+            channel=said.get("channel"),
+            strategy=said.get("strategy", defaults.strategy),
+            settings="{}",
+            budget_tokens=said.get("budget_tokens", defaults.budget_tokens),
+            model=model,
+            encoding=counter_for(model).encoding,
+        )
+        return await self._store.create_session(new)
+
+    async def _open_imported(self, header: Header) -> Session:
+        return await self.session(
+            header.session,
+            title=header.title,
+            model=header.model,
+            platform=header.platform,
+            channel=header.channel,
+        )
+
+
+def _only(values: Mapping[str, object], *names: str) -> dict[str, object]:
+    return {name: values[name] for name in names if name in values}

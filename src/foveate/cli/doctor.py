@@ -1,0 +1,54 @@
+"""`foveate doctor`: is everything there, and is it what was stored?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import console, print_json, progress_bar, safe
+
+MAX_SHOWN = 50
+
+
+@click.command(name="doctor", short_help="Verify the store: every page, every hash, every turn.")
+@store_option
+@json_option
+def command(*, store_path: Path, as_json: bool) -> None:
+    """Verify the store, say what is wrong and what to do, and exit with 1 if anything is.
+
+    \b
+    foveate doctor
+    foveate doctor --db chat.db --json
+    """
+    checked = 0
+    problems: list[dict[str, str]] = []
+    with opened(store_path) as fov, progress_bar(shown=not as_json) as progress:
+        task = progress.add_task("checking messages", total=None)
+        for finding in fov.check():
+            if finding.problem:
+                problems.append({"problem": finding.problem, "advice": finding.advice})
+            elif finding.total:
+                checked = finding.done
+                progress.update(task, completed=finding.done, total=finding.total)
+        sessions = len(fov.sessions())
+    if as_json:
+        print_json({"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems})
+    else:
+        _show(store_path, checked, sessions, problems)
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
+    out = console()
+    if not problems:
+        out.print(f"[green]✓[/] {path}: {sessions} sessions, {checked:,} messages, every one as it was stored")
+        return
+    for entry in problems[:MAX_SHOWN]:
+        out.print(f"[red]✗[/] {safe(entry['problem'])}")
+        out.print(f"  [dim]{safe(entry['advice'])}[/]")
+    if len(problems) > MAX_SHOWN:
+        out.print(f"… and {len(problems) - MAX_SHOWN} more (--json lists all)")
+    out.print(f"{path}: {len(problems)} problems; {checked:,} messages checked")

@@ -1,0 +1,71 @@
+"""`foveate export`: a session goes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import amount, print_json
+from foveate.errors import InputError
+
+PARTIAL = ".partial"
+
+
+@click.command(name="export", short_help="Write a session as JSON, Markdown, or any format's own.")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--format", "format_name", default="json", show_default=True, help="json, markdown, openai, …")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file, instead of the screen.")
+@click.option("--from", "first", default="T-1", show_default=True, metavar="TURN")
+@click.option("--to", "last", metavar="TURN", help="The last turn; the newest, if not said.")
+@store_option
+@json_option
+def command(
+    *,
+    session_id: str,
+    format_name: str,
+    output: Path | None,
+    first: str,
+    last: str | None,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Write a session to a file or to the screen.
+
+    `json` is the full record: every message as meant and as it came. A message format (openai, openai-responses,
+    anthropic, gemini) gives a list ready to send; a transcript format gives the file its program would write.
+
+    \b
+    foveate export demo > demo.json
+    foveate export demo --format markdown -o demo.md
+    foveate export demo --format anthropic --from T-10 --to T-12
+    """
+    with opened(store_path) as fov:
+        pieces = fov.open_session(session_id).export(format_name, first=first, last=last)
+        if output is None:
+            for piece in pieces:
+                click.echo(piece, nl=False)
+            return
+        size = _write(output.expanduser(), pieces)
+    if as_json:
+        print_json({"output": str(output), "bytes": size})
+    else:
+        click.echo(f"Wrote {output} ({amount(size)}B).")
+
+
+def _write(path: Path, pieces: object) -> int:
+    """Write beside the file first, so that a failed export leaves no half of one."""
+    beside = path.with_name(path.name + PARTIAL)
+    try:
+        with beside.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(pieces)  # type: ignore[arg-type]
+        size = beside.stat().st_size
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"{path}: can't be written: {error.strerror}") from error
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    return size

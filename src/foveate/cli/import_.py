@@ -1,0 +1,123 @@
+"""`foveate import`: transcripts go in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import amount, console, plain_table, print_json, progress_bar, safe
+from foveate.errors import FoveateError, InputError, UnknownFormat
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.importing import ImportReport
+    from foveate.sync import Foveate
+
+SUFFIXES = (".jsonl", ".json", ".traj", ".zip", ".md")
+MAX_SESSIONS_SHOWN = 40
+MAX_PROBLEMS_SHOWN = 20
+
+
+@click.command(name="import", short_help="Bring in transcripts, files or whole folders.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--format", "format_name", metavar="NAME", help="The files' format, where it is not detected.")
+@click.option("--session", "session_id", metavar="ID", help="What to call the session of a single file.")
+@store_option
+@json_option
+def command(
+    *, paths: tuple[Path, ...], format_name: str | None, session_id: str | None, store_path: Path, as_json: bool
+) -> None:
+    """Bring in transcripts: files, or folders that are searched for them.
+
+    Claude Code, Codex, ChatGPT exports (also zipped), pi, SWE-agent, tau-bench, Aider and plain JSONL are told
+    apart by themselves. Importing again adds only what is new. What can't be read is listed, line by line, and
+    the command then exits with 1.
+
+    \b
+    foveate import ~/.claude/projects
+    foveate import ~/.codex/sessions ~/Downloads/chatgpt-export.zip
+    foveate import talk.jsonl --session support-42
+    """
+    files = list(_files(paths))
+    if session_id and len(files) != 1:
+        raise InputError(f"--session names the session of one file; here are {len(files)}")
+    with opened(store_path, create=True) as fov:
+        reports, failures = _import_all(fov, files, format_name, session_id, shown=not as_json)
+    if as_json:
+        print_json({"reports": [asdict(report) for report in reports], "failures": failures})
+    else:
+        _show(console(), reports, failures)
+    if failures or any(report.problems for report in reports):
+        raise click.exceptions.Exit(1)
+
+
+def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
+    for given in paths:
+        path = given.expanduser()
+        if path.is_dir():
+            found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+            if not found:
+                raise InputError(f"{given}: no transcripts in this folder (looked for {', '.join(SUFFIXES)})")
+            yield from found
+        elif path.exists():
+            yield path
+        else:
+            raise InputError(f"{given}: there is no such file or folder")
+
+
+def _import_all(
+    fov: Foveate, files: list[Path], format_name: str | None, session_id: str | None, *, shown: bool
+) -> tuple[list[ImportReport], list[str]]:
+    reports: list[ImportReport] = []
+    failures: list[str] = []
+    sizes = {path: path.stat().st_size for path in files}
+    before = 0
+    with progress_bar(shown=shown, is_bytes=True) as progress:
+        task = progress.add_task("importing", total=sum(sizes.values()))
+        for path in files:
+            progress.update(task, description=path.name[-40:])
+            start = before
+            try:
+                report = fov.import_file(
+                    path,
+                    format=format_name,
+                    session_id=session_id,
+                    progress=lambda done, start=start: progress.update(task, completed=start + done),
+                )
+                reports.append(report)
+            except UnknownFormat as error:
+                failures.append(str(error))
+            before += sizes[path]
+            progress.update(task, completed=before)
+    if not reports and len(failures) == 1:
+        raise FoveateError(failures[0])
+    return reports, failures
+
+
+def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> None:
+    rows = [(report, session) for report in reports for session in report.sessions]
+    table = plain_table("session", "format", "turns", "messages", "new", right=("turns", "messages", "new"))
+    for report, session in rows[:MAX_SESSIONS_SHOWN]:
+        new = f"[green]+{session.added}[/]" if session.added else "[dim]0[/]"
+        table.add_row(safe(session.id), report.format, str(session.turns), str(session.found), new)
+    if rows:
+        out.print(table)
+    if len(rows) > MAX_SESSIONS_SHOWN:
+        out.print(f"… and {len(rows) - MAX_SESSIONS_SHOWN} more sessions ('foveate sessions' lists all)")
+    problems = [(Path(report.source).name, problem) for report in reports for problem in report.problems]
+    for source, problem in problems[:MAX_PROBLEMS_SHOWN]:
+        out.print(f"[yellow]not read[/]  {safe(source)}, {problem.place}: {safe(problem.reason)}")
+    if len(problems) > MAX_PROBLEMS_SHOWN:
+        out.print(f"… and {len(problems) - MAX_PROBLEMS_SHOWN} more (--json lists all)")
+    for failure in failures:
+        out.print(f"[yellow]passed over[/]  {safe(failure)}")
+    found, added = sum(report.found for report in reports), sum(report.added for report in reports)
+    size = sum(report.bytes_read for report in reports)
+    problem_note = f", [yellow]{len(problems)} not read[/]" if problems else ""
+    out.print(f"{len(rows)} sessions, {found:,} messages, {added:,} of them new{problem_note}; {amount(size)}B read")

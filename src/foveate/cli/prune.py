@@ -1,0 +1,73 @@
+"""`foveate prune`: the one command that removes raw content, and only when told twice."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import amount, console, plain_table, print_json, safe
+from foveate.errors import ForkInUse, InputError
+from foveate.turn import parse_time
+
+
+@click.command(name="prune", short_help="Remove old raw content; by default only says what would go.")
+@click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
+@click.option("--older-than", "age", required=True, metavar="AGE", help="As in 90d or 12w, or a date as in 2026-01-31.")
+@click.option("--all", "everything", is_flag=True, help="All sessions.")
+@click.option("--really", is_flag=True, help="Remove it. Without this nothing changes.")
+@store_option
+@json_option
+def command(
+    *, session_ids: tuple[str, ...], age: str, everything: bool, really: bool, store_path: Path, as_json: bool
+) -> None:
+    """Remove the raw content of turns that ended before a time. Their ids stay reserved.
+
+    Refused for turns that a fork still reads. Export first what you may want again.
+
+    \b
+    foveate prune demo --older-than 90d              says what would go
+    foveate prune demo --older-than 90d --really
+    """
+    if everything == bool(session_ids):
+        raise InputError("name the sessions to prune, or say --all")
+    before = _moment(age)
+    rows: dict[str, object] = {}
+    with opened(store_path) as fov:
+        for session_id in session_ids or [info.id for info in fov.sessions()]:
+            try:
+                rows[session_id] = fov.prune(session_id, before=before, dry_run=not really)
+            except ForkInUse as error:
+                if session_ids:
+                    raise
+                rows[session_id] = str(error)
+    if as_json:
+        print_json({"before": before, "removed": really, "sessions": rows})
+        return
+    _show(rows, before, really=really)
+
+
+def _moment(age: str) -> datetime:
+    match = re.fullmatch(r"(\d{1,6})([dw])", age)
+    if match:
+        return datetime.now(UTC) - timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
+    return parse_time(age, path="--older-than")
+
+
+def _show(rows: dict[str, object], before: datetime, *, really: bool) -> None:
+    from foveate.store import Pruned
+
+    out = console()
+    table = plain_table("session", "turns", "messages", "raw", "stored", right=("turns", "messages", "raw", "stored"))
+    for session_id, row in rows.items():
+        if isinstance(row, Pruned):
+            sizes = f"{amount(row.raw_bytes)}B", f"{amount(row.stored_bytes)}B"
+            table.add_row(safe(session_id), str(row.turns), str(row.messages), *sizes)
+        else:
+            out.print(f"[yellow]kept[/]  {safe(str(row))}")
+    out.print(table)
+    verb = "Removed" if really else "Would remove (say --really to do it)"
+    out.print(f"{verb}: turns that ended before {before:%Y-%m-%d %H:%M} UTC.")

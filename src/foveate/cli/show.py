@@ -1,0 +1,155 @@
+"""`foveate show`: a turn, or a range of them, for reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import amount, console, moment, plain_table, print_json, printable, safe, shorten
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.sync import Session
+    from foveate.turn import Message, Part, Turn
+
+LIST_LIMIT = 30
+LONG_LINES = 40
+STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "developer": "dim", "tool": "magenta"}
+
+
+@click.command(name="show", short_help="Read a turn, a range, or a session's outline.")
+@click.argument("session_id", metavar="SESSION")
+@click.argument("first", metavar="[TURN]", required=False)
+@click.argument("last", metavar="[LAST]", required=False)
+@click.option("--plain", is_flag=True, help="The text alone, as a model would get it.")
+@click.option("--messages", "format_name", metavar="FORMAT", help="As messages: openai, anthropic, gemini, …")
+@click.option("--full", is_flag=True, help="Don't cut long tool output.")
+@store_option
+@json_option
+def command(
+    *,
+    session_id: str,
+    first: str | None,
+    last: str | None,
+    plain: bool,
+    format_name: str | None,
+    full: bool,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Read a session: its outline, one turn, or a range of turns.
+
+    \b
+    foveate show demo                              the newest turns in outline
+    foveate show demo T-7                          one turn
+    foveate show demo T-7 T-9 --plain
+    foveate show demo T-7 --messages anthropic     ready to send
+    """
+    with opened(store_path) as fov:
+        session = fov.open_session(session_id)
+        if first is None and not (plain or format_name):
+            _outline(session, as_json=as_json)
+            return
+        if last is None and first is not None:
+            turns = [session.load_turn(first)]
+        else:
+            turns = session.load_turns(first or 1, last)
+    if format_name:
+        from foveate.formats import render_messages
+
+        print_json(render_messages(format_name, [message for turn in turns for message in turn.messages]))
+    elif plain:
+        from foveate.text import turn_text
+
+        click.echo("".join(printable(turn_text(turn.messages)) for turn in turns), nl=False)
+    elif as_json:
+        print_json(turns)
+    else:
+        for turn in turns:
+            _show(console(), turn, full=full)
+
+
+def _outline(session: Session, *, as_json: bool) -> None:
+    info = session.info
+    turns = session.outline(max(1, info.turns - LIST_LIMIT + 1) if not as_json else 1)
+    if as_json:
+        print_json({"session": info, "turns": turns})
+        return
+    out = console()
+    out.print(f"[bold]{safe(info.title or info.id)}[/]  {info.turns} turns, counted by {info.counter}")
+    table = plain_table("turn", "when", "tokens", "calls", "prompt", right=("tokens", "calls"))
+    prompts = {turn.id: _prompt(turn) for turn in session.load_turns(turns[0].number)} if turns else {}
+    for turn in turns:
+        calls = str(turn.tool_calls or "")
+        table.add_row(turn.id, moment(turn.started_at), amount(turn.tokens), calls, prompts.get(turn.id, "(pruned)"))
+    out.print(table)
+    if info.turns > LIST_LIMIT:
+        out.print(
+            f"[dim]the newest {LIST_LIMIT} of {info.turns}; 'foveate show {safe(info.id)} T-1 T-20' reads others[/]"
+        )
+
+
+def _prompt(turn: Turn) -> str:
+    opening = next((message for message in turn.messages if message.opens_turn), turn.messages[0])
+    return safe(shorten(opening.text, 70))
+
+
+def _show(out: Console, turn: Turn, *, full: bool) -> None:
+    from rich.rule import Rule
+
+    out.print(Rule(f"{turn.id}  {moment(turn.at)}  {turn.tokens:,} tokens", align="left", style="dim"))
+    for message in turn.messages:
+        _show_message(out, message, full=full)
+
+
+def _show_message(out: Console, message: Message, *, full: bool) -> None:
+    from rich.text import Text
+
+    if message.kind == "display":
+        out.print(Text(f"  {shorten(printable(message.text) or 'shown only', 100)}", style="dim"))
+        return
+    label = message.name or message.role
+    if message.role != "tool":
+        out.print(Text(label + (" (injected)" if message.kind == "injection" else ""), style=STYLES[message.role]))
+    for part in message.parts:
+        _show_part(out, part, full=full)
+    out.print()
+
+
+def _show_part(out: Console, part: Part, *, full: bool) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from foveate import turn as values
+    from foveate.text import compact_json
+
+    match part:
+        case values.Text(text):
+            out.print(Text(printable(text)))
+        case values.Reasoning(text):
+            out.print(Text(printable(text), style="italic dim"))
+        case values.ToolCall(name, arguments):
+            out.print(Text.assemble(("→ ", "magenta"), (printable(name), "bold magenta"), " "), end="")
+            out.print(Text(_cut(printable(compact_json(arguments)), full=full)))
+        case values.ToolResult(name=name, content=content, is_error=is_error, exit_code=code):
+            outcome = f"exit {code}" if code is not None else ("error" if is_error else "")
+            failed = is_error or bool(code)
+            out.print(Text(f"← {printable(name or 'result')} {outcome}", style="red" if failed else "magenta"))
+            text = "\n".join(inner.text for inner in content if isinstance(inner, values.Text))
+            out.print(Padding(Text(_cut(printable(text), full=full), style="dim"), (0, 0, 0, 2)))
+        case values.Attachment(media=media, uri=uri, name=name):
+            out.print(Text(f"[{media}: {printable(name or uri or 'inline')}]", style="yellow"))
+        case values.Opaque(format_, _):
+            out.print(Text(f"[{format_}]", style="yellow"))
+
+
+def _cut(text: str, *, full: bool) -> str:
+    lines = text.splitlines()
+    if full or len(lines) <= LONG_LINES:
+        return text
+    half = LONG_LINES // 2
+    return "\n".join([*lines[:half], f"… {len(lines) - 2 * half} more lines (--full shows them) …", *lines[-half:]])

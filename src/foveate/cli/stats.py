@@ -1,0 +1,49 @@
+"""`foveate stats`: what is kept, and what it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import amount, console, moment, plain_table, print_json, safe
+
+
+@click.command(name="stats", short_help="What a session, or the whole store, holds.")
+@click.argument("session_id", metavar="[SESSION]", required=False)
+@store_option
+@json_option
+def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
+    """What a session holds, or all of them: turns, tokens, and the bytes they came in and take.
+
+    \b
+    foveate stats
+    foveate stats demo --json
+    """
+    with opened(store_path) as fov:
+        ids = [session_id] if session_id else [info.id for info in fov.sessions()]
+        found = {name: fov.open_session(name).stats() for name in ids}
+    size = store_path.expanduser().stat().st_size
+    if as_json:
+        ratios = {name: {"stats": stats, "compression_ratio": stats.compression_ratio} for name, stats in found.items()}
+        print_json({"file_bytes": size, "sessions": ratios})
+        return
+    numbers = ("turns", "messages", "calls", "tokens", "raw", "stored", "ratio")
+    table = plain_table("session", *numbers, "first", "last", right=numbers)
+    for name, stats in found.items():
+        table.add_row(
+            safe(name),
+            str(stats.turns),
+            str(stats.messages),
+            str(stats.tool_calls),
+            amount(stats.tokens),
+            f"{amount(stats.raw_bytes)}B",
+            f"{amount(stats.stored_bytes)}B",
+            f"{stats.compression_ratio:.1f}x",
+            moment(stats.first_at),
+            moment(stats.last_at),
+        )
+    out = console()
+    out.print(table)
+    out.print(f"{store_path}: {amount(size)}B on disk", style="dim")

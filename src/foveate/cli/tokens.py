@@ -1,0 +1,40 @@
+"""`foveate tokens`: count a file, or what comes in."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import click
+
+from foveate.cli.options import json_option
+from foveate.cli.terminal import print_json
+from foveate.errors import InputError
+
+
+@click.command(name="tokens", short_help="Count the tokens of a file or of standard input.")
+@click.argument("files", nargs=-1, type=click.File("rb"), default=["-"])
+@click.option("--model", help="Count as this model does, such as gpt-5 or claude-sonnet-4-5.")
+@json_option
+def command(*, files: tuple[BinaryIO, ...], model: str | None, as_json: bool) -> None:
+    """Count tokens: exactly for OpenAI's models, by a measured estimate for others.
+
+    \b
+    foveate tokens notes.md
+    git diff | foveate tokens --model claude-sonnet-4-5
+    """
+    from foveate.tokens import counter_for
+
+    counter = counter_for(model)
+    counts: dict[str, int] = {}
+    for file in files:
+        try:
+            counts[file.name] = counter.count(file.read().decode())
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file.name}: not UTF-8 text (byte {error.start}); tokens are counted in text") from error
+    if as_json:
+        print_json({"counter": counter.name, "exact": counter.exact, "measured": counter.measured, "tokens": counts})
+        return
+    for name, count in counts.items():
+        click.echo(f"{count:,}" if len(counts) == 1 else f"{count:>12,}  {name}")
+    if not counter.exact:
+        click.secho(f"estimated by {counter.name}: {counter.measured}", dim=True, err=True)

@@ -1,0 +1,144 @@
+"""Events: what has happened to a turn, told after it is durable, to whoever wants to know.
+
+Each subscriber has a bounded queue and a thread of its own, so a slow or failing one harms nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, get_args
+
+from foveate.errors import InputError
+from foveate.turn import Json
+
+EventKind = Literal[
+    "turn-recorded",
+    "message-added",
+    "context-threshold-reached",
+    "compression-triggered",
+    "llm-summarizing",
+    "checkpoint-created",
+    "checkpoints-aged",
+    "topic-sealed",
+    "bulk-merged",
+    "budget-recalculated",
+    "gradient-recalculated",
+    "compressed",
+    "compression-failed",
+    "turn-retrieved",
+    "board-expired",
+]
+EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: EventKind
+    session_id: str
+    at: datetime
+    turn_id: str | None = None
+    data: Mapping[str, Json] = field(default_factory=dict)
+
+
+class Subscription:
+    """One subscriber's queue and thread; `close` it, or leave a `with` block, to stop."""
+
+    def __init__(self, bus: EventBus, callback: Callable[[Event], object], kinds: frozenset[str], limit: int) -> None:
+        self.dropped = 0
+        """Events lost because the subscriber was too far behind."""
+        self.failed = 0
+        """Events whose callback raised."""
+        self._bus = bus
+        self._callback = callback
+        self._kinds = kinds
+        self._queue: deque[Event] = deque(maxlen=limit)
+        self._changed = threading.Condition()
+        self._busy = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="foveate-events", daemon=True)
+        self._thread.start()
+
+    def offer(self, event: Event) -> None:
+        """Queue the event if it is wanted; never waits."""
+        if self._kinds and event.kind not in self._kinds:
+            return
+        with self._changed:
+            self.dropped += len(self._queue) == self._queue.maxlen
+            self._queue.append(event)
+            self._changed.notify_all()
+
+    def drain(self, timeout_seconds: float = 10.0) -> bool:
+        """Wait until every queued event was delivered; False if that took too long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queue and not self._busy, timeout_seconds)
+
+    def close(self) -> None:
+        """Stop; what is queued is still delivered, by the thread, in its own time."""
+        self._bus.remove(self)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._queue or self._closed)
+                if not self._queue:
+                    return
+                event = self._queue.popleft()
+                self._busy = True
+            try:
+                self._callback(event)
+            except Exception:  # noqa: BLE001 - a subscriber's fault stays the subscriber's
+                self.failed += 1
+                _log.warning("a subscriber failed on %s", event.kind, exc_info=True)
+
+
+class EventBus:
+    """Hands each event to every subscription that wants it."""
+
+    def __init__(self, queue_limit: int) -> None:
+        self._queue_limit = queue_limit
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._lock = threading.Lock()
+
+    def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
+        """Call `callback` in a thread of its own with each event of these kinds (all, if none are named)."""
+        unknown = set(kinds) - set(EVENT_KINDS)
+        if unknown:
+            raise InputError(f"no event {', '.join(sorted(unknown))}; there are {', '.join(EVENT_KINDS)}")
+        subscription = Subscription(self, callback, frozenset(kinds), self._queue_limit)
+        with self._lock:
+            self._subscriptions = (*self._subscriptions, subscription)
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._subscriptions = tuple(kept for kept in self._subscriptions if kept is not subscription)
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._subscriptions)
+
+    def publish(self, event: Event) -> None:
+        for subscription in self._subscriptions:
+            subscription.offer(event)
+
+    def close(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.close()

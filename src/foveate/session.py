@@ -1,0 +1,354 @@
+"""A conversation: turns go in raw and durable, and come back exactly.
+
+session = await fov.session("support-42")
+turn = await session.record([{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}])
+(await session.get_turn(turn.id, "R")).content
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from foveate import exporting, formats
+from foveate.answers import (
+    Pin,
+    Recorded,
+    SessionInfo,
+    SessionStats,
+    TurnContent,
+    TurnOutline,
+    describe_session,
+    from_us,
+)
+from foveate.context.tags import tag_turn
+from foveate.drafts import draft_messages, draft_turn, restore_message
+from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
+from foveate.events import Event, EventBus
+from foveate.settings import Settings
+from foveate.store import Draft, MessageRow, NewSession, Place, SessionRow, Store
+from foveate.text import turn_text
+from foveate.tokens import Counter, calibrate, session_counter
+from foveate.turn import Json, Message, Turn, parse_time, turn_id, turn_number
+
+LEVELS = ("R", "S", "C", "T")
+EXPORT_BATCH_TURNS = 200
+MAX_SESSION_ID_CHARS = 300
+NEWEST = 2**62
+
+_EXAMPLE = '{"role": "user", "content": "…"}'
+
+Recordable: TypeAlias = "Turn | Message | Mapping[str, Json] | Sequence[Message | Mapping[str, Json]]"
+
+
+class Session:
+    """One conversation. Open it with `Foveate.session`; several handles, tasks and processes may share it."""
+
+    def __init__(self, row: SessionRow, store: Store, events: EventBus, settings: Settings) -> None:
+        self.id = row.id
+        self._row = row
+        self._store = store
+        self._events = events
+        self._settings = settings
+        self._counter = session_counter(row.model, row.encoding)
+
+    @property
+    def info(self) -> SessionInfo:
+        """As of the last time this handle created, changed or refreshed it."""
+        return describe_session(self._row)
+
+    @property
+    def counter(self) -> Counter:
+        """What counts this session's tokens."""
+        return self._counter
+
+    @property
+    def compression_level(self) -> int:
+        """zstd's, for what is recorded."""
+        return self._settings.store.compression_level
+
+    async def refresh(self) -> SessionInfo:
+        """Read the session again; other handles may have changed it."""
+        self._take(await self._store.get_session(self.id))
+        return self.info
+
+    async def record(
+        self,
+        messages: Recordable,
+        *,
+        at: str | float | datetime | None = None,
+        format: str | None = None,  # noqa: A002 - the word users know
+        key: str | None = None,
+    ) -> Recorded:
+        """Keep messages for good, and return the last turn they went to; durable when this returns.
+
+        They are OpenAI, Anthropic or Gemini shaped dicts, canonical messages, or a whole Turn. Each prompt starts a
+        turn; what comes before the first prompt is added to the open turn. `at` is when they were said, for those
+        that don't say. Recording again with the same `key` adds nothing.
+        """
+        return (await self.record_all(messages, at=at, format=format, key=key))[-1]
+
+    async def record_all(
+        self,
+        messages: Recordable,
+        *,
+        at: str | float | datetime | None = None,
+        format: str | None = None,  # noqa: A002
+        key: str | None = None,
+    ) -> list[Recorded]:
+        """Like `record`, and return every turn that was recorded or added to, in order."""
+        moment = None if at is None else parse_time(at)
+        if isinstance(messages, Turn):
+            if not messages.messages:
+                raise InvalidMessage("turn", "has no messages; a turn has at least one")
+            drafts = await draft_turn(messages, moment, key, self._counter, self.compression_level)
+        else:
+            given = _as_messages(messages, format)
+            drafts = await draft_messages(given, moment, _keys(key, len(given)), self._counter, self.compression_level)
+        placed = list(zip(drafts, await self.append(drafts), strict=True))
+        return [
+            Recorded(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
+            for number, group in _by_turn(placed).items()
+        ]
+
+    async def append(self, drafts: Sequence[Draft]) -> list[Place]:
+        """Keep drafts that are made already, all or none, and tell the subscribers."""
+        places = await self._store.append(self.id, drafts)
+        if self._events.is_watched:
+            self._announce(drafts, places)
+        return places
+
+    async def get_turn(
+        self,
+        turn: str | int,
+        level: str = "R",
+        format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
+    ) -> TurnContent:
+        """A turn's text at a level, in its tag or plain."""
+        number = turn_number(turn)
+        contents = await self.get_turns(number, number, level, format) if number else []
+        if not contents:
+            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
+        return contents[0]
+
+    async def get_turns(
+        self,
+        first: str | int,
+        last: str | int,
+        level: str = "R",
+        format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
+    ) -> list[TurnContent]:
+        """The turns from `first` to `last` that exist, as `get_turn` gives them."""
+        if level not in LEVELS:
+            raise LevelUnknown(level, LEVELS)
+        if level != "R":
+            raise LevelNotReady(str(first), level, ("R",))
+        found = await self.load_turns(first, last)
+        return [self._content(turn, level, format) for turn in found]
+
+    async def load_turn(self, turn: str | int) -> Turn:
+        """A turn as the values it was recorded from."""
+        number = turn_number(turn)
+        found = await self.load_turns(number, number) if number else []
+        if not found:
+            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
+        return found[0]
+
+    async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]:
+        """The turns from `first` to `last` (to the newest, if not said) as the values they were recorded from."""
+        low, high = self._range(first, last)
+        rows = await self._store.read(self.id, low, high)
+        return [self._restore(number, group) for number, group in _by_number(rows).items()]
+
+    async def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]:
+        """Sizes and times of turns, without reading them."""
+        low, high = self._range(first, last)
+        return [
+            TurnOutline(
+                id=turn_id(row.turn),
+                number=row.turn,
+                messages=row.messages,
+                tokens=self._counter.scale(row.tokens, self._row.calibration),
+                tool_calls=row.tool_calls,
+                started_at=from_us(row.first_at_us),
+                ended_at=from_us(row.last_at_us),
+                raw_bytes=row.size,
+                is_pruned=row.pruned,
+            )
+            for row in await self._store.turns(self.id, low, high)
+        ]
+
+    async def fork(self, session_id: str, at: str | int | None = None, *, title: str | None = None) -> Session:
+        """A worker session that starts from turn `at` (the newest, if not said) and shares what is stored up to it."""
+        row = await self._store.get_session(self.id)
+        number = row.last_turn if at is None else turn_number(at)
+        if not number:
+            raise TurnNotFound(self.id, str(at or "T-1"), row.last_turn)
+        new = NewSession(
+            id=check_session_id(session_id),
+            title=title if title is not None else f"{row.title or row.id}, from {turn_id(number)}",
+            platform=row.platform,
+            channel=row.channel,
+            strategy=row.strategy,
+            settings=row.settings,
+            budget_tokens=row.budget_tokens,
+            model=row.model,
+            encoding=row.encoding,
+        )
+        forked = await self._store.fork_session(new, self.id, number)
+        return Session(forked, self._store, self._events, self._settings)
+
+    async def rename(self, title: str) -> SessionInfo:
+        return await self._update({"title": title})
+
+    async def label(self, *, platform: str | None = None, channel: str | None = None) -> SessionInfo:
+        """Say where the conversation takes place; what is not said stays as it was."""
+        labels = {"platform": platform, "channel": channel}
+        return await self._update({name: value for name, value in labels.items() if value is not None})
+
+    async def calibrate(self, *, counted_tokens: int, reported_tokens: int) -> float:
+        """Learn from what a provider reported for a prompt that was counted here; the factor only ever tightens."""
+        factor = calibrate(self._row.calibration, counted_tokens=counted_tokens, reported_tokens=reported_tokens)
+        return (await self._update({"calibration": factor})).calibration
+
+    async def pin(self, text: str, *, locked: bool = False) -> Pin:
+        """Keep a rule or fact in every context, verbatim; a locked one is not removed by mistake."""
+        if not text.strip():
+            raise InvalidMessage("pin", "has no text")
+        row = await self._store.add_pin(self.id, text, locked=locked)
+        return Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us))
+
+    async def pins(self) -> list[Pin]:
+        rows = await self._store.list_pins(self.id)
+        return [Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us)) for row in rows]
+
+    async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
+        number = pin_id.removeprefix("P-")
+        if not number.isdecimal():
+            raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
+        await self._store.remove_pin(self.id, int(number), even_if_locked=even_if_locked)
+
+    async def stats(self) -> SessionStats:
+        await self.refresh()
+        sizes = await self._store.sizes(self.id)
+        return SessionStats(
+            turns=self._row.last_turn,
+            messages=sizes.messages,
+            tool_calls=sizes.tool_calls,
+            tokens=self._counter.scale(sizes.tokens, self._row.calibration),
+            raw_bytes=sizes.raw_bytes,
+            stored_bytes=sizes.stored_bytes,
+            pins=len(await self._store.list_pins(self.id)),
+            counter=self._counter.name,
+            calibration=self._row.calibration,
+            first_at=None if sizes.first_at_us is None else from_us(sizes.first_at_us),
+            last_at=None if sizes.last_at_us is None else from_us(sizes.last_at_us),
+        )
+
+    async def export(
+        self,
+        format: str = "json",  # noqa: A002
+        *,
+        first: str | int = 1,
+        last: str | int | None = None,
+    ) -> AsyncIterator[str]:
+        """The conversation as text, piece by piece: `json` (everything), `markdown`, or any format's own."""
+        info = await self.refresh()
+        low, high = self._range(first, last)
+        writer = exporting.start(format, info, await self.pins())
+        for start in range(low, min(high, info.turns) + 1, EXPORT_BATCH_TURNS):
+            end = min(start + EXPORT_BATCH_TURNS - 1, high)
+            for turn in await self.load_turns(start, end):
+                for piece in writer.add(turn):
+                    yield piece
+        for piece in writer.finish():
+            yield piece
+
+    def _take(self, row: SessionRow) -> None:
+        self._row = row
+        self._counter = session_counter(row.model, row.encoding)
+
+    async def _update(self, changes: Mapping[str, object]) -> SessionInfo:
+        if changes:
+            self._take(await self._store.update_session(self.id, changes))
+        return self.info
+
+    def _range(self, first: str | int, last: str | int | None) -> tuple[int, int]:
+        low = turn_number(first)
+        high = NEWEST if last is None else turn_number(last)
+        if low is None or high is None:
+            raise TurnNotFound(self.id, str(first if low is None else last), self._row.last_turn)
+        return low, high
+
+    def _restore(self, number: int, rows: Sequence[MessageRow]) -> Turn:
+        if any(row.body is None for row in rows):
+            raise TurnPruned(self.id, turn_id(number))
+        tokens = self._counter.scale(sum(row.tokens for row in rows), self._row.calibration)
+        return Turn(tuple(restore_message(row) for row in rows), number, tokens)
+
+    def _content(self, turn: Turn, level: str, shape: str) -> TurnContent:
+        text = turn_text(turn.messages)
+        content = tag_turn(turn.number, level, text) if shape == "tagged" else text
+        return TurnContent(turn.id, level, content, turn.tokens, ("R",))
+
+    def _announce(self, drafts: Sequence[Draft], places: Sequence[Place]) -> None:
+        """Tell what is durable now; what was there already is no news."""
+        now = datetime.now(UTC)
+        fresh = [(draft, place) for draft, place in zip(drafts, places, strict=True) if place.is_new]
+        for draft, place in fresh:
+            data: dict[str, Json] = {"role": draft.role, "position": place.position, "tokens": draft.tokens}
+            self._events.publish(Event("message-added", self.id, now, turn_id(place.turn), data))
+        for number, group in _by_turn(fresh).items():
+            self._events.publish(Event("turn-recorded", self.id, now, turn_id(number), {"messages": len(group)}))
+
+
+def check_session_id(session_id: str) -> str:
+    """The id, if it can be one: some text on one line."""
+    if not session_id.strip() or not session_id.isprintable() or len(session_id) > MAX_SESSION_ID_CHARS:
+        allowed = f"use 1 to {MAX_SESSION_ID_CHARS} printable characters"
+        raise InvalidMessage("session id", f"{session_id[:50]!r} can't be one; {allowed}")
+    return session_id
+
+
+def _as_messages(given: object, format_name: str | None) -> list[Message]:
+    """What a user passed, as canonical messages; an error says what else was expected."""
+    if isinstance(given, Message | Mapping):
+        given = [given]
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidMessage("messages", f"is {type(given).__name__}; give a list of messages such as {_EXAMPLE}")
+    listed = list(given)
+    if not listed:
+        raise InvalidMessage("messages", f"is empty; give at least one, such as {_EXAMPLE}")
+    if all(isinstance(entry, Message) for entry in listed):
+        return [_with_true_original(message) for message in listed]
+    for index, entry in enumerate(listed):
+        if not isinstance(entry, Mapping):
+            raise InvalidMessage(f"messages[{index}]", f"is {type(entry).__name__}; a message looks like {_EXAMPLE}")
+    return formats.parse_messages(listed, format_name)
+
+
+def _with_true_original(message: Message) -> Message:
+    """The message, without an original that says something else: what is stored is what was meant."""
+    original = message.original
+    if original and formats.parse_message(original.format, original.data) != message:
+        return message.without_original()
+    return message
+
+
+def _keys(key: str | None, count: int) -> list[str | None]:
+    return [None] * count if key is None else [f"{key}#{index}" for index in range(count)]
+
+
+def _by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft, Place]]]:
+    groups: dict[int, list[tuple[Draft, Place]]] = {}
+    for draft, place in placed:
+        groups.setdefault(place.turn, []).append((draft, place))
+    return groups
+
+
+def _by_number(rows: Iterable[MessageRow]) -> dict[int, list[MessageRow]]:
+    groups: dict[int, list[MessageRow]] = {}
+    for row in rows:
+        groups.setdefault(row.turn, []).append(row)
+    return groups

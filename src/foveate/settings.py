@@ -1,0 +1,175 @@
+"""Every knob in one typed object, from a TOML or YAML file, the environment and code, in that order.
+
+    foveate.open("chat.db", settings=load_settings("foveate.toml"))
+    FOVEATE_STORE__SYNCHRONOUS=normal foveate import …
+
+A wrong key, type or range is a `SettingsError` that names the key and what it takes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from foveate.errors import SettingsError
+
+ENVIRONMENT_PREFIX = "FOVEATE_"
+CONFIG_VARIABLE = "FOVEATE_CONFIG"
+"""Names a settings file for programs that are given none."""
+
+
+class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the raw log is kept."""
+
+    synchronous: Literal["full", "normal"] = "full"
+    """`full`: a turn survives a power cut once `record` returns. `normal`: it survives a crash of the program only."""
+    lock_timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+    """How long to wait for other processes that write the same file."""
+    compression_level: Annotated[int, Meta(ge=1, le=19)] = 3
+    """zstd's, for stored bodies."""
+    group_limit: Annotated[int, Meta(ge=1, le=10_000)] = 512
+    """At most this many waiting writes share one commit."""
+    readers: Annotated[int, Meta(ge=1, le=64)] = 4
+    """Threads that read; each has a connection of its own."""
+
+
+class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a new session gets where nothing else is said."""
+
+    strategy: Annotated[str, Meta(min_length=1)] = "gradient"
+    budget_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
+    model: str | None = None
+
+
+class EventSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How events reach their subscribers."""
+
+    queue_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
+    """A subscriber this far behind loses the oldest events, and is told how many."""
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings; each part documents its own."""
+
+    store: StoreSettings = StoreSettings()
+    session: SessionSettings = SessionSettings()
+    events: EventSettings = EventSettings()
+
+
+def load_settings(
+    path: str | Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """Defaults, then the file, `FOVEATE_PART__KEY` variables, and `overrides` as in {"store": {"readers": 2}}."""
+    environment = os.environ if environment is None else environment
+    path = path or environment.get(CONFIG_VARIABLE)
+    values: dict[str, object] = _read_file(Path(path)) if path else {}
+    _merge(values, _read_environment(environment))
+    _merge(values, overrides or {})
+    return _convert(values)
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix in (".yaml", ".yml"):
+            import yaml  # noqa: PLC0415 - only those who use YAML pay for it
+
+            try:
+                loaded = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                raise SettingsError(str(path), f"is not YAML: {error}") from error
+        else:
+            loaded = tomllib.loads(text)
+    except OSError as error:
+        raise SettingsError(str(path), f"can't be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(str(path), f"is not TOML: {error}") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise SettingsError(str(path), "must hold named parts such as [store]")
+    return loaded
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for variable, value in environment.items():
+        part, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        if variable.startswith(ENVIRONMENT_PREFIX) and separator:
+            _merge(values, {part: {key: value}})
+    return values
+
+
+def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
+    for key, value in values.items():
+        old = into.get(key)
+        if isinstance(old, dict) and isinstance(value, Mapping):
+            _merge(old, value)
+        else:
+            into[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _convert(values: dict[str, object]) -> Settings:
+    _refuse_unknown_keys(values, Settings, prefix="")
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`") or "settings"
+        given: object = values
+        for step in key.split("."):
+            given = given.get(step) if isinstance(given, Mapping) else given
+        raise SettingsError(key, f"{problem[:1].lower()}{problem[1:]}, got {given!r}") from error
+
+
+def _refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefix: str) -> None:
+    """msgspec refuses them too, but can't say what was meant."""
+    hints = get_type_hints(part)
+    for key, value in values.items():
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1)
+            meant = (
+                f"did you mean {prefix}{near[0]}?"
+                if near
+                else f"there are {', '.join(prefix + name for name in hints)}"
+            )
+            raise SettingsError(f"{prefix}{key}", f"does not exist; {meant}")
+        hint = hints[key]
+        if isinstance(value, Mapping) and isinstance(hint, type) and issubclass(hint, Struct):
+            _refuse_unknown_keys(value, hint, f"{prefix}{key}.")
+
+
+def describe(part: type[Struct] = Settings, prefix: str = "") -> list[tuple[str, str, object]]:
+    """Each key with what it takes and its default, for docs and help."""
+    rows: list[tuple[str, str, object]] = []
+    for field in msgspec.structs.fields(part):
+        if isinstance(field.type, type) and issubclass(field.type, Struct):
+            rows.extend(describe(field.type, f"{prefix}{field.name}."))
+        else:
+            rows.append((f"{prefix}{field.name}", _takes(field.type), field.default))
+    return rows
+
+
+def _takes(hint: object) -> str:
+    if get_origin(hint) is Annotated:
+        base, *notes = get_args(hint)
+        bounds = ", ".join(
+            f"{sign} {bound}"
+            for note in notes
+            for sign, bound in ((">", note.gt), ("≥", note.ge), ("≤", note.le))
+            if bound is not None
+        )
+        return f"{_takes(base)} {bounds}".strip()
+    if get_origin(hint) is Literal:
+        return " or ".join(map(str, get_args(hint)))
+    return getattr(hint, "__name__", str(hint))

@@ -1,0 +1,77 @@
+"""A message's body as the store keeps it: JSON, compressed where that helps, with a hash that is checked on reading."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from dataclasses import dataclass
+
+import zstandard
+
+from foveate.errors import InputError
+from foveate.turn import Json
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+"""No JSON text begins like this, so a body says by itself whether it is compressed."""
+SMALLEST_COMPRESSED_BYTES = 200
+"""Below this, zstd's frame costs more than it saves."""
+MAX_BODY_BYTES = 512 * 1024 * 1024
+"""Half of what one SQLite row holds."""
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_local = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    data: bytes
+    digest: bytes
+    size: int
+
+
+def pack(value: Json, compression_level: int) -> Body:
+    """The value as bytes to store. Lone surrogates are kept as they are (UTF-8 with surrogates passed)."""
+    raw = _encode(value).encode("utf-8", "surrogatepass")
+    if len(raw) > MAX_BODY_BYTES:
+        raise InputError(
+            f"a message of {len(raw):,} bytes is too large; at most {MAX_BODY_BYTES:,} bytes can be stored"
+        )
+    data = raw
+    if len(raw) >= SMALLEST_COMPRESSED_BYTES:
+        data = min(raw, _compressor(compression_level).compress(raw), key=len)
+    return Body(data, hashlib.sha256(raw).digest(), len(raw))
+
+
+def unpack(data: bytes, digest: bytes) -> bytes:
+    """The JSON bytes; `ValueError` if they are not what was stored."""
+    if data.startswith(ZSTD_MAGIC):
+        try:
+            data = _decompressor().decompress(data, max_output_size=MAX_BODY_BYTES)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"can't be decompressed ({error})") from error
+    if hashlib.sha256(data).digest() != digest:
+        raise ValueError("does not match its hash")
+    return data
+
+
+def load(raw: bytes) -> Json:
+    """The value that `pack` was given."""
+    value: Json = json.loads(raw.decode("utf-8", "surrogatepass"))
+    return value
+
+
+def _compressor(level: int) -> zstandard.ZstdCompressor:
+    """One per thread: they are dear to make, and not to be shared."""
+    if getattr(_local, "level", None) != level:
+        _local.compressor = zstandard.ZstdCompressor(level=level)
+        _local.level = level
+    compressor: zstandard.ZstdCompressor = _local.compressor
+    return compressor
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_local, "decompressor"):
+        _local.decompressor = zstandard.ZstdDecompressor()
+    decompressor: zstandard.ZstdDecompressor = _local.decompressor
+    return decompressor

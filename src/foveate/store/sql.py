@@ -1,0 +1,109 @@
+"""The SQL that every database shares, with `:name` parameters, and the migrations.
+
+A dialect says only how it spells a few types (`TYPES` in its file); everything else here is common to SQLite
+and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+
+SCHEMA_TABLE = "foveate_schema"
+
+CREATE_SCHEMA_TABLE = f"CREATE TABLE {SCHEMA_TABLE} (version BIGINT NOT NULL)"
+READ_VERSION = f"SELECT version FROM {SCHEMA_TABLE}"  # noqa: S608 - a constant
+CLEAR_VERSION = f"DELETE FROM {SCHEMA_TABLE}"  # noqa: S608
+WRITE_VERSION = f"INSERT INTO {SCHEMA_TABLE} (version) VALUES (:version)"  # noqa: S608
+
+SESSION_COLUMNS = """s.number, s.id, s.title, s.platform, s.channel, s.strategy, s.settings, s.budget_tokens, s.model,
+    s.encoding, s.calibration, s.parent, p.id AS parent_id, s.fork_turn, s.fork_position, s.last_turn, s.last_position,
+    s.head, s.created_us, s.updated_us"""
+SELECT_SESSIONS = f"SELECT {SESSION_COLUMNS} FROM sessions s LEFT JOIN sessions p ON p.number = s.parent"  # noqa: S608
+GET_SESSION = f"{SELECT_SESSIONS} WHERE s.id = :id"
+GET_SESSION_BY_NUMBER = f"{SELECT_SESSIONS} WHERE s.number = :number"
+LIST_SESSIONS = f"""{SELECT_SESSIONS}
+    WHERE (:platform IS NULL OR s.platform = :platform) AND (:channel IS NULL OR s.channel = :channel)
+    ORDER BY s.updated_us DESC, s.number DESC"""
+ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
+    calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us)
+    VALUES (:id, :title, :platform, :channel, :strategy, :settings, :budget_tokens, :model, :encoding,
+    :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us)"""
+GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
+MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
+    updated_us = :now_us WHERE number = :number"""
+LIST_CHILDREN = "SELECT id, fork_turn FROM sessions WHERE parent = :number ORDER BY number"
+
+ADD_MESSAGE = """INSERT INTO messages
+    (session, turn, position, role, kind, tokens, tool_calls, at_us, recorded_us, size, digest, key)
+    VALUES (:session, :turn, :position, :role, :kind, :tokens, :tool_calls, :at_us, :now_us, :size, :digest, :key)
+    RETURNING id"""
+ADD_BODY = "INSERT INTO bodies (message, data) VALUES (:message, :data)"
+FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key = :key"
+
+# One lineage span: an ancestor's turns from :first to :last, the last one only up to the position at the fork.
+_SPAN = """session = :session AND turn BETWEEN :first AND :last AND (turn < :last OR position <= :last_position)"""
+READ_MESSAGES = f"""SELECT turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data
+    FROM messages LEFT JOIN bodies ON message = id WHERE {_SPAN} ORDER BY turn, position"""  # noqa: S608
+READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us), max(at_us), sum(size),
+    max(coalesce(pruned_us, 0)) > 0 FROM messages WHERE {_SPAN} GROUP BY turn ORDER BY turn"""  # noqa: S608
+READ_SIZES = f"""SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0), coalesce(sum(size), 0),
+    coalesce(sum(length(data)), 0), min(at_us), max(at_us)
+    FROM messages LEFT JOIN bodies ON message = id WHERE {_SPAN}"""  # noqa: S608
+COUNT_POSITIONS = f"SELECT coalesce(max(position), 0) FROM messages WHERE {_SPAN}"  # noqa: S608
+
+LIST_PINS = (
+    "SELECT number, text, locked, created_us FROM pins WHERE session = :session AND removed_us IS NULL ORDER BY number"
+)
+ADD_PIN = """INSERT INTO pins (session, number, text, locked, created_us)
+    SELECT :session, coalesce(max(number), 0) + 1, :text, :locked, :now_us FROM pins WHERE session = :session
+    RETURNING number"""
+COPY_PINS = """INSERT INTO pins (session, number, text, locked, created_us)
+    SELECT :to, number, text, locked, created_us FROM pins WHERE session = :from AND removed_us IS NULL"""
+GET_PIN = "SELECT locked FROM pins WHERE session = :session AND number = :number AND removed_us IS NULL"
+REMOVE_PIN = "UPDATE pins SET removed_us = :now_us WHERE session = :session AND number = :number"
+
+_RAISE_CALIBRATION = "calibration = CASE WHEN :calibration > calibration THEN :calibration ELSE calibration END"
+DELETE_SESSION = (
+    "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
+    "DELETE FROM messages WHERE session = :number",
+    "DELETE FROM pins WHERE session = :number",
+    "DELETE FROM sessions WHERE number = :number",
+)
+# A turn is old when its last message is; the open turn never is.
+_OLD_TURNS = """SELECT turn FROM messages WHERE session = :session AND turn < :last_turn
+    GROUP BY turn HAVING max(at_us) < :before_us AND max(coalesce(pruned_us, 0)) = 0"""
+COUNT_OLD = f"""SELECT count(DISTINCT turn), count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0), min(turn)
+    FROM messages LEFT JOIN bodies ON message = id WHERE session = :session AND turn IN ({_OLD_TURNS})"""  # noqa: S608
+PRUNE = (
+    f"""DELETE FROM bodies WHERE message IN
+    (SELECT id FROM messages WHERE session = :session AND turn IN ({_OLD_TURNS}))""",  # noqa: S608
+    f"UPDATE messages SET pruned_us = :now_us WHERE session = :session AND turn IN ({_OLD_TURNS})",  # noqa: S608
+)
+
+
+def update_session(columns: frozenset[str]) -> str:
+    """The statement that sets these columns; calibration only ever goes up."""
+    assigned = (
+        _RAISE_CALIBRATION if column == "calibration" else f"{column} = :{column}" for column in sorted(columns)
+    )
+    return f"UPDATE sessions SET {', '.join(assigned)}, updated_us = :now_us WHERE id = :id"  # noqa: S608
+
+
+def latest_version() -> int:
+    return max(number for number, _ in _migration_files())
+
+
+def migrations(after: int, types: Mapping[str, str]) -> Iterator[tuple[int, list[str]]]:
+    """Each later version with the statements that lead to it."""
+    for number, text in sorted(_migration_files()):
+        if number > after:
+            lines = (line for line in text.splitlines() if not line.startswith("--"))
+            script = "\n".join(lines).format_map(types)
+            yield number, [statement for part in script.split(";") if (statement := part.strip())]
+
+
+def _migration_files() -> Iterator[tuple[int, str]]:
+    for entry in files("foveate.store").joinpath("migrations").iterdir():
+        if entry.name.endswith(".sql"):
+            yield int(entry.name[:4]), entry.read_text("utf-8")

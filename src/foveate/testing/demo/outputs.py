@@ -1,0 +1,153 @@
+"""What developers' tools print: test runs, tracebacks, searches, diffs, histories, build logs and service logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foveate.testing.demo.world import Record, World
+
+_VERBS = ("returns", "keeps", "refuses", "accepts", "counts", "ignores", "merges", "sorts", "reports", "restores")
+_THINGS = (
+    "empty_list", "stay_of_one_night", "past_date", "second_harbour", "unknown_berth", "leap_day", "large_vessel",
+    "cancelled_booking", "missing_tide", "null_island", "two_guests", "expired_hold", "long_name", "staff_discount",
+    "winter_tariff", "summer_tariff", "closed_pontoon", "shore_power", "day_visitor", "duplicate_event",
+)  # fmt: skip
+_SUBJECTS = (
+    "Name the berth in the conflict message", "Round once, at the end", "Drop the unused season cache",
+    "Show the tide in local time", "Move the price breakdown to its own page", "Log the job id with every retry",
+    "Make the map usable with the keyboard", "Limit the size of an upload", "Add a check for holes in the seasons",
+    "Send receipts through the outbox", "Read the gauge list from the table", "Sort arrivals by pontoon",
+    "Explain the holding time on the payment page", "Remove the second spelling of harbour master",
+    "Keep the filter when the list is reloaded", "Reject lengths below two metres", "Cache the berth list by version",
+    "Test the digest with a busy day", "Use one builder for bookings in tests", "Document the error format",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """A pytest run; the counts are those in its text."""
+
+    __test__ = False
+
+    text: str
+    failed: int
+    passed: int
+    seconds: float
+
+    @property
+    def total(self) -> int:
+        return self.failed + self.passed
+
+    def tell(self, story: Record) -> None:
+        """Put the counts where the story's phrases find them."""
+        story.update(failed=str(self.failed), passed=str(self.passed), total=str(self.total), seconds=str(self.seconds))
+        story["others"] = str(self.total - 1)
+
+
+def test_names(w: World, count: int) -> list[str]:
+    every = [f"test_{verb}_{thing}" for verb in _VERBS for thing in _THINGS]
+    return sorted(w.rng.sample(every, count))
+
+
+test_names.__test__ = False  # type: ignore[attr-defined]
+
+
+def pytest_run(w: World, area: str, *, failing: dict[str, str], passing: int, first: str | None = None) -> TestRun:
+    """A run over an area's tests; `failing` maps names to error lines, `first` is a new test that passes."""
+    names = test_names(w, passing - (first is not None)) + ([first] if first else [])
+    rows = sorted([(name, "PASSED") for name in names] + [(name, "FAILED") for name in failing])
+    seconds = w.seconds(0.8, 14)
+    lines = [
+        "=" * 29 + " test session starts " + "=" * 29,
+        "platform linux -- Python 3.12.4, pytest-8.3.3, pluggy-1.5.0",
+        "rootdir: /home/dev/quayside",
+        f"collected {len(rows)} items",
+        "",
+    ]
+    lines += [
+        f"tests/{area}/test_{area}.py::{name} {state} [{100 * number // len(rows):3d}%]"
+        for number, (name, state) in enumerate(rows, start=1)
+    ]
+    for name, error in failing.items():
+        lines += ["", "=" * 35 + " FAILURES " + "=" * 35, f"{'_' * 20} {name} {'_' * 20}", ""]
+        lines += [f"    def {name}(harbour, clock):", "        outcome = run(harbour, at=clock.noon)"]
+        lines += [">       check(outcome)", f"E       {error}", "", f"tests/{area}/test_{area}.py:{w.between(30, 400)}"]
+    lines += ["=" * 27 + " short test summary info " + "=" * 28] if failing else []
+    lines += [f"FAILED tests/{area}/test_{area}.py::{name} - {error}" for name, error in failing.items()]
+    counts = f"{len(failing)} failed, {passing} passed" if failing else f"{passing} passed"
+    lines.append(f"{'=' * 20} {counts} in {seconds}s {'=' * 20}")
+    return TestRun("\n".join(lines), len(failing), passing, seconds)
+
+
+def traceback(w: World, *, path: str, func: str, error: str) -> str:
+    route = w.rng.choice(("views/book.py", "views/office.py", "jobs/runner.py", "api/v2.py"))
+    frames = [
+        (f"quayside/{route}", w.rng.choice(("post", "handle", "run_one", "dispatch"))),
+        ("quayside/core/calls.py", "traced"),
+        (path, func),
+    ]
+    lines = ["Traceback (most recent call last):"]
+    for file, name in frames:
+        lines += [f'  File "/app/{file}", line {w.between(20, 310)}, in {name}']
+        lines += [
+            f"    {w.rng.choice(('return', 'result =', 'value ='))} {func}({w.rng.choice(('*args', 'request', 'job'))})"
+        ]
+    return "\n".join([*lines, error])
+
+
+def grep(w: World, func: str, *, path: str, line: int, hits: int) -> str:
+    """`hits` places that name the function; the one in `path` is its definition."""
+    folders = ("views", "jobs", "api", "core", "reports", "admin", "commands")
+    rows = [f"{path}:{line}:def {func}("]
+    for _ in range(hits - 1):
+        file = f"quayside/{w.rng.choice(folders)}/{w.rng.choice(_THINGS)}.py"
+        use = w.rng.choice(("    {f}(session, stay)", "    result = {f}(request.form)", "from quayside import {f}"))
+        rows.append(f"{file}:{w.between(4, 380)}:{use.format(f=func)}")
+    return "\n".join(rows)
+
+
+def diff(w: World, path: str, before: str, after: str, *, line: int) -> str:
+    old, new = before.strip("\n").split("\n"), after.strip("\n").split("\n")
+    lines = [f"diff --git a/{path} b/{path}", f"index {w.hex(7)}..{w.hex(7)} 100644", f"--- a/{path}", f"+++ b/{path}"]
+    lines += [f"@@ -{line},{len(old)} +{line},{len(new)} @@"]
+    return "\n".join(lines + [f"-{text}" for text in old] + [f"+{text}" for text in new])
+
+
+def git_log(w: World, count: int) -> tuple[str, list[str]]:
+    """A one-line history, newest first, and its subjects."""
+    subjects = [w.draw("subjects", _SUBJECTS) for _ in range(count)]
+    rows = [f"{w.hex(7)} QS-{w.between(1020, 1170)}: {subject}" for subject in subjects]
+    return "\n".join(rows), subjects
+
+
+def service_log(w: World, service: str, error: str, *, lines: int) -> tuple[str, int]:
+    """The last lines of a service's log, and how many of them are the error."""
+    paths = ("/v2/bookings", "/v2/berths", "/v2/tides/today", "/map", "/v2/holds", "/v2/invoices", "/health")
+    moment = w.now - timedelta(seconds=lines * 4)
+    rows: list[str] = []
+    errors = 0
+    for _ in range(lines):
+        moment += timedelta(seconds=w.between(1, 6), milliseconds=w.between(0, 999))
+        stamp = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if w.chance(0.3):
+            errors += 1
+            rows.append(f"{stamp} ERROR {service} request={w.hex(8)} {error}")
+        else:
+            status = w.rng.choice((200, 200, 200, 201, 204, 304, 404))
+            rows.append(f"{stamp} INFO  {service} {w.rng.choice(paths)} {status} {w.between(3, 900)}ms id={w.hex(8)}")
+    return "\n".join(rows), errors
+
+
+def build_log(w: World, job: str, error: str) -> str:
+    steps = ("Set up job", "Check out", "Restore cache", "Install dependencies", "Build image", "Start services")
+    rows = [f"##[group]{steps[0]}", f"Runner: build-{w.between(1, 9)}", "##[endgroup]"]
+    for step in steps[1:]:
+        rows += [f"##[group]{step}"]
+        rows += [f"  {w.between(1, 99):3d} % {w.rng.choice(('fetch', 'unpack', 'verify', 'link'))} {w.hex(10)}"
+                 for _ in range(w.between(2, 9))]  # fmt: skip
+        rows += [f"  done in {w.seconds(0.4, 40)} s", "##[endgroup]"]
+    rows += [f"##[group]Run {job}", error, "##[error]Process completed with exit code 1."]
+    return "\n".join(rows)

@@ -1,0 +1,87 @@
+"""A turn as text: each part behind a mark such as `[user]`, which nothing inside a message can forge.
+
+A line of content that begins like a mark, or like a mark with backslashes before it, gets one backslash more;
+reading takes one away. Every message ends with a newline, so that the token counts of messages add up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+
+MARKS = ("system", "developer", "user", "assistant", "tool", "reasoning", "call", "result", "image", "audio", "video")
+_MARK_WORDS = "|".join((*MARKS, "file", "other", "injected"))
+_FORGED = re.compile(rf"^(\\*\[(?:{_MARK_WORDS})\b)", re.MULTILINE)
+_ESCAPED = re.compile(rf"^\\(\\*\[(?:{_MARK_WORDS})\b)", re.MULTILINE)
+
+
+def escape_marks(text: str) -> str:
+    """The text with one backslash before each line that could be taken for a mark."""
+    return _FORGED.sub(r"\\\1", text)
+
+
+def unescape_marks(text: str) -> str:
+    return _ESCAPED.sub(r"\1", text)
+
+
+def message_text(message: Message) -> str:
+    """All a model would see of a message, ending in a newline; nothing for a display-only one."""
+    if message.kind == "display":
+        return ""
+    lines: list[str] = []
+    speaker = f"{message.role} {message.name}" if message.name else message.role
+    mark = f"[injected {speaker}]" if message.kind == "injection" else f"[{speaker}]"
+    spoken = False
+    for part in message.parts:
+        if isinstance(part, Text) and not spoken:
+            lines.append(f"{mark} {escape_marks(part.text)}")
+            spoken = True
+        else:
+            lines.append(_part_text(part))
+    if not lines:
+        lines.append(mark)
+    return "\n".join(lines) + "\n"
+
+
+def turn_text(messages: tuple[Message, ...]) -> str:
+    return "".join(map(message_text, messages))
+
+
+def _part_text(part: Part) -> str:
+    match part:
+        case Text(text):
+            return escape_marks(text)
+        case Reasoning(text):
+            return f"[reasoning] {escape_marks(text)}"
+        case ToolCall(name, arguments):
+            return f"[call {_one_line(name)}] {escape_marks(compact_json(arguments))}"
+        case ToolResult():
+            return _result_text(part)
+        case Attachment():
+            return _attachment_text(part)
+        case Opaque(format_, data):
+            return f"[other {_one_line(format_)}] {escape_marks(compact_json(data))}"
+
+
+def _result_text(result: ToolResult) -> str:
+    outcome = [f"exit {result.exit_code}"] if result.exit_code is not None else []
+    outcome += ["error"] if result.is_error else []
+    mark = " ".join(["result", *([_one_line(result.name)] if result.name else []), *outcome])
+    return f"[{mark}] " + "\n".join(_part_text(part) for part in result.content)
+
+
+def _attachment_text(attachment: Attachment) -> str:
+    known = (attachment.name, attachment.media_type, attachment.uri, attachment.file_id)
+    return " ".join([f"[{attachment.media}]", *(_one_line(word) for word in known if word)])
+
+
+def compact_json(value: Json) -> str:
+    """JSON on one line as a person would write it; text stays text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _one_line(word: str) -> str:
+    """A name inside a mark, which must not end it."""
+    return re.sub(r"[\]\s]+", "_", word)
