@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from foveate import exporting, formats
 from foveate.answers import (
@@ -39,7 +39,7 @@ NEWEST = 2**62
 
 _EXAMPLE = '{"role": "user", "content": "…"}'
 
-Recordable: TypeAlias = "Turn | Message | Mapping[str, Json] | Sequence[Message | Mapping[str, Json]]"
+Recordable: TypeAlias = "Turn | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]"
 
 
 class Session:

@@ -321,6 +321,16 @@ def test_a_session_from_elsewhere_is_written_and_read_again() -> None:
     assert detect_transcript(written.encode(), "x.jsonl") == "claude-code"
 
 
+def test_what_is_added_to_a_subagents_session_stays_in_it() -> None:
+    added = [*messages("agent-ab12f09.jsonl"), Message("user", (Text("And Nordvik?"),))]
+    items = found(read_bytes("".join(claude_code.write(added)).encode()))
+    assert [item.session for item in items] == [f"{MAIN}/ab12f09"] * 4
+
+
+def test_nothing_is_written_of_nothing() -> None:
+    assert list(claude_code.write([])) == []
+
+
 FIELDS = (
     *(
         "agentId",

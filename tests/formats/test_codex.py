@@ -298,6 +298,14 @@ def test_a_session_from_elsewhere_is_written_and_read_again() -> None:
     assert detect_transcript(written.encode(), "x.jsonl") == "codex"
 
 
+def test_a_part_of_a_session_is_written_without_a_made_first_line() -> None:
+    part = messages(LEGACY)[5:9]
+    assert [json.loads(line) for line in codex.write(part)] == [
+        message.original.data for message in part if message.original
+    ]
+    assert list(codex.write([])) == []
+
+
 FIELDS = (
     *("action", "arguments", "author", "call_id", "content", "cwd", "encrypted_content", "exit_code", "id", "info"),
     *(

@@ -134,8 +134,9 @@ def _element(text: _Text) -> Json:
         except ValueError as error:  # a whole number with more digits than Python reads
             raise _Stop(f"invalid JSON: {error}") from error
         else:
-            may_go_on = isinstance(value, int | float) and end == len(text.text) and not text.ended
-            if not may_go_on:
+            # `1` may be the beginning of `12`, of `1.5` or of `1e-9`.
+            is_open = isinstance(value, int | float) and text.text[end:] in ("", ".", "e", "E", "e-", "E-", "e+", "E+")
+            if not is_open or text.ended:
                 text.position = end
                 return value  # type: ignore[no-any-return]
         length = len(text.text) - text.position

@@ -55,7 +55,7 @@ def time_at(record: Json, *path: str) -> datetime | None:
 def time_text(moment: datetime) -> str:
     """A moment as both programs write it: UTC, milliseconds (finer only where it is finer), `Z`."""
     finer = moment.microsecond % 1000
-    return moment.isoformat(timespec="microseconds" if finer else "milliseconds").replace("+00:00", "Z")
+    return parse_time(moment).isoformat(timespec="microseconds" if finer else "milliseconds").replace("+00:00", "Z")
 
 
 def anthropic_usage(usage: Json) -> Usage | None:

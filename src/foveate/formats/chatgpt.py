@@ -11,6 +11,7 @@ nodes (`"mapping": {}`), display-only. Writing joins the pieces again. One conve
 from __future__ import annotations
 
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ NAME = "chatgpt"
 
 _CONVERSATIONS = re.compile(r"conversations(?:-\d+)?\.json")
 _ZIP = b"PK\x03\x04"
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
 """What reading a damaged, encrypted or foreign zip file raises."""
 
 _Nodes = Mapping[str, Json]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import BinaryIO, Final
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Item, Problem, load, render_messages
+from foveate.formats import Header, Item, Problem, load, render_messages
 from foveate.formats._call_ids import with_call_ids
 from foveate.formats._lines import decode_json, encode_json, json_lines
 from foveate.formats._reading import record as as_record
@@ -101,11 +101,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
             yield Problem(f"line {number}", str(error))
             continue
         yield from _news(sessions, session, record, message)
-        yield _found(sessions, session, record, message, number)
-
-
-def _found(sessions: Sessions, session: str, record: Mapping[str, Json], message: Message, line: int) -> Found:
-    return sessions.found(session, record, message, line=line, id_=text_at(record, "uuid"))
+        yield sessions.found(session, record, message, line=number, id_=text_at(record, "uuid"))
 
 
 def _with_session(stream: BinaryIO, name: str) -> Iterator[tuple[int, Json, str] | Problem]:
@@ -260,25 +256,30 @@ def _exit_code(result: ToolResult) -> int | None:
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
     natives = [message.original.data for message in messages if message.original and message.original.format == NAME]
-    session = next((id_ for record in natives if (id_ := text_at(record, "sessionId"))), None) or made_session(messages)
+    home = next((record for record in natives if text_at(record, "sessionId")), None)
+    session = text_at(home, "sessionId") or made_session(messages)
+    place: dict[str, Json] = {"isSidechain": value_at(home, "isSidechain") is True, "sessionId": session}
+    if agent := text_at(home, "agentId"):
+        place["agentId"] = agent
     parent: str | None = None
     for index, message in enumerate(with_call_ids(messages)):
         if message.original and message.original.format == NAME:
             records = [message.original.data]
         else:
-            records = list(_made_records(message, session=session, index=index, parent=parent))
+            records = list(_made_records(message, place, index=index, parent=parent))
         for record in records:
             parent = text_at(record, "uuid") or parent
             yield encode_json(record) + "\n"
 
 
-def _made_records(message: Message, *, session: str, index: int, parent: str | None) -> Iterator[dict[str, Json]]:
+def _made_records(
+    message: Message, place: Mapping[str, Json], *, index: int, parent: str | None
+) -> Iterator[dict[str, Json]]:
     """Records of a message that came from elsewhere, as Claude Code would have written them."""
     for step, content in enumerate(_made_contents(message)):
-        own = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{session}/{index}/{step}"))
+        own = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{place['sessionId']}/{index}/{step}"))
         moment = {"timestamp": time_text(message.at)} if message.at else {}
-        chain = {"parentUuid": parent, "isSidechain": False, "userType": "external", "sessionId": session}
-        yield {**chain, **content, "uuid": own, **moment}
+        yield {"parentUuid": parent, "userType": "external", **place, **content, "uuid": own, **moment}
         parent = own
 
 
@@ -312,7 +313,7 @@ def _made_response(message: Message, spoken: Mapping[str, Json]) -> dict[str, Js
 
 def _made_usage(usage: Usage) -> dict[str, Json]:
     return {
-        "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
+        "input_tokens": max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens),
         "cache_creation_input_tokens": usage.cache_write_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
         "output_tokens": usage.output_tokens,

@@ -249,8 +249,7 @@ def _measures_in(text: str) -> tuple[float | None, float | None]:
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
-    natives = [message.original.data for message in messages if message.original and message.original.format == NAME]
-    if not any(isinstance(record, Mapping) and _session_of(record) for record in natives):
+    if messages and not any(message.original and message.original.format == NAME for message in messages):
         yield encode_json(_made_meta(messages)) + "\n"
     for message in with_call_ids(messages):
         if message.original and message.original.format == NAME:

@@ -53,10 +53,14 @@ def connect(path: Path, settings: StoreSettings, *, read_only: bool = False) -> 
     connection = sqlite3.connect(
         path, timeout=settings.lock_timeout_seconds, isolation_level=None, check_same_thread=False
     )
-    connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
-    connection.execute("PRAGMA foreign_keys = ON")
-    if read_only:
-        connection.execute("PRAGMA query_only = ON")
+    try:
+        connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

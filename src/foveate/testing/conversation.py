@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias, cast
 
-from foveate.testing.demo import arcs_code, arcs_ops, arcs_talk
+from foveate.testing.demo import arcs_code, arcs_ops, arcs_read, arcs_talk
 from foveate.testing.demo.scene import Call, Say, Scene, Think
 from foveate.testing.demo.world import World, content
 from foveate.turn import Attachment, Message, Part, Reasoning, Text, ToolCall, ToolResult, Turn, Usage
@@ -22,22 +22,24 @@ TITLE = "Quayside: berth booking, backend and operations"
 
 Arc: TypeAlias = Callable[[World], Iterator[Scene]]
 
-# How many of each make one round; a round is about 300 turns.
+# How many of each make one round; a round is a little over 300 turns and uses each story once at most.
 _ROUND: tuple[tuple[Arc, int], ...] = (
-    (arcs_code.bug, 12),
-    (arcs_code.feature, 7),
-    (arcs_code.refactor, 5),
+    (arcs_code.bug, 14),
+    (arcs_code.feature, 8),
+    (arcs_code.refactor, 6),
     (arcs_code.build, 5),
-    (arcs_ops.incident, 6),
-    (arcs_ops.slow, 4),
-    (arcs_ops.release, 4),
-    (arcs_ops.upgrade, 3),
-    (arcs_ops.chore, 5),
-    (arcs_ops.cut_off, 2),
-    (arcs_talk.design, 9),
-    (arcs_talk.explain, 11),
-    (arcs_talk.chat, 20),
-    (arcs_talk.rule, 7),
+    (arcs_read.review, 5),
+    (arcs_read.hunt, 8),
+    (arcs_read.chore, 6),
+    (arcs_ops.incident, 7),
+    (arcs_ops.slow, 5),
+    (arcs_ops.release, 5),
+    (arcs_ops.upgrade, 4),
+    (arcs_ops.cut_off, 3),
+    (arcs_talk.design, 11),
+    (arcs_talk.explain, 12),
+    (arcs_talk.chat, 24),
+    (arcs_talk.rule, 8),
     (arcs_talk.front, 4),
     (arcs_talk.partner, 4),
     (arcs_talk.figures, 4),

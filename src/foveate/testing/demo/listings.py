@@ -146,6 +146,37 @@ def _shape(w: World) -> list[str]:
     return filled.rstrip("\n").split("\n")
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A diff of one file, and how many lines it adds and removes."""
+
+    path: str
+    text: str
+    added: int
+    removed: int
+
+
+def change(w: World, path: str, *, hunks: int) -> Change:
+    """A diff in which each hunk rewrites a part of one function and adds another."""
+    lines = [f"diff --git a/{path} b/{path}", f"index {w.hex(7)}..{w.hex(7)} 100644", f"--- a/{path}", f"+++ b/{path}"]
+    added = removed = 0
+    at = 1
+    for _ in range(hunks):
+        at += w.between(12, 60)
+        old, new = _shape(w), _shape(w)
+        kept = old[:3]
+        gone = old[3 : 3 + w.between(1, 4)]
+        lines += [f"@@ -{at},{len(kept) + len(gone)} +{at},{len(kept) + len(new)} @@"]
+        lines += [f" {line}" for line in kept] + [f"-{line}" for line in gone] + [f"+{line}" for line in new]
+        added, removed = added + len(new), removed + len(gone)
+    return Change(path, "\n".join(lines), added, removed)
+
+
+def code(w: World, *, parts: int) -> str:
+    """Some functions, for a file that is written."""
+    return "\n".join("\n".join(_shape(w)) for _ in range(parts)).strip("\n")
+
+
 def folder(w: World, path: str) -> tuple[str, list[tuple[str, int]]]:
     """A long listing, and its files with their sizes in bytes."""
     stems = ["__init__", "service", "models", "views", "errors", "queries", "forms", "jobs", "events", "admin", "rules"]
@@ -153,8 +184,9 @@ def folder(w: World, path: str) -> tuple[str, list[tuple[str, int]]]:
     names = sorted(w.rng.sample(stems, w.between(8, len(stems))))
     files = [(f"{name}.py", w.between(180, 24_000)) for name in names]
     rows = [f"{path}:", f"total {sum(size for _, size in files) // 1024}"]
-    rows += [f"-rw-r--r-- 1 dev dev {size:6d} Feb {w.between(1, 28):2d} {w.between(8, 18):02d}:{w.between(0, 59):02d} {name}"
-             for name, size in files]  # fmt: skip
+    for name, size in files:
+        changed = f"Feb {w.between(1, 28):2d} {w.between(8, 18):02d}:{w.between(0, 59):02d}"
+        rows.append(f"-rw-r--r-- 1 dev dev {size:6d} {changed} {name}")
     return "\n".join(rows), files
 
 
@@ -170,10 +202,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def plan(w: World, node: str, *, ms: float, rows: int) -> str:
     """What `explain (analyze, buffers)` says."""
     cost = rows * 0.021
+    total, scan = f"{ms - 0.4:.3f}..{ms:.3f}", f"0.031..{ms * 0.9:.3f}"
     lines = [
-        f" Limit  (cost={cost:.2f}..{cost + 12:.2f} rows=50 width=212) (actual time={ms - 0.4:.3f}..{ms:.3f} rows=50 loops=1)",
+        f" Limit  (cost={cost:.2f}..{cost + 12:.2f} rows=50 width=212) (actual time={total} rows=50 loops=1)",
         f"   Buffers: shared hit={w.between(90, 900)} read={rows // 60}",
-        f"   ->  {node}  (cost=0.00..{cost:.2f} rows={rows} width=212) (actual time=0.031..{ms * 0.9:.3f} rows={rows} loops=1)",
+        f"   ->  {node}  (cost=0.00..{cost:.2f} rows={rows} width=212) (actual time={scan} rows={rows} loops=1)",
         f" Planning Time: {w.seconds(0.1, 0.9)} ms",
         f" Execution Time: {ms:.3f} ms",
     ]

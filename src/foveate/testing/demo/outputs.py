@@ -25,6 +25,18 @@ _SUBJECTS = (
     "Test the digest with a busy day", "Use one builder for bookings in tests", "Document the error format",
 )  # fmt: skip
 
+_BODIES = (
+    "    stay = harbour.stay(berth=7, nights=3)\n    assert harbour.outcome(stay) == stay.expected",
+    "    before = harbour.snapshot()\n    harbour.advance(clock.tick())\n    assert harbour.changes(before) == []",
+    "    guest = harbour.guest('Vos')\n    result = guest.try_it(at=clock.noon)\n    assert result == guest.wanted",
+    "    with harbour.two_workers() as pair:\n        seen = pair.run_all()\n    assert seen == harbour.expected",
+    "    rows = harbour.load('fixtures/case.json')\n    assert list(harbour.process(rows)) == rows.expected",
+)
+
+
+def code_of_test(w: World, name: str) -> str:
+    return f"def {name}(harbour, clock):\n" + w.draw("bodies", _BODIES)
+
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
@@ -47,17 +59,25 @@ class TestRun:
         story["others"] = str(self.total - 1)
 
 
-def test_names(w: World, count: int) -> list[str]:
+def names_of_tests(w: World, count: int) -> list[str]:
     every = [f"test_{verb}_{thing}" for verb in _VERBS for thing in _THINGS]
     return sorted(w.rng.sample(every, count))
 
 
-test_names.__test__ = False  # type: ignore[attr-defined]
+def pytest_run(
+    w: World,
+    area: str,
+    *,
+    failing: dict[str, str],
+    passing: int,
+    first: str | None = None,
+    bodies: dict[str, str] | None = None,
+) -> TestRun:
+    """A run over an area's tests.
 
-
-def pytest_run(w: World, area: str, *, failing: dict[str, str], passing: int, first: str | None = None) -> TestRun:
-    """A run over an area's tests; `failing` maps names to error lines, `first` is a new test that passes."""
-    names = test_names(w, passing - (first is not None)) + ([first] if first else [])
+    `failing` maps names to error lines, `bodies` names to code shown before, `first` is a new test that passes.
+    """
+    names = names_of_tests(w, passing - (first is not None)) + ([first] if first else [])
     rows = sorted([(name, "PASSED") for name in names] + [(name, "FAILED") for name in failing])
     seconds = w.seconds(0.8, 14)
     lines = [
@@ -73,8 +93,10 @@ def pytest_run(w: World, area: str, *, failing: dict[str, str], passing: int, fi
     ]
     for name, error in failing.items():
         lines += ["", "=" * 35 + " FAILURES " + "=" * 35, f"{'_' * 20} {name} {'_' * 20}", ""]
-        lines += [f"    def {name}(harbour, clock):", "        outcome = run(harbour, at=clock.noon)"]
-        lines += [">       check(outcome)", f"E       {error}", "", f"tests/{area}/test_{area}.py:{w.between(30, 400)}"]
+        code = (bodies or {}).get(name) or code_of_test(w, name)
+        *above, last = code.split("\n")
+        lines += [*(f"    {line}" for line in above), f">   {last}", f"E       {error}", ""]
+        lines += [f"tests/{area}/test_{area}.py:{w.between(30, 400)}"]
     lines += ["=" * 27 + " short test summary info " + "=" * 28] if failing else []
     lines += [f"FAILED tests/{area}/test_{area}.py::{name} - {error}" for name, error in failing.items()]
     counts = f"{len(failing)} failed, {passing} passed" if failing else f"{passing} passed"

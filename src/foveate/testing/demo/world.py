@@ -96,7 +96,8 @@ class World:
 
     def phrase(self, deck: str) -> str:
         """A way to say it, still with its slots."""
-        return self.draw(f"phrase {deck}", cast("Sequence[str]", content("phrases")[deck]))
+        file = content("phrases_code") if deck in content("phrases_code") else content("phrases_more")
+        return self.draw(f"phrase {deck}", cast("Sequence[str]", file[deck]))
 
     def fill(self, text: str, story: Mapping[str, str]) -> str:
         """The text with one side of each `<a|b>` and the story's words in its `$slots`."""

@@ -1,0 +1,28 @@
+"""Every store keeps the contract; the suite is the one that ships."""
+
+import asyncio
+import inspect
+from pathlib import Path
+
+import pytest
+
+from foveate.settings import StoreSettings
+from foveate.store import Store, open_store
+from foveate.testing import stores
+
+
+@pytest.mark.parametrize("case", stores.CASES, ids=lambda case: case.__name__)
+def test_sqlite_conforms(case: stores.Case, tmp_path: Path) -> None:
+    async def open_it() -> Store:
+        return await open_store(str(tmp_path / "store.db"), StoreSettings())
+
+    asyncio.run(stores.run_case(case, open_it))
+
+
+def test_the_suite_runs_all_its_cases() -> None:
+    written = {
+        function
+        for name, function in inspect.getmembers(stores, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name != "run_case"
+    }
+    assert written == set(stores.CASES)
