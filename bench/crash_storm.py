@@ -89,6 +89,13 @@ def storm(times: int, directory: Path, seed: int = 1) -> Stormed:
     return ledger.done
 
 
+def verify_file(path: Path) -> Stormed:
+    """Check a file of which nothing was acknowledged."""
+    ledger = _Ledger(path)
+    asyncio.run(ledger.verify([], full=True))
+    return ledger.done
+
+
 def _record_and_kill(path: Path, run: str, delay: float, *, while_opening: bool) -> list[Acknowledged]:
     command = [sys.executable, __file__, "--child", str(path), "--run", run]
     with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as child:
@@ -221,7 +228,7 @@ async def _keep_recording(sessions: Sequence[foveate.Session], run: str) -> None
         _say(json.dumps(asdict(said)))
 
 
-def _make_call(call: str, chance: random.Random) -> list[Json]:
+def _make_call(call: str, chance: random.Random) -> list[dict[str, Json]]:
     """One to five messages: a prompt with what it leads to, or more for the open turn."""
     roles = chance.choice(
         [
@@ -236,8 +243,8 @@ def _make_call(call: str, chance: random.Random) -> list[Json]:
     return [_make_message(role, f"call {call} message {n} of {len(roles)}", chance) for n, role in enumerate(roles, 1)]
 
 
-def _make_message(role: str, mark: str, chance: random.Random) -> Json:
-    words = chance.choices(["berth", "tide", str(chance.random())], k=chance.choice([0, 10, 100, 1_000, 5_000]))
+def _make_message(role: str, mark: str, chance: random.Random) -> dict[str, Json]:
+    words = chance.choices(["berth", "tide", str(chance.random())], k=chance.choice([0, 5, 20, 80, 400, 2_000]))
     message: dict[str, Json] = {"role": role, "content": f"{mark} {' '.join(words)}"}
     if role == "assistant" and chance.random() < 0.5:
         called = {"name": "read_file", "arguments": json.dumps({"path": f"{chance.random()}.py"})}

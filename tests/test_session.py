@@ -409,7 +409,7 @@ def test_an_original_that_says_something_else_is_not_trusted(tmp_path: Path) -> 
 def test_the_full_record_can_be_exported_at_any_time(tmp_path: Path) -> None:
     async def job(session: Session) -> None:
         said: list[dict[str, Any]] = [
-            {\"role\": \"user\", \"content\": \"caf\ud800é", "name": "Zoë"},
+            {"role": "user", "content": "caf\ud800é", "name": "Zoë"},
             {"role": "assistant", "content": None, "refusal": "no"},
         ]
         await session.record(said)

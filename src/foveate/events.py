@@ -70,6 +70,8 @@ class Subscription:
         if self._kinds and event.kind not in self._kinds:
             return
         with self._changed:
+            if self._closed:
+                return
             self.dropped += len(self._queue) == self._queue.maxlen
             self._queue.append(event)
             self._changed.notify_all()
@@ -119,6 +121,7 @@ class EventBus:
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback` in a thread of its own with each event of these kinds (all, if none are named)."""
+        kinds = [kinds] if isinstance(kinds, str) else kinds
         unknown = set(kinds) - set(EVENT_KINDS)
         if unknown:
             raise InputError(f"no event {', '.join(sorted(unknown))}; there are {', '.join(EVENT_KINDS)}")

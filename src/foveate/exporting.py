@@ -41,7 +41,7 @@ class _Audit:
     """The full record: the session, its pins, and each message as meant and as it came."""
 
     def __init__(self, info: SessionInfo, pins: Sequence[Pin]) -> None:
-        head = {
+        head: dict[str, Json] = {
             "foveate": AUDIT_VERSION,
             "session": _plain(asdict(info)),
             "pins": [_plain(asdict(pin)) for pin in pins],
@@ -51,7 +51,8 @@ class _Audit:
 
     def add(self, turn: Turn) -> Iterator[str]:
         messages = [self._message(message) for message in turn.messages]
-        yield self._before + encode_json({"id": turn.id, "tokens": turn.tokens, "messages": messages})
+        row: dict[str, Json] = {"id": turn.id, "tokens": turn.tokens, "messages": messages}
+        yield self._before + encode_json(row)
         self._before = ",\n"
 
     def finish(self) -> Iterator[str]:

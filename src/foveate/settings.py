@@ -79,26 +79,28 @@ def load_settings(
 
 
 def _read_file(path: Path) -> dict[str, object]:
+    is_yaml = path.suffix.lower() in (".yaml", ".yml")
     try:
-        text = path.read_text("utf-8")
-        if path.suffix in (".yaml", ".yml"):
-            import yaml  # noqa: PLC0415 - only those who use YAML pay for it
-
-            try:
-                loaded = yaml.safe_load(text)
-            except yaml.YAMLError as error:
-                raise SettingsError(str(path), f"is not YAML: {error}") from error
-        else:
-            loaded = tomllib.loads(text)
+        text = path.expanduser().read_text("utf-8")
+        loaded = _read_yaml(text) if is_yaml else tomllib.loads(text)
     except OSError as error:
         raise SettingsError(str(path), f"can't be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(str(path), f"is not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(str(path), f"is not {'YAML' if is_yaml else 'TOML'}: {error}") from error
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise SettingsError(str(path), "must hold named parts such as [store]")
     return loaded
+
+
+def _read_yaml(text: str) -> object:
+    import yaml  # noqa: PLC0415 - only those who use YAML pay for it
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
@@ -124,12 +126,13 @@ def _convert(values: dict[str, object]) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `$.")
-        key = place.rstrip("`") or "settings"
+        _, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
         given: object = values
         for step in key.split("."):
             given = given.get(step) if isinstance(given, Mapping) else given
-        raise SettingsError(key, f"{problem[:1].lower()}{problem[1:]}, got {given!r}") from error
+        wanted = next((takes for name, takes, _ in describe() if name == key), "keys of its own")
+        raise SettingsError(key, f"takes {wanted}; got {given!r}") from error
 
 
 def _refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefix: str) -> None:
@@ -137,7 +140,7 @@ def _refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefi
     hints = get_type_hints(part)
     for key, value in values.items():
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1)
+            near = difflib.get_close_matches(str(key), hints, n=1)
             meant = (
                 f"did you mean {prefix}{near[0]}?"
                 if near
@@ -166,10 +169,10 @@ def _takes(hint: object) -> str:
         bounds = ", ".join(
             f"{sign} {bound}"
             for note in notes
-            for sign, bound in ((">", note.gt), ("≥", note.ge), ("≤", note.le))
+            for sign, bound in ((">", note.gt), ("≥", note.ge), ("≤", note.le), ("of length ≥", note.min_length))
             if bound is not None
         )
         return f"{_takes(base)} {bounds}".strip()
     if get_origin(hint) is Literal:
         return " or ".join(map(str, get_args(hint)))
-    return getattr(hint, "__name__", str(hint))
+    return hint.__name__ if isinstance(hint, type) else str(hint)

@@ -14,37 +14,80 @@ import asyncio
 import functools
 import inspect
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 from foveate import api, session
+from foveate.errors import StoreClosed
+from foveate.settings import Settings
 
 _END = object()
 
 
 class _Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in a thread of its own, for one open store."""
 
-    def __init__(self) -> None:
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._stopped = False
+        self._stopping = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="foveate-loop", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        with self._stopping:
+            if self._stopped:
+                work.close()
+                raise StoreClosed(self._location, "the store is closed; open it again")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise StoreClosed(self._location, "the store was closed meanwhile; open it again") from None
+        finally:
+            future.cancel()  # an interrupted caller does not wait for it any more
 
     def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
-        while (item := self.run(_next(items))) is not _END:
-            yield item
+        try:
+            while (item := self.run(_awaited(anext(items, _END)))) is not _END:
+                yield item
+        finally:
+            with suppress(StoreClosed):
+                self.run(_awaited(items.aclose()))  # type: ignore[attr-defined]
 
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def stop(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """Do one last thing, end what still runs, and the thread; nothing can be run from here on."""
+        with self._stopping:
+            stopped, self._stopped = self._stopped, True
+        if stopped:
+            self._thread.join()
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(self._finish(last), self._loop).result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    async def _finish(self, last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+        try:
+            if last:
+                await last()
+        finally:
+            running = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            await self._loop.shutdown_asyncgens()
+            await self._loop.shutdown_default_executor()
 
 
-async def _next(items: AsyncIterator[Any]) -> Any:
-    return await anext(items, _END)
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await work
 
 
 class _Blocking:
@@ -94,8 +137,7 @@ class Foveate(_Blocking, of=api.Foveate):
     """See `foveate.Foveate`."""
 
     def close(self) -> None:
-        self._loop.run(self._wrapped.close())
-        self._loop.stop()
+        self._loop.stop(self._wrapped.close)
 
     def __enter__(self) -> Foveate:
         return self
@@ -104,19 +146,15 @@ class Foveate(_Blocking, of=api.Foveate):
         self.close()
 
 
-@functools.wraps(api.open)
-def open(*args: Any, **kwargs: Any) -> Foveate:  # noqa: A001 - as in `foveate.open`
-    opening = api.open(*args, **kwargs)
-    loop = _Loop()
+def open(location: str | Path, *, settings: Settings | None = None) -> Foveate:  # noqa: A001 - as in `foveate.open`
+    """Open the store at a path; use it in a `with` block, or close it."""
+    opening = api.open(location, settings=settings)
+    loop = _Loop(str(location))
     try:
-        return Foveate(loop.run(_opened(opening)), loop)
+        return Foveate(loop.run(_awaited(opening)), loop)
     except BaseException:
         loop.stop()
         raise
-
-
-async def _opened(opening: api.Opening) -> api.Foveate:
-    return await opening
 
 
 def __getattr__(name: str) -> Any:

@@ -13,13 +13,17 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 
 MARKS = ("system", "developer", "user", "assistant", "tool", "reasoning", "call", "result", "image", "audio", "video")
 _MARK_WORDS = "|".join((*MARKS, "file", "other", "injected"))
-_FORGED = re.compile(rf"^(\\*\[(?:{_MARK_WORDS})\b)", re.MULTILINE)
-_ESCAPED = re.compile(rf"^\\(\\*\[(?:{_MARK_WORDS})\b)", re.MULTILINE)
+_MARK = rf"\[(?:{_MARK_WORDS})\b"
+# At the start, or behind whatever `str.splitlines` takes for the end of a line.
+_LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
+_LIKE_A_MARK = re.compile(_MARK)
+_FORGED = re.compile(rf"{_LINE_START}(\\*{_MARK})")
+_ESCAPED = re.compile(rf"{_LINE_START}\\(\\*{_MARK})")
 
 
 def escape_marks(text: str) -> str:
     """The text with one backslash before each line that could be taken for a mark."""
-    return _FORGED.sub(r"\\\1", text)
+    return _FORGED.sub(r"\\\1", text) if _LIKE_A_MARK.search(text) else text
 
 
 def unescape_marks(text: str) -> str:
@@ -31,15 +35,14 @@ def message_text(message: Message) -> str:
     if message.kind == "display":
         return ""
     lines: list[str] = []
-    speaker = f"{message.role} {message.name}" if message.name else message.role
+    speaker = f"{message.role} {_one_line(message.name)}" if message.name else message.role
     mark = f"[injected {speaker}]" if message.kind == "injection" else f"[{speaker}]"
     spoken = False
     for part in message.parts:
-        if isinstance(part, Text) and not spoken:
-            lines.append(f"{mark} {escape_marks(part.text)}")
-            spoken = True
-        else:
-            lines.append(_part_text(part))
+        # Words behind a call or a result would read as more of it.
+        says_who = isinstance(part, Text) and not spoken
+        lines.append(f"{mark} {_part_text(part)}" if says_who else _part_text(part))
+        spoken = isinstance(part, Text)
     if not lines:
         lines.append(mark)
     return "\n".join(lines) + "\n"

@@ -202,6 +202,22 @@ def test_a_zip_with_several_files_is_read_in_order() -> None:
     assert imported.found[0].place == "conversations-000.json, conversation 1"
 
 
+class Pipe(io.BytesIO):
+    """A stream that can't go back."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+def test_a_pipe_is_read_too() -> None:
+    assert list(chatgpt.read(Pipe(CONTENT), "-")) == import_fixture("chatgpt", "conversations.json").items
+    assert "not a JSON list" in str(list(chatgpt.read(Pipe(zipped(conversations=CONTENT)), "-")))
+
+
+def test_an_unreadable_time_loses_no_message() -> None:
+    assert read([conversation({"a": node(None, create_time=1e15)})]).only()[1].text == "hi"
+
+
 def test_a_zip_without_conversations_is_a_problem() -> None:
     (problem,) = import_bytes("chatgpt", zipped(user=b"{}"), "export.zip").problems
     assert "no conversations.json" in problem.reason

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from foveate.formats import Header, detect_transcript, pi
-from foveate.turn import Attachment, Json, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
+from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
 from transcripts import (
     FIXTURES,
     deep,
@@ -97,6 +97,26 @@ def test_a_block_nobody_knows_is_kept() -> None:
     assert import_fixture("pi", "tidebook.jsonl").only()[-1].parts[1] == Opaque("pi", {"type": "hologram", "depth": 3})
 
 
+@pytest.mark.parametrize(
+    ("role", "field"), [("custom", "content"), ("branchSummary", "summary"), ("compactionSummary", "summary")]
+)
+def test_what_pi_or_an_extension_put_in_is_an_injection(role: str, field: str) -> None:
+    record: Json = {"type": "message", "message": {"role": role, field: "Mind the tide."}}
+    (message,) = import_bytes(
+        "pi",
+        lines_of(
+            record,
+        ),
+        "a.jsonl",
+    ).only()
+    assert (message.role, message.kind, message.text) == ("user", "injection", "Mind the tide.")
+
+
+def test_an_answer_that_was_aborted_has_nothing_in_it() -> None:
+    (message,) = import_bytes("pi", lines_of(entry("assistant", [])), "a.jsonl").only()
+    assert message.parts == import_bytes("pi", lines_of(entry("assistant", "")), "a.jsonl").only()[0].parts == ()
+
+
 def test_entries_of_the_first_version_are_named_by_place_and_content() -> None:
     header: Json = {"type": "session", "id": "s", "timestamp": "2025-11-20T23:33:50.805Z", "cwd": "/", "modelId": "m"}
     same = entry("user", "again")
@@ -148,6 +168,15 @@ def test_messages_of_other_formats_become_entries_that_follow_each_other() -> No
     assert [message.role for message in messages] == ["user", "user", "user", "assistant", "tool", "assistant"]
     assert messages[3].without_original() == foreign_messages()[3]
     assert messages[4].without_original() == foreign_messages()[4]
+
+
+def test_pictures_and_unknown_blocks_of_pis_own_are_written_as_they_were() -> None:
+    picture = Attachment("image", data="aGk=", media_type="image/png")
+    own = Opaque("pi", {"type": "hologram"})
+    result = ToolResult("call_1", (Text("seen"), picture, own))
+    before = [Message("user", (picture, own)), Message("tool", (result,)), Message("user", (result, Text("and?")))]
+    after = import_bytes("pi", written("pi", before).encode(), "a.jsonl").only()[1:]
+    assert [message.parts for message in after] == [(picture, own), (result,), (result,), (Text("and?"),)]
 
 
 @pytest.mark.parametrize(

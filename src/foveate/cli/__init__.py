@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 from importlib import import_module
 from pkgutil import iter_modules
@@ -10,16 +10,27 @@ from pkgutil import iter_modules
 import click
 
 import foveate
+from foveate.errors import FoveateError
 
 NOT_COMMANDS = {"terminal", "options"}
-USER_ERROR = 1
 INTERRUPTED = 130
 
 
 class _Commands(click.Group):
-    """Finds each command in the module of its name."""
+    """Finds each command in the module of its name, and tells a user's mistake in a sentence, without a traceback."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except FoveateError as error:
+            raise click.ClickException(str(error)) from error
+        except PermissionError as error:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        except KeyboardInterrupt:
+            click.secho("\nInterrupted; what was recorded before is kept.", fg="yellow", err=True)
+            ctx.exit(INTERRUPTED)
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted(module.name.rstrip("_") for module in iter_modules(__path__) if module.name not in NOT_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -59,21 +70,8 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is told in a sentence, without a traceback."""
-    try:
-        cli(standalone_mode=False)
-    except click.exceptions.Exit as exit_:
-        sys.exit(exit_.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.secho("Interrupted; what was recorded before is kept.", fg="yellow", err=True)
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away, as `head` does. Nothing more can be written, not even by the interpreter's own flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(USER_ERROR)
-    except foveate.FoveateError as error:
-        click.echo(click.style("Error: ", fg="red", bold=True) + str(error), err=True)
-        sys.exit(USER_ERROR)
+    """Run the command line; what the terminal can't write (a lone surrogate, or all but ASCII) is escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    cli(prog_name="foveate")

@@ -43,12 +43,13 @@ def command(*, store_path: Path, as_json: bool) -> None:
 
 def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
     out = console()
+    name = safe(str(path))
     if not problems:
-        out.print(f"[green]✓[/] {path}: {sessions} sessions, {checked:,} messages, every one as it was stored")
+        out.print(f"[green]✓[/] {name}: {sessions} sessions, {checked:,} messages, every one as it was stored")
         return
     for entry in problems[:MAX_SHOWN]:
         out.print(f"[red]✗[/] {safe(entry['problem'])}")
         out.print(f"  [dim]{safe(entry['advice'])}[/]")
     if len(problems) > MAX_SHOWN:
         out.print(f"… and {len(problems) - MAX_SHOWN} more (--json lists all)")
-    out.print(f"{path}: {len(problems)} problems; {checked:,} messages checked")
+    out.print(f"{name}: {len(problems)} problems; {checked:,} messages checked")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import amount, print_json
+from foveate.cli.terminal import amount, print_exactly, print_json
 from foveate.errors import InputError
 
 PARTIAL = ".partial"
@@ -45,7 +46,7 @@ def command(
         pieces = fov.open_session(session_id).export(format_name, first=first, last=last)
         if output is None:
             for piece in pieces:
-                click.echo(piece, nl=False)
+                print_exactly(piece)
             return
         size = _write(output.expanduser(), pieces)
     if as_json:
@@ -54,12 +55,12 @@ def command(
         click.echo(f"Wrote {output} ({amount(size)}B).")
 
 
-def _write(path: Path, pieces: object) -> int:
+def _write(path: Path, pieces: Iterable[str]) -> int:
     """Write beside the file first, so that a failed export leaves no half of one."""
     beside = path.with_name(path.name + PARTIAL)
     try:
-        with beside.open("w", encoding="utf-8", newline="") as file:
-            file.writelines(pieces)  # type: ignore[arg-type]
+        with beside.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.writelines(pieces)
         size = beside.stat().st_size
         beside.replace(path)
     except OSError as error:

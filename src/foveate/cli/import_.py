@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import amount, console, plain_table, print_json, progress_bar, safe
-from foveate.errors import FoveateError, InputError, UnknownFormat
+from foveate.cli.terminal import Column, amount, console, print_json, print_table, progress_bar, safe
+from foveate.errors import FoveateError, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from foveate.sync import Foveate
 
 SUFFIXES = (".jsonl", ".json", ".traj", ".zip", ".md")
+COLUMNS = (
+    Column("session", "fold"),
+    Column("format"),
+    Column("turns", "number"),
+    Column("messages", "number"),
+    Column("new", "number"),
+)
 MAX_SESSIONS_SHOWN = 40
 MAX_PROBLEMS_SHOWN = 20
 
@@ -91,7 +98,7 @@ def _import_all(
                     progress=lambda done, start=start: progress.update(task, completed=start + done),
                 )
                 reports.append(report)
-            except UnknownFormat as error:
+            except InputError as error:
                 failures.append(str(error))
             before += sizes[path]
             progress.update(task, completed=before)
@@ -101,13 +108,15 @@ def _import_all(
 
 
 def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> None:
+    from rich.text import Text
+
     rows = [(report, session) for report in reports for session in report.sessions]
-    table = plain_table("session", "format", "turns", "messages", "new", right=("turns", "messages", "new"))
+    lines = []
     for report, session in rows[:MAX_SESSIONS_SHOWN]:
-        new = f"[green]+{session.added}[/]" if session.added else "[dim]0[/]"
-        table.add_row(safe(session.id), report.format, str(session.turns), str(session.found), new)
-    if rows:
-        out.print(table)
+        new = Text(f"+{session.added}", "green") if session.added else Text("0", "dim")
+        lines.append((session.id, report.format, str(session.turns), str(session.found), new))
+    if lines:
+        print_table(out, COLUMNS, lines)
     if len(rows) > MAX_SESSIONS_SHOWN:
         out.print(f"… and {len(rows) - MAX_SESSIONS_SHOWN} more sessions ('foveate sessions' lists all)")
     problems = [(Path(report.source).name, problem) for report in reports for problem in report.problems]

@@ -9,9 +9,17 @@ from pathlib import Path
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import amount, console, plain_table, print_json, safe
+from foveate.cli.terminal import Column, amount, console, print_json, print_table, safe
 from foveate.errors import ForkInUse, InputError
 from foveate.turn import parse_time
+
+COLUMNS = (
+    Column("session", "fold"),
+    Column("turns", "number"),
+    Column("messages", "number"),
+    Column("raw", "number"),
+    Column("stored", "number"),
+)
 
 
 @click.command(name="prune", short_help="Remove old raw content; by default only says what would go.")
@@ -61,13 +69,17 @@ def _show(rows: dict[str, object], before: datetime, *, really: bool) -> None:
     from foveate.store import Pruned
 
     out = console()
-    table = plain_table("session", "turns", "messages", "raw", "stored", right=("turns", "messages", "raw", "stored"))
+    lines = []
     for session_id, row in rows.items():
-        if isinstance(row, Pruned):
+        if isinstance(row, Pruned) and row.turns:
             sizes = f"{amount(row.raw_bytes)}B", f"{amount(row.stored_bytes)}B"
-            table.add_row(safe(session_id), str(row.turns), str(row.messages), *sizes)
-        else:
+            lines.append((session_id, str(row.turns), str(row.messages), *sizes))
+        elif isinstance(row, str):
             out.print(f"[yellow]kept[/]  {safe(str(row))}")
-    out.print(table)
+    if lines:
+        print_table(out, COLUMNS, lines)
+    else:
+        out.print("Nothing is that old.")
+        return
     verb = "Removed" if really else "Would remove (say --really to do it)"
     out.print(f"{verb}: turns that ended before {before:%Y-%m-%d %H:%M} UTC.")

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, moment, plain_table, print_json, safe, shorten
+from foveate.cli.terminal import Column, console, moment, print_json, print_table
+
+if TYPE_CHECKING:
+    from foveate.answers import SessionInfo
+
+COLUMNS = (
+    Column("session", "fold"),
+    Column("title", "cut"),
+    Column("turns", "number"),
+    Column("platform", expendable=1),
+    Column("fork of", expendable=2),
+    Column("updated"),
+)
 
 
 @click.group(name="sessions", invoke_without_command=True, short_help="List the sessions; rename, label, delete one.")
 @click.option("--platform", help="Only those of this platform, such as claude-code.")
 @click.option("--channel", help="Only those of this channel.")
-@click.option("--limit", default=50, show_default=True, help="At most this many; 0 for all.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most this many; 0 for all."
+)
 @store_option
 @json_option
 @click.pass_context
@@ -29,58 +45,93 @@ def command(
     foveate sessions delete SESSION
     """
     if context.invoked_subcommand:
+        _refuse_options_before(context, context.invoked_subcommand)
         return
     with opened(store_path) as fov:
         found = fov.sessions(platform=platform, channel=channel)
     if as_json:
         print_json(found)
         return
-    listed = found[:limit] if limit else found
-    table = plain_table("session", "title", "turns", "platform", "fork of", "updated", right=("turns",))
-    for info in listed:
-        fork = f"{info.parent_id} {info.fork_turn_id}" if info.parent_id else ""
-        title = safe(shorten(info.title, 50))
-        when = moment(info.updated_at)
-        table.add_row(safe(info.id), title, str(info.turns), info.platform or "", safe(fork), when)
     out = console()
     if not found:
-        out.print("No sessions yet. 'foveate import' brings some in, 'foveate demo' makes one.")
+        out.print("No sessions here. 'foveate import' brings some in, 'foveate demo' makes one.")
         return
-    out.print(table)
+    listed = found[:limit] if limit else found
+    rows = []
+    for info in listed:
+        fork = f"{info.parent_id} {info.fork_turn_id}" if info.parent_id else ""
+        title = " ".join(info.title.split())
+        rows.append((info.id, title, str(info.turns), info.platform or "", fork, moment(info.updated_at)))
+    print_table(out, COLUMNS, rows)
     if len(listed) < len(found):
         out.print(f"… and {len(found) - len(listed)} more (--limit 0 lists all)")
+
+
+def _refuse_options_before(context: click.Context, subcommand: str) -> None:
+    """An option in front of a subcommand would be read by nobody: `--db` there must not go unheard."""
+    for option in context.command.params:
+        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"say {option.opts[0]} behind {subcommand!r}, not before it", context)
 
 
 @command.command()
 @click.argument("session_id", metavar="SESSION")
 @click.argument("title")
 @store_option
-def rename(session_id: str, title: str, store_path: Path) -> None:
-    """Give a session another title."""
+@json_option
+def rename(session_id: str, title: str, store_path: Path, as_json: bool) -> None:
+    """Give a session another title.
+
+    \b
+    foveate sessions rename support-42 "The login that failed"
+    """
     with opened(store_path) as fov:
-        fov.open_session(session_id).rename(title)
+        info = fov.open_session(session_id).rename(title)
+    _show_change(info, f"{session_id} is called {info.title!r} now.", as_json=as_json)
 
 
 @command.command()
 @click.argument("session_id", metavar="SESSION")
-@click.option("--platform")
-@click.option("--channel")
+@click.option("--platform", help="The program or site it takes place in.")
+@click.option("--channel", help="The room, thread or folder there.")
 @store_option
-def label(session_id: str, platform: str | None, channel: str | None, store_path: Path) -> None:
-    """Say where a session takes place."""
+@json_option
+def label(session_id: str, platform: str | None, channel: str | None, store_path: Path, as_json: bool) -> None:
+    """Say where a session takes place.
+
+    \b
+    foveate sessions label support-42 --platform slack --channel "#help"
+    """
+    if platform is None and channel is None:
+        raise click.UsageError("say --platform, --channel, or both")
     with opened(store_path) as fov:
-        fov.open_session(session_id).label(platform=platform, channel=channel)
+        info = fov.open_session(session_id).label(platform=platform, channel=channel)
+    where = ", ".join(f"{name} {value!r}" for name, value in (("platform", platform), ("channel", channel)) if value)
+    _show_change(info, f"{session_id} has {where} now.", as_json=as_json)
 
 
 @command.command()
 @click.argument("session_id", metavar="SESSION")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @store_option
-def delete(session_id: str, yes: bool, store_path: Path) -> None:
-    """Delete a session and its turns for good."""
+@json_option
+def delete(session_id: str, yes: bool, store_path: Path, as_json: bool) -> None:
+    """Delete a session and its turns for good.
+
+    \b
+    foveate sessions delete support-42
+    foveate sessions delete support-42 --yes
+    """
     with opened(store_path) as fov:
-        turns = fov.open_session(session_id).info.turns
+        info = fov.open_session(session_id).info
         if not yes:
-            click.confirm(f"Delete session {session_id} and its {turns} turns for good?", abort=True)
+            click.confirm(f"Delete session {session_id} and its {info.turns} turns for good?", abort=True, err=True)
         fov.delete_session(session_id)
-    click.echo(f"Deleted {session_id}.")
+    _show_change(info, f"Deleted {session_id}.", as_json=as_json)
+
+
+def _show_change(info: SessionInfo, sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(info)
+    else:
+        click.echo(sentence)

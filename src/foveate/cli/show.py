@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import amount, console, moment, plain_table, print_json, printable, safe, shorten
+from foveate.cli.terminal import (
+    Column,
+    amount,
+    console,
+    is_watched,
+    moment,
+    print_exactly,
+    print_json,
+    print_table,
+    printable,
+    safe,
+    shorten,
+)
+from foveate.errors import TurnNotFound
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,8 +29,16 @@ if TYPE_CHECKING:
     from foveate.sync import Session
     from foveate.turn import Message, Part, Turn
 
+COLUMNS = (
+    Column("turn"),
+    Column("when", expendable=1),
+    Column("tokens", "number"),
+    Column("calls", "number"),
+    Column("prompt", "cut"),
+)
 LIST_LIMIT = 30
 LONG_LINES = 40
+MAX_PROMPT_CHARS = 200
 STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "developer": "dim", "tool": "magenta"}
 
 
@@ -58,6 +79,8 @@ def command(
             turns = [session.load_turn(first)]
         else:
             turns = session.load_turns(first or 1, last)
+        if first is not None and not turns:
+            raise TurnNotFound(session_id, f"{first} to {last}", session.info.turns)
     if format_name:
         from foveate.formats import render_messages
 
@@ -65,7 +88,9 @@ def command(
     elif plain:
         from foveate.text import turn_text
 
-        click.echo("".join(printable(turn_text(turn.messages)) for turn in turns), nl=False)
+        for turn in turns:
+            text = turn_text(turn.messages)
+            print_exactly(printable(text) if is_watched() else text)
     elif as_json:
         print_json(turns)
     else:
@@ -81,12 +106,12 @@ def _outline(session: Session, *, as_json: bool) -> None:
         return
     out = console()
     out.print(f"[bold]{safe(info.title or info.id)}[/]  {info.turns} turns, counted by {info.counter}")
-    table = plain_table("turn", "when", "tokens", "calls", "prompt", right=("tokens", "calls"))
-    prompts = {turn.id: _prompt(turn) for turn in session.load_turns(turns[0].number)} if turns else {}
+    rows = []
     for turn in turns:
-        calls = str(turn.tool_calls or "")
-        table.add_row(turn.id, moment(turn.started_at), amount(turn.tokens), calls, prompts.get(turn.id, "(pruned)"))
-    out.print(table)
+        prompt = "(pruned)" if turn.is_pruned else _prompt(session.load_turn(turn.number))
+        rows.append((turn.id, moment(turn.started_at), amount(turn.tokens), str(turn.tool_calls or ""), prompt))
+    if rows:
+        print_table(out, COLUMNS, rows)
     if info.turns > LIST_LIMIT:
         out.print(
             f"[dim]the newest {LIST_LIMIT} of {info.turns}; 'foveate show {safe(info.id)} T-1 T-20' reads others[/]"
@@ -95,7 +120,7 @@ def _outline(session: Session, *, as_json: bool) -> None:
 
 def _prompt(turn: Turn) -> str:
     opening = next((message for message in turn.messages if message.opens_turn), turn.messages[0])
-    return safe(shorten(opening.text, 70))
+    return shorten(opening.text, MAX_PROMPT_CHARS)
 
 
 def _show(out: Console, turn: Turn, *, full: bool) -> None:

@@ -7,7 +7,20 @@ from pathlib import Path
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import amount, console, moment, plain_table, print_json, safe
+from foveate.cli.terminal import Column, amount, console, moment, print_json, print_table, safe
+
+COLUMNS = (
+    Column("session", "fold"),
+    Column("turns", "number"),
+    Column("messages", "number", expendable=2),
+    Column("calls", "number", expendable=3),
+    Column("tokens", "number"),
+    Column("raw", "number"),
+    Column("stored", "number"),
+    Column("ratio", "number", expendable=1),
+    Column("first", expendable=5),
+    Column("last", expendable=4),
+)
 
 
 @click.command(name="stats", short_help="What a session, or the whole store, holds.")
@@ -29,11 +42,9 @@ def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
         ratios = {name: {"stats": stats, "compression_ratio": stats.compression_ratio} for name, stats in found.items()}
         print_json({"file_bytes": size, "sessions": ratios})
         return
-    numbers = ("turns", "messages", "calls", "tokens", "raw", "stored", "ratio")
-    table = plain_table("session", *numbers, "first", "last", right=numbers)
-    for name, stats in found.items():
-        table.add_row(
-            safe(name),
+    rows = [
+        (
+            name,
             str(stats.turns),
             str(stats.messages),
             str(stats.tool_calls),
@@ -44,6 +55,9 @@ def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
             moment(stats.first_at),
             moment(stats.last_at),
         )
+        for name, stats in found.items()
+    ]
     out = console()
-    out.print(table)
-    out.print(f"{store_path}: {amount(size)}B on disk", style="dim")
+    if rows:
+        print_table(out, COLUMNS, rows)
+    out.print(f"{safe(str(store_path))}: {len(rows)} sessions, {amount(size)}B on disk", style="dim")

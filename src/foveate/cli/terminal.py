@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
-    from rich.table import Table
+    from rich.text import Text
 
 THOUSAND = 1000
+GAP = 2
+LEAST_CUT = 16
+"""A text that is cut keeps this many cells, if it has them."""
+MOST_WHOLE = 40
+"""An id up to this long is never folded, so that it can be copied."""
+
+# What a terminal would obey, or shows in another order than it is written, or can't write.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def console() -> Console:
@@ -26,15 +36,65 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=False)
 
 
-def plain_table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
-    """A table with these columns; those named in `right` hold numbers."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`number` and `fixed` stand whole; `cut` ends in an ellipsis where room is short; `fold` goes on below."""
+
+    name: str
+    shape: Literal["number", "fixed", "cut", "fold"] = "fixed"
+    expendable: int = 0
+    """Where the terminal is narrow, the column with the highest number goes first; 0 always stays."""
+
+    def least(self, width: int) -> int:
+        return min(width, {"cut": LEAST_CUT, "fold": MOST_WHOLE}.get(self.shape, width))
+
+
+def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+    """A table that fits the terminal. A cell that is `str` is taken as it is; only a `Text` has a style."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return table
+    cells = {column: _cells(rows, index) for index, column in enumerate(columns)}
+    widths = {column: max(cell.cell_len for cell in [*cells[column], _cell(column.name)]) for column in columns}
+    shown = _fitting([column for column in columns if any(cells[column])], widths, out.width)
+    taken = sum(column.least(widths[column]) if column.shape != "cut" else 0 for column in shown) + _gaps(shown)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, GAP - 1, 0, 0))
+    for column in shown:
+        is_cut = column.shape == "cut"
+        table.add_column(
+            column.name,
+            justify="right" if column.shape == "number" else "left",
+            no_wrap=column.shape != "fold",
+            overflow="ellipsis" if is_cut else "fold",
+            max_width=max(LEAST_CUT, out.width - taken) if is_cut else None,
+        )
+    for row in zip(*(cells[column] for column in shown), strict=True):
+        table.add_row(*row)
+    out.print(table)
+
+
+def _cells(rows: Sequence[Sequence[str | Text]], index: int) -> list[Text]:
+    return [_cell(row[index]) for row in rows]
+
+
+def _cell(value: str | Text) -> Text:
+    from rich.text import Text
+
+    return value if isinstance(value, Text) else Text(printable(value))
+
+
+def _fitting(columns: list[Column], widths: dict[Column, int], room: int) -> list[Column]:
+    """The columns without those that can be spared and for which there is no room."""
+    while sum(column.least(widths[column]) for column in columns) + _gaps(columns) > room:
+        most = max(columns, key=lambda column: column.expendable)
+        if not most.expendable:
+            break
+        columns = [column for column in columns if column is not most]
+    return columns
+
+
+def _gaps(columns: Sequence[Column]) -> int:
+    return GAP * len(columns)
 
 
 @contextmanager
@@ -57,7 +117,18 @@ def progress_bar(*, shown: bool, is_bytes: bool = False) -> Iterator[Progress]:
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, default=_as_json, indent=2, ensure_ascii=not _speaks_utf8()))
+    text = json.dumps(value, default=_as_json, indent=2, ensure_ascii=not _speaks_utf8())
+    click.echo(_SURROGATE.sub(_escaped, text))
+
+
+def print_exactly(text: str) -> None:
+    """Text for a program or a file, in UTF-8 whatever the terminal speaks; nothing is added."""
+    click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
+
+
+def is_watched() -> bool:
+    """Whether a person reads the output, rather than a program."""
+    return sys.stdout.isatty()
 
 
 def _as_json(value: Any) -> object:
@@ -74,12 +145,16 @@ def _speaks_utf8() -> bool:
 
 def printable(text: str) -> str:
     """The text without what a terminal would obey (escape sequences, bells) or can't write (lone surrogates)."""
-    shown = "".join(char if char in "\n\t" or char.isprintable() else f"\\x{ord(char):02x}" for char in text)
-    return shown.encode("utf-8", "backslashreplace").decode()
+    return _UNPRINTABLE.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def _escaped(char: re.Match[str]) -> str:
+    code = ord(char[0])
+    return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"  # noqa: PLR2004
 
 
 def safe(text: str) -> str:
-    """The text for a table or a line with markup: nothing in it is taken for a style."""
+    """The text for a line with markup: nothing in it is taken for a style."""
     from rich.markup import escape
 
     return escape(printable(text))

@@ -10,8 +10,8 @@ import re
 
 from foveate.turn import turn_id
 
-_FORGED = re.compile(r"<(\\*/?\s*T-)", re.IGNORECASE)
-_ESCAPED = re.compile(r"<\\(\\*/?\s*T-)", re.IGNORECASE)
+_FORGED = re.compile(r"<(\\*\s*/?\s*T-)", re.IGNORECASE)
+_ESCAPED = re.compile(r"<\\(\\*\s*/?\s*T-)", re.IGNORECASE)
 
 
 def escape_tags(text: str) -> str:

@@ -222,7 +222,8 @@ def write(messages: Sequence[Message]) -> Iterator[str]:
         if position == 0 and message.at:
             yield f"\n{_START}{message.at:%Y-%m-%d %H:%M:%S}\n\n"
         if message.kind != "display":
-            yield from _written(message)
+            # Text in UTF-8 has no lone surrogates; they are spelled out.
+            yield from (text.encode("utf-8", "backslashreplace").decode() for text in _written(message))
 
 
 def _written(message: Message) -> Iterator[str]:

@@ -15,6 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import SEEK_CUR
 from pathlib import PurePath
 from typing import BinaryIO
 
@@ -46,11 +47,12 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+    """A zip file must be one that can be searched: its list of contents stands at its end."""
     if not stream.seekable():
         yield from _read_list(stream, "")
         return
     start = stream.read(len(_ZIP))
-    stream.seek(-len(start), 1)
+    stream.seek(-len(start), SEEK_CUR)
     yield from _read_zip(stream, name) if start == _ZIP else _read_list(stream, "")
 
 

@@ -53,7 +53,7 @@ def detect(head: bytes, name: str) -> bool:
 def read(stream: BinaryIO, name: str) -> Iterator[Item]:
     records = _records(stream, name)
     sample = list(islice(records, SAMPLE_RECORDS))
-    session = PurePath(name).stem
+    session = PurePath(name).stem or "session"
     usual = detect_messages([item[1] for item in sample if not isinstance(item, Problem)])
     seen = False
     position = 0

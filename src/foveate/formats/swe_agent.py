@@ -48,7 +48,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
     if not isinstance(trajectory, Mapping) or not isinstance(history, list):
         yield Problem("the file", "is not a trajectory: it has no list 'history'")
         return
-    session = PurePath(name).stem
+    session = PurePath(name).stem or "session"
     yield Header(session, model=_model(trajectory), platform=NAME)
     for position, record in enumerate(history):
         place = f"message {position + 1}"

@@ -26,6 +26,7 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+    stem = PurePath(name).stem or "session"
     times: dict[str, int] = {}
     for item in array_elements(stream, "run"):
         if isinstance(item, Problem):
@@ -35,7 +36,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
         if not isinstance(run, Mapping) or not isinstance(run.get("traj"), list):
             yield Problem(f"run {number}", "is not a run: it has no list 'traj'")
             continue
-        session = f"{PurePath(name).stem}/{run.get('task_id', number)}-{run.get('trial', 0)}"
+        session = f"{stem}/{run.get('task_id', number)}-{run.get('trial', 0)}"
         times[session] = times.get(session, 0) + 1
         if times[session] > 1:
             session = f"{session}-{times[session]}"

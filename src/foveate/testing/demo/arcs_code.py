@@ -19,36 +19,35 @@ _COLUMNS = ("kind", "valid_until", "source", "series_id", "checked_by")
 
 def bug(w: World) -> Iterator[Scene]:
     story = w.story(w.draw("bug", records("bugs", "bug")))
-    story["trace"] = outputs.traceback(w, path=story["path"], func=story["func"], error=story["error"])
+    source = listings.source_file(w, story["path"], story["before"], lines=w.between(100, 300), func=story["func"])
+    story["line"] = str(source.line)
     story["subject"] = story["test"].removeprefix("test_").replace("_", " ")
-    yield _search(w, story)
+    yield _search(w, story, source.text)
     if w.chance(0.75):
         yield _failing_test(w, story)
     yield _fix(w, story)
     if w.chance(0.8):
-        scene = w.scene(story, "$q")
-        if w.chance(0.3):
-            scene.think(w.phrase("think"))
-        yield scene.say("$a")
+        yield w.scene(story, "$q").say("$a")
     if w.chance(0.7):
         yield _commit(w, story)
 
 
-def _search(w: World, story: Record) -> Scene:
+def _search(w: World, story: Record, text: str) -> Scene:
+    path, func, line = story["path"], story["func"], int(story["line"])
     prompt = w.phrase("bug_open")
-    if w.chance(0.4):
+    if not story["error"].startswith("AssertionError"):
+        code = story["before"].strip("\n").split("\n")[0]
+        story["trace"] = outputs.traceback(w, path=path, func=func, line=line + 1, code=code, error=story["error"])
         prompt += "\n\n" + w.phrase("bug_trace")
     scene = w.scene(story, prompt)
-    path, func = story["path"], story["func"]
-    source = listings.source_file(w, path, story["before"], lines=w.between(100, 300), func=func)
     hits = w.between(3, 14)
-    story.update(line=str(source.line), hits=str(hits))
+    story["hits"] = str(hits)
     if w.chance(0.5):
         scene.think(w.phrase("think"))
     if w.chance(0.8):
         scene.say(w.phrase("looking"))
-    scene.call("grep", outputs.grep(w, func, path=path, line=source.line, hits=hits), pattern=func, path="quayside")
-    scene.call("read_file", source.text, path=path, together=w.chance(0.2))
+    scene.call("grep", outputs.grep(w, func, path=path, line=line, hits=hits), pattern=func, path="quayside")
+    scene.call("read_file", text, path=path, together=w.chance(0.2))
     if w.chance(0.35):
         log, _ = outputs.git_log(w, w.between(3, 7))
         scene.run("git log --oneline -- $path", log)
@@ -79,7 +78,7 @@ def _fix(w: World, story: Record) -> Scene:
     area, path, test = story["area"], story["path"], story["test"]
     change = outputs.diff(w, path, story["before"], story["after"], line=int(story["line"]))
     if w.chance(0.3):
-        scene.think(w.phrase("think"))
+        scene.think(w.phrase("think_fix"))
     scene.call("apply_patch", "ok, 1 file changed", path=path, patch=change)
     passing = int(story.get("total", w.between(10, 45)))
     if w.chance(0.3):
@@ -104,9 +103,8 @@ def _commit(w: World, story: Record) -> Scene:
     first = f"[{branch} {story['hash']}] {story['ticket']}: {story['subject']}"
     counts = f"{w.between(8, 40)} insertions(+), {w.between(1, 9)} deletions(-)"
     scene.run("git commit -am '$ticket: $subject'", f"{first}\n 2 files changed, {counts}")
-    if w.chance(0.5):
-        pushed = f"To git.quayside.example:quayside/quayside.git\n * [new branch] {branch} -> {branch}"
-        scene.run("git push -u origin $branch", pushed, seconds=w.seconds(1, 4))
+    pushed = f"To git.quayside.example:quayside/quayside.git\n * [new branch] {branch} -> {branch}"
+    scene.run("git push -u origin $branch", pushed, seconds=w.seconds(1, 4))
     return scene.say(w.phrase("committed"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from foveate.testing.demo import listings, outputs
@@ -18,7 +19,9 @@ _PACKAGES = (
 
 
 def incident(w: World) -> Iterator[Scene]:
-    story = w.story(w.draw("incident", records("incidents", "incident")), began=f"{w.now:%H:%M}")
+    story = w.story(w.draw("incident", records("incidents", "incident")))
+    w.hurry(5)
+    story["began"] = f"{w.now - timedelta(minutes=int(story['minutes'])):%H:%M}"
     count = w.between(60, 200)
     log, errors = outputs.service_log(w, story["service"], story["log"], lines=count)
     story.update(count=str(count), errors=str(errors))
@@ -38,7 +41,8 @@ def incident(w: World) -> Iterator[Scene]:
 
 def _look(w: World, story: Record) -> Scene:
     columns = story["columns"].split(",")
-    rows = [[kind, *(_cell(w, column) for column in columns[1:])] for kind in story["kinds"].split(",")]
+    kinds = story["kinds"].split(",")
+    rows = [[kind, *(_cell(w, column, culprit=kind == kinds[0]) for column in columns[1:])] for kind in kinds]
     scene = w.scene(story, w.phrase("incident_ask"))
     scene.call("sql", listings.table(columns, rows), query=story["sql"], database="production-ro")
     shown = " and ".join(f"{name} {value}" for name, value in zip(columns[1:], rows[0][1:], strict=True))
@@ -46,18 +50,20 @@ def _look(w: World, story: Record) -> Scene:
     return scene.say(w.phrase("incident_cause"))
 
 
-def _cell(w: World, column: str) -> str:
+def _cell(w: World, column: str, *, culprit: bool) -> str:
     match column:
         case "longest" | "oldest" | "last_seen":
-            return f"00:{w.between(1, 58):02d}:{w.between(0, 59):02d}"
+            return f"00:{w.between(41, 58) if culprit else w.between(0, 9):02d}:{w.between(0, 59):02d}"
         case "active":
-            return w.rng.choice(("t", "f"))
+            return "f" if culprit else "t"
         case "kept":
-            return f"{w.between(2, 190)} GB"
+            return f"{w.between(110, 190)} GB" if culprit else f"{w.between(1, 9)} GB"
         case "firmware":
             return f"3.{w.between(0, 6)}.{w.between(0, 9)}"
+        case "exit_code":
+            return "1" if culprit else "0"
         case _:
-            return str(w.between(120, 48_000)) if column != "exit_code" else "1"
+            return str(w.between(21_000, 48_000) if culprit else w.between(120, 9_000))
 
 
 def _mitigate(w: World, story: Record) -> Scene:

@@ -38,7 +38,7 @@ def explain(w: World) -> Iterator[Scene]:
 
 def chat(w: World) -> Iterator[Scene]:
     story = w.story(w.draw("chat", records("talk", "chat")))
-    yield w.scene(story, "$q").say(story["a"].strip("\n"))
+    yield w.scene(story, story["q"]).say(story["a"].strip("\n"))
 
 
 def rule(w: World) -> Iterator[Scene]:
@@ -93,7 +93,9 @@ def figures(w: World) -> Iterator[Scene]:
     story = w.story(w.draw("figures", records("work", "figures")))
     kinds = story["kinds"].split(",")
     values = sorted((w.between(40, 900) for _ in kinds), reverse=True)
-    rows = [[kind, str(value), str(w.between(2, 39))] for kind, value in zip(kinds, values, strict=True)]
+    # The smaller a group, the higher its second figure: every remark in the content relies on it.
+    others = sorted(w.between(2, 39) for _ in kinds)
+    rows = [[kind, str(value), str(other)] for kind, value, other in zip(kinds, values, others, strict=True)]
     total = sum(values)
     story.update(lead=kinds[0], second=kinds[1], third=kinds[2], percent=f"{100 * values[0] / total:.0f}")
     story.update(most=str(values[0]), more=str(values[1]), less=str(values[2]), sum=f"{total:,}")

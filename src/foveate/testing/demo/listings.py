@@ -99,6 +99,38 @@ async def refresh_{a}(client: Client, {a}: {A}) -> bool:
     {a}.checked_at = now()
     return True
 """,
+    """
+class Unknown{A}(LookupError):
+    def __init__(self, {a}_id: int) -> None:
+        super().__init__(f"no {a} with the id {{{a}_id}}")
+        self.{a}_id = {a}_id
+""",
+    """
+def archive_{a}s(session: Session, *, before: datetime) -> int:
+    # In batches, so that no lock is held for minutes.
+    closed = 0
+    while rows := session.scalars(select({A}).where({A}.state == "done", {A}.{f} < before).limit({n})).all():
+        for row in rows:
+            row.state = "archived"
+        session.commit()
+        closed += len(rows)
+    return closed
+""",
+    """
+def render_{a}({a}: {A}, {b}: {B} | None = None) -> str:
+    parts = [f"{a} {{{a}.id}}", {a}.{g} or "-"]
+    if {b} is not None:
+        parts.append(f"at {b} {{{b}.id}}")
+    return ", ".join(parts)
+""",
+    """
+@job("{a}-{b}", every_minutes={m})
+def sync_{a}_{b}(session: Session) -> None:
+    stale = [{a} for {a} in open_{a}s(session, since=now()) if {a}.{b}_id is None]
+    log.info("%d {a}s without a {b}", len(stale))
+    for {a} in stale[:{n}]:
+        outbox.add(session, {A}Found({a}.id))
+""",
 )
 
 

@@ -38,6 +38,20 @@ def code_of_test(w: World, name: str) -> str:
     return f"def {name}(harbour, clock):\n" + w.draw("bodies", _BODIES)
 
 
+_REQUESTS = tuple(
+    f"{path} {status}"
+    for path in ("/v2/bookings", "/v2/berths", "/v2/tides/today", "/map", "/v2/holds", "/v2/invoices", "/health")
+    for status in (200, 200, 201, 304, 404)
+)
+_USUAL: dict[str, tuple[str, ...]] = {
+    "postgres": ("checkpoint complete", "automatic vacuum of table bookings", "connection authorized", "statement"),
+    "backup": ("copied part", "verified part", "pruned old run", "waiting for snapshot"),
+    "quayside-worker": ("done kind=send_mail", "done kind=render_pdf", "done kind=sync_tides", "leased kind=send_mail"),
+    "gate-controller": ("publish pier/north closed", "publish pier/fuel open", "ping ok", "publish pier/south closed"),
+}
+"""What a service logs on a good day; those that are missing log requests."""
+
+
 @dataclass(frozen=True, slots=True)
 class TestRun:
     """A pytest run; the counts are those in its text."""
@@ -104,28 +118,27 @@ def pytest_run(
     return TestRun("\n".join(lines), len(failing), passing, seconds)
 
 
-def traceback(w: World, *, path: str, func: str, error: str) -> str:
+def traceback(w: World, *, path: str, func: str, line: int, code: str, error: str) -> str:
+    """What the service logs when `func` fails on its first line of `code`."""
     route = w.rng.choice(("views/book.py", "views/office.py", "jobs/runner.py", "api/v2.py"))
-    frames = [
-        (f"quayside/{route}", w.rng.choice(("post", "handle", "run_one", "dispatch"))),
-        ("quayside/core/calls.py", "traced"),
-        (path, func),
-    ]
+    entry = w.rng.choice(("post", "handle", "run_one", "dispatch"))
     lines = ["Traceback (most recent call last):"]
-    for file, name in frames:
-        lines += [f'  File "/app/{file}", line {w.between(20, 310)}, in {name}']
-        lines += [
-            f"    {w.rng.choice(('return', 'result =', 'value ='))} {func}({w.rng.choice(('*args', 'request', 'job'))})"
-        ]
+    lines += [
+        f'  File "/app/quayside/{route}", line {w.between(20, 310)}, in {entry}',
+        f"    return traced({func})(request)",
+    ]
+    lines += ['  File "/app/quayside/core/calls.py", line 44, in inner', "    return call(*args, **kwargs)"]
+    lines += [f'  File "/app/{path}", line {line}, in {func}', f"    {code.strip()}"]
     return "\n".join([*lines, error])
 
 
 def grep(w: World, func: str, *, path: str, line: int, hits: int) -> str:
     """`hits` places that name the function; the one in `path` is its definition."""
     folders = ("views", "jobs", "api", "core", "reports", "admin", "commands")
+    files = ("arrivals", "office", "kiosk", "checkin", "ledger", "billing", "moves", "calendar", "audit", "nightly")
     rows = [f"{path}:{line}:def {func}("]
     for _ in range(hits - 1):
-        file = f"quayside/{w.rng.choice(folders)}/{w.rng.choice(_THINGS)}.py"
+        file = f"quayside/{w.rng.choice(folders)}/{w.rng.choice(files)}.py"
         use = w.rng.choice(("    {f}(session, stay)", "    result = {f}(request.form)", "from quayside import {f}"))
         rows.append(f"{file}:{w.between(4, 380)}:{use.format(f=func)}")
     return "\n".join(rows)
@@ -147,7 +160,6 @@ def git_log(w: World, count: int) -> tuple[str, list[str]]:
 
 def service_log(w: World, service: str, error: str, *, lines: int) -> tuple[str, int]:
     """The last lines of a service's log, and how many of them are the error."""
-    paths = ("/v2/bookings", "/v2/berths", "/v2/tides/today", "/map", "/v2/holds", "/v2/invoices", "/health")
     moment = w.now - timedelta(seconds=lines * 4)
     rows: list[str] = []
     errors = 0
@@ -158,8 +170,8 @@ def service_log(w: World, service: str, error: str, *, lines: int) -> tuple[str,
             errors += 1
             rows.append(f"{stamp} ERROR {service} request={w.hex(8)} {error}")
         else:
-            status = w.rng.choice((200, 200, 200, 201, 204, 304, 404))
-            rows.append(f"{stamp} INFO  {service} {w.rng.choice(paths)} {status} {w.between(3, 900)}ms id={w.hex(8)}")
+            usual = w.rng.choice(_USUAL.get(service, _REQUESTS))
+            rows.append(f"{stamp} INFO  {service} {usual} {w.between(3, 900)}ms id={w.hex(8)}")
     return "\n".join(rows), errors
 
 

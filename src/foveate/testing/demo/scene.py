@@ -23,7 +23,7 @@ class Call:
     arguments: Mapping[str, str | int]
     output: str
     exit_code: int | None = None
-    seconds: float = 0.1
+    seconds: float = 0.0
     interrupted: bool = False
     together: bool = False
     """Asked for in the same message as the call before it."""
@@ -59,7 +59,8 @@ class Scene:
 
     def call(self, tool: str, output: str, *, together: bool = False, **arguments: str | int) -> Scene:
         """Any other tool, by name; output and arguments are taken as they are."""
-        self.steps.append(Call(tool, arguments, output, together=together))
+        seconds = round(0.02 + len(output) / 90_000, 3)
+        self.steps.append(Call(tool, arguments, output, seconds=seconds, together=together))
         return self
 
     def add_to_prompt(self, text: str) -> None:

@@ -50,6 +50,7 @@ class World:
         self._ticket = 1180
         self._release = 11
         self._turns_left_today = self.rng.randrange(9, 16)
+        self._turns_in_a_hurry = 0
 
     def draw(self, deck: str, items: Sequence[Item]) -> Item:
         """An item of the deck; none comes twice before all came once."""
@@ -113,8 +114,16 @@ class World:
 
         return Scene(fill, fill(prompt))
 
+    def hurry(self, turns: int) -> None:
+        """Something is on fire: the next turns follow quickly and nobody goes home."""
+        self._turns_in_a_hurry = turns
+
     def pass_time(self) -> None:
         """On to the next turn: minutes later, or the next morning of a working day."""
+        if self._turns_in_a_hurry > 0:
+            self._turns_in_a_hurry -= 1
+            self.now += timedelta(minutes=self.between(2, 9), seconds=self.between(0, 59))
+            return
         self._turns_left_today -= 1
         self.now += timedelta(minutes=self.between(2, 34), seconds=self.between(0, 59))
         if self._turns_left_today > 0 and self.now.hour <= _LAST_HOUR:

@@ -1,0 +1,116 @@
+# Written by tests/stubs.py from the async classes; don't edit.
+# ruff: noqa: A001, A002 - `open` and `format` are the words users know
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from foveate import __version__ as __version__
+from foveate import errors as errors
+from foveate.answers import Pin as Pin
+from foveate.answers import Recorded as Recorded
+from foveate.answers import SessionInfo as SessionInfo
+from foveate.answers import SessionStats as SessionStats
+from foveate.answers import TurnContent as TurnContent
+from foveate.answers import TurnOutline as TurnOutline
+from foveate.errors import FoveateError as FoveateError
+from foveate.events import Event as Event
+from foveate.events import EventKind, Subscription
+from foveate.importing import ImportReport as ImportReport
+from foveate.importing import Progress
+from foveate.session import Recordable
+from foveate.settings import Settings as Settings
+from foveate.settings import load_settings as load_settings
+from foveate.store import Draft, Finding, Place, Pruned
+from foveate.tokens import Counter
+from foveate.turn import Attachment as Attachment
+from foveate.turn import Message as Message
+from foveate.turn import Opaque as Opaque
+from foveate.turn import Reasoning as Reasoning
+from foveate.turn import Text as Text
+from foveate.turn import ToolCall as ToolCall
+from foveate.turn import ToolResult as ToolResult
+from foveate.turn import Turn as Turn
+from foveate.turn import Usage as Usage
+
+class Session:
+    id: str
+    @property
+    def info(self) -> SessionInfo: ...
+    @property
+    def counter(self) -> Counter: ...
+    @property
+    def compression_level(self) -> int: ...
+    def refresh(self) -> SessionInfo: ...
+    def record(
+        self,
+        messages: Recordable,
+        *,
+        at: str | float | datetime | None = None,
+        format: str | None = None,
+        key: str | None = None,
+    ) -> Recorded: ...
+    def record_all(
+        self,
+        messages: Recordable,
+        *,
+        at: str | float | datetime | None = None,
+        format: str | None = None,
+        key: str | None = None,
+    ) -> list[Recorded]: ...
+    def append(self, drafts: Sequence[Draft]) -> list[Place]: ...
+    def get_turn(
+        self, turn: str | int, level: str = "R", format: Literal["tagged", "plain"] = "tagged"
+    ) -> TurnContent: ...
+    def get_turns(
+        self, first: str | int, last: str | int, level: str = "R", format: Literal["tagged", "plain"] = "tagged"
+    ) -> list[TurnContent]: ...
+    def load_turn(self, turn: str | int) -> Turn: ...
+    def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]: ...
+    def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]: ...
+    def fork(self, session_id: str, at: str | int | None = None, *, title: str | None = None) -> Session: ...
+    def rename(self, title: str) -> SessionInfo: ...
+    def label(self, *, platform: str | None = None, channel: str | None = None) -> SessionInfo: ...
+    def calibrate(self, *, counted_tokens: int, reported_tokens: int) -> float: ...
+    def pin(self, text: str, *, locked: bool = False) -> Pin: ...
+    def pins(self) -> list[Pin]: ...
+    def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None: ...
+    def stats(self) -> SessionStats: ...
+    def export(self, format: str = "json", *, first: str | int = 1, last: str | int | None = None) -> Iterator[str]: ...
+
+class Foveate:
+    settings: Settings
+    @property
+    def location(self) -> str: ...
+    def session(
+        self,
+        session_id: str,
+        *,
+        strategy: str | None = None,
+        budget_tokens: int | None = None,
+        model: str | None = None,
+        title: str | None = None,
+        platform: str | None = None,
+        channel: str | None = None,
+    ) -> Session: ...
+    def open_session(self, session_id: str) -> Session: ...
+    def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]: ...
+    def delete_session(self, session_id: str) -> None: ...
+    def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> Pruned: ...
+    def import_file(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> ImportReport: ...
+    def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription: ...
+    def settle(self) -> None: ...
+    def check(self) -> Iterator[Finding]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Foveate: ...
+    def __exit__(self, *_: object) -> None: ...
+
+def open(location: str | Path, *, settings: Settings | None = None) -> Foveate: ...

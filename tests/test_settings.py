@@ -1,0 +1,219 @@
+"""Settings come from a file, the environment and code, in that order, and a wrong one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.errors import SettingsError
+from foveate.settings import Settings, StoreSettings, describe, load_settings
+
+TOML = '[store]\nreaders = 2\nsynchronous = "normal"\n\n[session]\nbudget_tokens = 5000\n'
+YAML = "store:\n  readers: 2\n  synchronous: normal\nsession:\n  budget_tokens: 5000\n"
+
+
+def load(overrides: dict[Any, Any] | None = None, **environment: str) -> Settings:
+    return load_settings(environment=environment, overrides=overrides)
+
+
+def refused(overrides: dict[Any, Any] | None = None, **environment: str) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        load(overrides, **environment)
+    return caught.value
+
+
+def test_without_anything_said_the_defaults_hold() -> None:
+    assert load() == Settings()
+
+
+@pytest.mark.parametrize(("name", "text"), [("f.toml", TOML), ("f.yaml", YAML), ("f.yml", YAML), ("F.YAML", YAML)])
+def test_a_file_may_be_toml_or_yaml(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    settings = load_settings(tmp_path / name, environment={})
+    assert (settings.store.readers, settings.store.synchronous) == (2, "normal")
+    assert settings.session.budget_tokens == 5000
+    assert settings.events == Settings().events
+
+
+@pytest.mark.parametrize("name", ["empty.toml", "empty.yaml"])
+def test_an_empty_file_says_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("")
+    assert load_settings(tmp_path / name, environment={}) == Settings()
+
+
+def test_the_environment_sets_keys_by_part_and_name() -> None:
+    settings = load(FOVEATE_STORE__READERS="7", FOVEATE_SESSION__MODEL="gpt-5", FOVEATE_STORE__LOCK_TIMEOUT_SECONDS="1")
+    assert (settings.store.readers, settings.session.model, settings.store.lock_timeout_seconds) == (7, "gpt-5", 1.0)
+
+
+def test_other_variables_are_not_settings() -> None:
+    assert load(FOVEATE_DB="chat.db", PATH="/bin", STORE__READERS="9", HOME__X="y") == Settings()
+
+
+def test_overrides_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text("[store]\nreaders = 2\ngroup_limit = 2\ncompression_level = 2\n")
+    environment = {"FOVEATE_STORE__READERS": "3", "FOVEATE_STORE__GROUP_LIMIT": "3"}
+    store = load_settings(path, environment=environment, overrides={"store": {"readers": 4}}).store
+    assert (store.readers, store.group_limit, store.compression_level) == (4, 3, 2)
+
+
+def test_a_variable_names_the_file_for_programs_that_are_given_none(tmp_path: Path) -> None:
+    named, given_ = tmp_path / "named.toml", tmp_path / "given.toml"
+    named.write_text("[store]\nreaders = 2\n")
+    given_.write_text("[store]\nreaders = 3\n")
+    assert load(FOVEATE_CONFIG=str(named)).store.readers == 2
+    assert load_settings(given_, environment={"FOVEATE_CONFIG": str(named)}).store.readers == 3
+
+
+def test_a_file_in_the_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "f.toml").write_text(TOML)
+    assert load(FOVEATE_CONFIG="~/f.toml").store.readers == 2
+
+
+def test_the_real_environment_is_read_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_EVENTS__QUEUE_LIMIT", "12")
+    assert load_settings().events.queue_limit == 12
+
+
+def test_loading_changes_nothing_it_was_given() -> None:
+    overrides = {"store": {"readers": 4}}
+    load(overrides, FOVEATE_STORE__GROUP_LIMIT="3")
+    assert overrides == {"store": {"readers": 4}}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "takes"),
+    [
+        ({"store": {"readers": 0}}, "store.readers", "int ≥ 1, ≤ 64; got 0"),
+        ({"store": {"readers": 65}}, "store.readers", "int ≥ 1, ≤ 64; got 65"),
+        ({"store": {"readers": "many"}}, "store.readers", "int ≥ 1, ≤ 64; got 'many'"),
+        ({"store": {"readers": 2.5}}, "store.readers", "int ≥ 1, ≤ 64; got 2.5"),
+        ({"store": {"readers": True}}, "store.readers", "int ≥ 1, ≤ 64; got True"),
+        ({"store": {"readers": None}}, "store.readers", "int ≥ 1, ≤ 64; got None"),
+        ({"store": {"readers": [1]}}, "store.readers", "int ≥ 1, ≤ 64; got [1]"),
+        ({"store": {"lock_timeout_seconds": 0}}, "store.lock_timeout_seconds", "float > 0, ≤ 3600; got 0"),
+        ({"store": {"lock_timeout_seconds": float("nan")}}, "store.lock_timeout_seconds", "float > 0, ≤ 3600; got nan"),
+        ({"store": {"synchronous": "off"}}, "store.synchronous", "full or normal; got 'off'"),
+        ({"session": {"strategy": ""}}, "session.strategy", "str of length ≥ 1; got ''"),
+        ({"session": {"model": 5}}, "session.model", "str | None; got 5"),
+        ({"store": 5}, "store", "keys of its own; got 5"),
+        ({"store": None}, "store", "keys of its own; got None"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key_and_what_that_takes(
+    overrides: dict[str, object], key: str, takes: str
+) -> None:
+    error = refused(overrides)
+    assert error.key == key
+    assert error.problem == f"takes {takes}"
+    assert str(error) == f"setting {key}: takes {takes}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "hint"),
+    [
+        ({"store": {"reader": 2}}, "store.reader", "did you mean store.readers?"),
+        ({"stroe": {"readers": 2}}, "stroe", "did you mean store?"),
+        ({"session": {"xyz": 2}}, "session.xyz", "session.strategy, session.budget_tokens, session.model"),
+        ({"qqq": 1}, "qqq", "there are store, session, events"),
+        ({"store": {1: 2}}, "store.1", "there are store.synchronous"),
+        ({None: 2}, "None", "there are store"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_one_that_was_meant(
+    overrides: dict[object, object], key: str, hint: str
+) -> None:
+    error = refused(overrides)
+    assert error.key == key
+    assert "does not exist" in error.problem
+    assert hint in error.problem
+
+
+def test_a_wrong_variable_is_named_by_its_key() -> None:
+    assert refused(FOVEATE_STORE__READERS="many").key == "store.readers"
+    assert refused(FOVEATE_STORE__READERZ="2").key == "store.readerz"
+    assert refused(FOVEATE_NOPE__X="2").key == "nope"
+    assert refused(FOVEATE_STORE__READERS__MORE="2").key == "store.readers__more"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("f.toml", b"[store\n", "is not TOML"),
+        ("f.toml", b"\xff\xfe", "is not TOML"),
+        ("f.yaml", b"store: [1\n", "is not YAML"),
+        ("f.yaml", b"\xff\xfe\xff", "is not YAML"),
+        ("f.yaml", b"store: 2026-99-99\n", "is not YAML"),
+        ("f.yaml", b"[" * 5000, "is not YAML"),
+        ("f.yaml", b"- store\n", "must hold named parts"),
+        ("f.yaml", b"just words\n", "must hold named parts"),
+    ],
+)
+def test_a_broken_file_is_refused_by_name(name: str, content: bytes, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=problem) as caught:
+        load_settings(path, environment={})
+    assert caught.value.key == str(path)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="can't be read: No such file") as caught:
+        load_settings(tmp_path / "f.toml", environment={})
+    assert caught.value.key == str(tmp_path / "f.toml")
+    with pytest.raises(SettingsError, match="can't be read: Is a directory"):
+        load_settings(tmp_path, environment={})
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        Settings().store.readers = 3  # type: ignore[misc]
+
+
+def test_describe_lists_every_key_with_what_it_takes_and_its_default() -> None:
+    described = {key: (takes, default) for key, takes, default in describe()}
+    parts = msgspec.to_builtins(Settings())
+    assert set(described) == {f"{part}.{key}" for part, values in parts.items() for key in values}
+    assert described["store.synchronous"] == ("full or normal", "full")
+    assert described["store.readers"] == ("int ≥ 1, ≤ 64", 4)
+    assert described["session.model"] == ("str | None", None)
+    assert describe(StoreSettings)[0][0] == "synchronous"
+
+
+@given(st.sampled_from(describe()))
+def test_every_default_is_taken_when_it_is_said(row: tuple[str, str, object]) -> None:
+    part, _, key = row[0].partition(".")
+    assert load({part: {key: row[2]}}) == Settings()
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=8), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(describe()), json_like)
+def test_any_value_is_taken_or_refused_by_its_key(row: tuple[str, str, object], value: object) -> None:
+    part, _, key = row[0].partition(".")
+    try:
+        taken = load({part: {key: value}})
+    except SettingsError as error:
+        assert error.key.startswith(row[0])
+    else:
+        assert load(msgspec.to_builtins(taken)) == taken
+
+
+@given(st.dictionaries(st.text(max_size=8), json_like, max_size=3))
+def test_whatever_is_given_the_answer_is_settings_or_a_settings_error(overrides: dict[str, object]) -> None:
+    try:
+        load(overrides)
+    except SettingsError as error:
+        assert error.key
