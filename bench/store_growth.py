@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from store_turns import chat_turns, endless
-
 import foveate
 from foveate.drafts import draft_messages
 from foveate.formats import parse_messages
+from store_turns import chat_turns, endless
 
 FILL_TURNS = 2_000
 READS = 3_000

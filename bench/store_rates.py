@@ -17,12 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from store_turns import Record, agent_turns, chat_turns, endless
-
 import foveate
 import foveate.sync
 from foveate.store import sql
 from foveate.store.sqlite_file import TYPES
+from store_turns import Record, agent_turns, chat_turns, endless
 
 RECORDERS = 64
 WARM_UP_TURNS = 20
@@ -161,9 +160,7 @@ def run(variant: str, path: Path, count: int, *, mark: bool = False) -> Rate:
     if kind == "sync":
         return blocking(path, count, turns)
     sessions, recorders = {"single": (1, 1), "many": (RECORDERS, RECORDERS), "shared": (1, RECORDERS)}[kind]
-    return asyncio.run(
-        concurrent(variant, path, count, turns, sessions=sessions, recorders=recorders, mark=mark)
-    )
+    return asyncio.run(concurrent(variant, path, count, turns, sessions=sessions, recorders=recorders, mark=mark))
 
 
 def main() -> None:

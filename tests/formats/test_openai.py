@@ -125,6 +125,11 @@ def test_content_of_every_kind_is_read() -> None:
     )
 
 
+def test_a_block_without_a_meaning_here_goes_back_as_it_came() -> None:
+    record: Json = {"role": "user", "content": [{"type": "text", "text": "Look"}, {"type": "hologram", "depth": 3}]}
+    assert render(parse(record)) == [record]
+
+
 def test_refusals_and_spoken_answers_are_words() -> None:
     assert parse({"role": "assistant", "content": None, "refusal": "No."}).text == "No."
     assert parse({"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}).text == "No."

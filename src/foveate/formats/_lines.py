@@ -15,6 +15,9 @@ MAX_LINE_BYTES = 256 * 1024 * 1024
 """A longer line is reported, not read: it would not fit one row of the store."""
 
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
 def decode_json(raw: bytes) -> Json:
     """JSON bytes as a value; `ValueError` with a reason for people when they are not JSON in UTF-8."""
     try:
@@ -46,6 +49,7 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | Problem]:
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
+        raw = raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
         if len(raw) > MAX_LINE_BYTES:
             while raw and not raw.endswith(b"\n"):
                 raw = stream.readline(MAX_LINE_BYTES)

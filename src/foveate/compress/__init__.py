@@ -1,0 +1,74 @@
+"""From a raw turn to its lower fidelities: smoothed, compressed, tiny, and the units that eras are made of.
+
+    R raw · S smoothed (~60 %) · C compressed (30-40 %) · T tiny, one sentence (at most 50 tokens)
+
+A compressor is a plain function of the messages. The background worker calls it, the guard checks what it
+made, and everything it makes can be thrown away and made again from raw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from foveate.turn import Message
+
+Level = Literal["R", "S", "C", "T"]
+LEVELS: tuple[Level, ...] = ("R", "S", "C", "T")
+TINY_TOKENS = 50
+"""No tiny rendition is longer."""
+
+Count = Callable[[str], int]
+"""Tokens of a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A clause that carries facts, ready to stand alone in a summary."""
+
+    turn: int
+    text: str
+    """One line; begins with a mark such as `[assistant]` unless the user said it."""
+    worth: float
+    """The weight of its facts, speaker and cues counted."""
+    facts: frozenset[str]
+    """Their normal forms, so that one covered elsewhere is not paid for twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rendition that the guard did not let pass, and why."""
+
+    level: Level
+    reason: str
+    kept_share: float
+    lost: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renditions:
+    """What a compressor made of a turn.
+
+    `smoothed` is lines with marks as `foveate.text` makes them, ending in a newline. `compressed` and `tiny` stand
+    behind `Turn 12: `, so they don't begin or end with white space; `tiny` is one line. Unmarked text is the user's.
+    """
+
+    smoothed: str
+    compressed: str
+    tiny: str
+    units: tuple[Unit, ...]
+    """The best first; what an era takes from this turn."""
+    refusals: tuple[Refusal, ...] = ()
+    is_complete: bool = True
+    """False if a fallback stands in for a level, to be tried again later."""
+
+
+class Compressor(Protocol):
+    """Makes all renditions of a turn. `name` and `version` are kept with what it makes."""
+
+    name: str
+    version: int
+
+    def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions: ...

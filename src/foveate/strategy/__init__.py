@@ -1,0 +1,127 @@
+"""Which fidelity of which turn goes in: a strategy spends a budget and makes a plan.
+
+Strategies are pure: they see what each turn costs at each level, never its content, and never touch storage.
+Each is one module here (or one that a third party names under the entry point group `foveate.strategies`);
+its name is its configured name and its fields are its settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Shown = Literal["R", "S", "C", "T", "E"]
+"""A level in a plan; E is an era, which stands for a range of turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A turn, or one step of a turn still at work, and what its text costs at each level."""
+
+    turn: int
+    step: int
+    """0 for a whole turn; 1, 2, … for the steps of a running turn, of which the first is its prompt."""
+    raw: int
+    smoothed: int | None
+    """None where a level is not made yet."""
+    compressed: int | None
+    tiny: int | None
+    is_kept: bool = False
+    """The prompt of a running turn: raw whatever its age, cut if it is too large for the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """A summary of the turns `first` to `last`, which can be shown at any size up to `tokens`."""
+
+    level: int
+    index: int
+    first: int
+    last: int
+    tokens: int
+
+
+class History(Protocol):
+    """What a strategy sees of a conversation; read lazily, so that a long one costs no more than its budget."""
+
+    @property
+    def last_turn(self) -> int: ...
+
+    def newest(self) -> Iterator[Item]:
+        """The items, newest first. Steps come instead of the whole turn where a turn is at work."""
+        ...
+
+    def eras(self, before_turn: int) -> Iterator[Era]:
+        """Eras that end before a turn, newest first, each as coarse as its age asks for; together they reach T-1.
+
+        Finer ones are found with `children`.
+        """
+        ...
+
+    def children(self, era: Era) -> Sequence[Era]:
+        """The eras an era is made of, oldest first; none for one made of turns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """What structure costs at most, in tokens."""
+
+    line: int
+    """`Turn 12:` before each turn of a range."""
+    tag: int
+    """The opening and closing tag of one turn."""
+    range: int
+    """The opening and closing tag of a range or an era."""
+    cut_note: int
+    """What says that a text was cut, and how large it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One block of a context: a turn, a range of turns at one level, some steps, or an era."""
+
+    first: int
+    last: int
+    level: Shown
+    tokens: int
+    """What it costs at most, tags included."""
+    first_step: int = 0
+    last_step: int = 0
+    """Set where the block is of steps of one turn (`first` equals `last` then)."""
+    is_cut: bool = False
+    """Its text (of one turn or step) is cut to fit `tokens`, and says so."""
+    is_range: bool = False
+    """Its turns stand on lines of one block, rather than each in a tag of its own."""
+    era_level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What a plan spends on one level."""
+
+    level: Shown
+    first: int
+    last: int
+    turns: int
+    target_share: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The blocks of a context's history, oldest first, and what they cost at most."""
+
+    rows: tuple[Row, ...]
+    bands: tuple[Band, ...]
+    tokens: int
+    budget_tokens: int
+
+
+class Strategy(Protocol):
+    """Spends a budget on a history."""
+
+    def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
+        """A plan that fits the budget, shows every turn or an era of it, oldest first."""
+        ...

@@ -1,0 +1,72 @@
+"""What is not used is not loaded, and the core install stays small."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+from packaging.requirements import Requirement
+
+import foveate
+
+HEAVY = ("tiktoken", "zstandard", "rich", "sqlite3", "msgspec", "click", "asyncio", "yaml")
+MAX_PACKAGES = 25
+
+
+def loaded_after(statement: str, *suspects: str) -> list[str]:
+    """Which of these modules are loaded once the statement has run in a new interpreter."""
+    code = f"import sys\n{statement}\nprint(*(name for name in {suspects!r} if name in sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()[-1].split()
+
+
+def test_importing_foveate_loads_nothing_heavy() -> None:
+    assert loaded_after("import foveate", *HEAVY) == []
+
+
+def test_a_name_loads_no_more_than_it_needs() -> None:
+    assert loaded_after("from foveate import FoveateError, Message", *HEAVY) == []
+    assert loaded_after("from foveate import Foveate, Session", "rich", "click", "sqlite3", "tiktoken", "yaml") == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["show", "--help"], ["import", "--help"]])
+def test_help_loads_no_library_that_only_commands_need(arguments: list[str]) -> None:
+    run = (
+        f"sys.argv = ['foveate', *{arguments!r}]\ntry: import foveate.cli; foveate.cli.main()\nexcept SystemExit: pass"
+    )
+    assert loaded_after(run, "rich", "sqlite3", "tiktoken", "zstandard", "msgspec", "asyncio") == []
+
+
+@pytest.mark.parametrize("name", foveate.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(foveate, name) is not None
+    assert name in dir(foveate)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'foveate' has no attribute 'nonsense'"):
+        _ = foveate.nonsense
+
+
+def test_the_core_install_is_small() -> None:
+    installed = _closure("foveate")
+    assert len(installed) <= MAX_PACKAGES, sorted(installed)
+
+
+def _closure(name: str) -> set[str]:
+    """A package and everything it needs, extras left out."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        package = re.sub(r"[-_.]+", "-", pending.pop()).lower()
+        if package in found:
+            continue
+        found.add(package)
+        for line in metadata.requires(package) or []:
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                pending.append(requirement.name)
+    return found
