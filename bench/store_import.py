@@ -29,15 +29,6 @@ class Imported:
     """The process's largest resident memory, all of Python and the vocabulary included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What a session takes."""
-
-    raw_bytes: int
-    stored_bytes: int
-    file_bytes: int
-
-
 def write_transcript(path: Path, megabytes: int) -> None:
     """A Claude Code session of this size: the demo conversation over and over, each record with an id of its own."""
     messages = [message for turn in make_conversation(DEMO_TURNS).turns for message in turn.messages]
@@ -54,7 +45,7 @@ def write_transcript(path: Path, megabytes: int) -> None:
                 return
 
 
-async def import_it(transcript: Path, path: Path) -> Imported:
+async def import_it(transcript: Path, path: Path, size_bytes: int) -> Imported:
     async with foveate.open(path) as fov:
         began = time.perf_counter()
         report = await fov.import_file(transcript)
@@ -62,21 +53,21 @@ async def import_it(transcript: Path, path: Path) -> Imported:
     if report.problems or report.added != report.found:
         raise SystemExit(f"{len(report.problems)} problems, {report.added} of {report.found} added")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Imported(transcript.stat().st_size / MEGABYTE, report.added, seconds, peak / MEGABYTE)
+    return Imported(size_bytes / MEGABYTE, report.added, seconds, peak / MEGABYTE)
 
 
-async def store_demo(path: Path, turns: int) -> Stored:
+async def store_demo(path: Path, turns: int) -> foveate.SessionStats:
     """Record the demo conversation and weigh it."""
     async with foveate.open(path) as fov:
         session = await fov.session("demo")
         for turn in make_conversation(turns).turns:
             await session.record(turn)
-        stats = await session.stats()
-    return Stored(stats.raw_bytes, stats.stored_bytes, path.stat().st_size)
+        return await session.stats()
 
 
 def main() -> None:
-    print(json.dumps(asdict(asyncio.run(import_it(Path(sys.argv[1]), Path(sys.argv[2]))))))
+    transcript, path = map(Path, sys.argv[1:])
+    print(json.dumps(asdict(asyncio.run(import_it(transcript, path, transcript.stat().st_size)))))
 
 
 if __name__ == "__main__":

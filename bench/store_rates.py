@@ -44,10 +44,13 @@ class Rate:
         return self.turns / self.seconds
 
 
-ADD_SESSION = """INSERT INTO sessions VALUES
-    (1, 'a', '', NULL, NULL, 'none', '{}', 0, NULL, '', 1.0, NULL, 0, 0, 0, 0, 'closed', 0, 0)"""
-ADD_MESSAGE = "INSERT INTO messages VALUES (NULL, 1, ?, ?, ?, 'message', 0, 0, ?, ?, ?, ?, NULL, NULL)"
-ADD_BODY = "INSERT INTO bodies VALUES (?, ?)"
+ADD_SESSION = """INSERT INTO sessions (number, id, title, strategy, settings, budget_tokens, encoding, calibration,
+    fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us)
+    VALUES (1, 'a', '', 'none', '{}', 0, '', 1.0, 0, 0, 0, 0, 'closed', 0, 0)"""
+ADD_MESSAGE = """INSERT INTO messages
+    (session, turn, position, role, kind, tokens, tool_calls, at_us, recorded_us, size, digest)
+    VALUES (1, ?, ?, ?, 'message', 0, 0, ?, ?, ?, ?)"""
+ADD_BODY = "INSERT INTO bodies (message, data) VALUES (?, ?)"
 MOVE_HEAD = "UPDATE sessions SET last_turn = ?, last_position = ?, head = 'prompted', updated_us = ? WHERE number = 1"
 NO_DIGEST = bytes(32)
 
@@ -90,11 +93,11 @@ def blocking(path: Path, count: int, turns: Sequence[list[Record]]) -> Rate:
         given = endless(turns)
         for _ in range(WARM_UP_TURNS):
             session.record(next(given))
-        before = _commits(fov._wrapped)
+        before = _commits(fov)
         timer = _Timer()
         for _ in range(count):
             session.record(next(given))
-        return timer.rate("sync", count, _commits(fov._wrapped) - before, path)
+        return timer.rate("sync", count, _commits(fov) - before, path)
 
 
 async def concurrent(
@@ -137,7 +140,8 @@ def _marker() -> Callable[[str], object]:
 
 
 def _commits(fov: Any) -> int:
-    return int(fov._store.commits)
+    """Of the store inside, be `fov` the blocking one or not."""
+    return int(getattr(fov, "_wrapped", fov)._store.commits)
 
 
 class _Timer:

@@ -120,7 +120,8 @@ def test_recording_does_not_wait_for_a_slow_subscriber(fov: sync.Foveate) -> Non
 
 
 def test_a_slow_subscriber_keeps_no_other_waiting(fov: sync.Foveate) -> None:
-    gate, seen = Gate(), []
+    gate = Gate()
+    seen: list[Event] = []
     slow, quick = fov.subscribe(gate), fov.subscribe(seen.append)
     fov.session("s").record(HELLO)
     assert quick.drain(PATIENCE_SECONDS)

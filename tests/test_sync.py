@@ -143,8 +143,10 @@ def test_errors_come_as_themselves(fov: sync.Foveate) -> None:
 
 
 def test_several_threads_may_use_one_store(fov: sync.Foveate) -> None:
+    sessions = [fov.session("s0"), fov.session("s1")]
+
     def talk(thread: int) -> list[str]:
-        session_ = fov.session(f"s{thread % 2}")
+        session_ = sessions[thread % 2]
         return [session_.record({"role": "user", "content": f"{thread}/{number}"}).id for number in range(20)]
 
     with ThreadPoolExecutor(8) as threads:
@@ -177,11 +179,11 @@ def test_everything_after_closing_says_that_the_store_is_closed(tmp_path: Path) 
         lambda: session_.record(HELLO),
         lambda: session_.get_turn("T-1"),
         lambda: fov.session("s"),
-        lambda: fov.sessions(),
+        fov.sessions,
         lambda: list(session_.export()),
         lambda: list(begun),
         lambda: list(fov.check()),
-        lambda: fov.settle(),
+        fov.settle,
     ):
         with pytest.raises(StoreClosed, match=r"chat\.db: the store is closed; open it again"):
             use()

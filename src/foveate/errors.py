@@ -4,6 +4,7 @@ FoveateError
 ├── InputError            what was given can't be taken as it is
 │   ├── InvalidMessage    a message, and where in the list it stands
 │   ├── UnknownFormat     no format of that name, or none that recognises the file
+│   ├── UnknownStrategy   no strategy of that name
 │   └── SettingsError     a setting: its key, and what it takes
 ├── NotFound              what was asked for is not there
 │   ├── SessionNotFound
@@ -16,6 +17,7 @@ FoveateError
 │   ├── SessionExists
 │   ├── ForkInUse         a fork still reaches what would go
 │   └── PinLocked
+├── InvariantBroken       a promise that a context makes does not hold: a defect in Foveate
 └── StoreError            the database
     ├── NotADatabase      the file is something else
     ├── NewerSchema       written by a later version
@@ -52,12 +54,64 @@ class UnknownFormat(InputError):
     """No format has this name, or none recognises this content."""
 
 
+class UnknownStrategy(InputError):
+    """No strategy has this name; `name` is what was asked for."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"no strategy {name!r}; there are {', '.join(known)}")
+        self.name = name
+
+
 class SettingsError(InputError):
     """A setting is wrong; `key` names it as in `store.synchronous`."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"setting {key}: {problem}")
         self.key = key
+        self.problem = problem
+
+
+class BudgetExceeded(InputError):
+    """The parts of a context that can't be compressed are larger than its budget; `parts` has their tokens."""
+
+    def __init__(self, budget_tokens: int, parts: dict[str, int]) -> None:
+        listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
+        super().__init__(
+            f"the budget is {budget_tokens:,} tokens, but what is never compressed takes {sum(parts.values()):,} "
+            f"({listed}); raise budget_tokens, or shorten the largest of these"
+        )
+        self.budget_tokens = budget_tokens
+        self.parts = parts
+
+
+class PinsExceedBudget(InputError):
+    """The pins alone are larger than the budget; `pins` has the tokens of each."""
+
+    def __init__(self, budget_tokens: int, pins: dict[str, int]) -> None:
+        listed = ", ".join(f"{pin_id} {tokens:,}" for pin_id, tokens in pins.items())
+        super().__init__(
+            f"the pins take {sum(pins.values()):,} tokens of a budget of {budget_tokens:,} ({listed}); "
+            "unpin some, shorten them, or raise budget_tokens"
+        )
+        self.budget_tokens = budget_tokens
+        self.pins = pins
+
+
+class InvalidToolCall(InputError):
+    """A model called a history tool wrongly; the message is written for the model to try again."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+class InvariantBroken(FoveateError):
+    """An assembled context breaks a promise; it is not given out. `invariant` names the promise."""
+
+    def __init__(self, invariant: str, problem: str) -> None:
+        super().__init__(f"{invariant}: {problem}; this is a defect in foveate, please report it")
+        self.invariant = invariant
         self.problem = problem
 
 

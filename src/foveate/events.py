@@ -121,11 +121,11 @@ class EventBus:
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback` in a thread of its own with each event of these kinds (all, if none are named)."""
-        kinds = [kinds] if isinstance(kinds, str) else kinds
-        unknown = set(kinds) - set(EVENT_KINDS)
+        wanted = frozenset[str]((kinds,) if isinstance(kinds, str) else kinds)
+        unknown = wanted - set(EVENT_KINDS)
         if unknown:
             raise InputError(f"no event {', '.join(sorted(unknown))}; there are {', '.join(EVENT_KINDS)}")
-        subscription = Subscription(self, callback, frozenset(kinds), self._queue_limit)
+        subscription = Subscription(self, callback, wanted, self._queue_limit)
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
         return subscription

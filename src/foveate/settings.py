@@ -55,12 +55,26 @@ class EventSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A subscriber this far behind loses the oldest events, and is told how many."""
 
 
+class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the lower fidelities are made in the background."""
+
+    enabled: bool = True
+    """Off: turns stay raw until `foveate compress` is run."""
+    processes: Annotated[int, Meta(ge=0, le=64)] = 1
+    """Processes that compress, so that the program's own threads stay free; 0 does it in a thread."""
+    batch_turns: Annotated[int, Meta(ge=1, le=1_000)] = 16
+    """Turns that are claimed, made and kept together."""
+    lease_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+    """A turn claimed by a worker that died is free again after this."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings; each part documents its own."""
 
     store: StoreSettings = StoreSettings()
     session: SessionSettings = SessionSettings()
     events: EventSettings = EventSettings()
+    compress: CompressSettings = CompressSettings()
 
 
 def load_settings(

@@ -35,8 +35,16 @@ class _Loop:
         self._stopped = False
         self._stopping = threading.Lock()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="foveate-loop", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="foveate-loop", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                self._loop.run_forever()
+                return
+            except (KeyboardInterrupt, SystemExit):  # from a callback: its caller has got it too
+                continue
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         with self._stopping:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 MARKS = ("system", "developer", "user", "assistant", "tool", "reasoning", "call", "result", "image", "audio", "video")
-_MARK_WORDS = "|".join((*MARKS, "file", "other", "injected"))
-_MARK = rf"\[(?:{_MARK_WORDS})\b"
+MARK_WORDS = "|".join((*MARKS, "file", "other", "injected"))
+_MARK = rf"\[(?:{MARK_WORDS})\b"
 # At the start, or behind whatever `str.splitlines` takes for the end of a line.
 _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
 _LIKE_A_MARK = re.compile(_MARK)
@@ -30,10 +31,14 @@ def unescape_marks(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
-def message_text(message: Message) -> str:
-    """All a model would see of a message, ending in a newline; nothing for a display-only one."""
+def message_text(message: Message, show: Callable[[Part], str] | None = None) -> str:
+    """All a model would see of a message, ending in a newline; nothing for a display-only one.
+
+    `show` writes a part in place of `part_text`, for a rendition that says less.
+    """
     if message.kind == "display":
         return ""
+    show = show or part_text
     lines: list[str] = []
     speaker = f"{message.role} {_one_line(message.name)}" if message.name else message.role
     mark = f"[injected {speaker}]" if message.kind == "injection" else f"[{speaker}]"
@@ -41,7 +46,7 @@ def message_text(message: Message) -> str:
     for part in message.parts:
         # Words behind a call or a result would read as more of it.
         says_who = isinstance(part, Text) and not spoken
-        lines.append(f"{mark} {_part_text(part)}" if says_who else _part_text(part))
+        lines.append(f"{mark} {show(part)}" if says_who else show(part))
         spoken = isinstance(part, Text)
     if not lines:
         lines.append(mark)
@@ -52,27 +57,33 @@ def turn_text(messages: tuple[Message, ...]) -> str:
     return "".join(map(message_text, messages))
 
 
-def _part_text(part: Part) -> str:
+def part_text(part: Part, words: str | None = None) -> str:
+    """A part behind its mark; `words` stand in for its own where given. An attachment has none to replace."""
     match part:
         case Text(text):
-            return escape_marks(text)
+            return escape_marks(text if words is None else words)
         case Reasoning(text):
-            return f"[reasoning] {escape_marks(text)}"
+            return f"[reasoning] {escape_marks(text if words is None else words)}"
         case ToolCall(name, arguments):
-            return f"[call {_one_line(name)}] {escape_marks(compact_json(arguments))}"
+            return f"[call {_one_line(name)}] {escape_marks(compact_json(arguments) if words is None else words)}"
         case ToolResult():
-            return _result_text(part)
+            return _result_text(part, words)
         case Attachment():
             return _attachment_text(part)
         case Opaque(format_, data):
-            return f"[other {_one_line(format_)}] {escape_marks(compact_json(data))}"
+            return f"[other {_one_line(format_)}] {escape_marks(compact_json(data) if words is None else words)}"
 
 
-def _result_text(result: ToolResult) -> str:
+def _result_text(result: ToolResult, words: str | None) -> str:
     outcome = [f"exit {result.exit_code}"] if result.exit_code is not None else []
     outcome += ["error"] if result.is_error else []
     mark = " ".join(["result", *([_one_line(result.name)] if result.name else []), *outcome])
-    return f"[{mark}] " + "\n".join(_part_text(part) for part in result.content)
+    if words is None:
+        shown = [part_text(part) for part in result.content]
+    else:
+        kept = [part for part in result.content if not isinstance(part, Text)]
+        shown = [*([escape_marks(words)] if words or not kept else []), *map(part_text, kept)]
+    return f"[{mark}] " + "\n".join(shown)
 
 
 def _attachment_text(attachment: Attachment) -> str:

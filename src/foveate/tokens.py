@@ -263,6 +263,10 @@ def calibrate(factor: float, *, counted_tokens: int, reported_tokens: int) -> fl
     return min(max(current, reported_tokens / counted_tokens), MAX_CALIBRATION)
 
 
+def exact_counter(encoding: EncodingName) -> Counter:
+    return O200K if encoding == "o200k_base" else CL100K
+
+
 def session_counter(model: str | None, encoding: EncodingName) -> Counter:
     """The counter of a session whose stored counts are in `encoding`, though its model may have been named later."""
     counter = counter_for(model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, print_json, print_table, progress_bar, safe
+from foveate.cli.terminal import Column, amount, console, line, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
     from foveate.answers import SessionStats
@@ -20,9 +20,9 @@ FACTS_SHOWN = 6
 
 
 @click.command(name="demo", short_help="Record a made-up conversation and show what is kept.")
-@click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 5000))
-@click.option("--seed", default=42, show_default=True)
-@click.option("--session", "session_id", default="demo", show_default=True)
+@click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 5000), help="How long it is.")
+@click.option("--seed", default=42, show_default=True, help="Another number makes another conversation.")
+@click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="What to call it.")
 @store_option
 @json_option
 def command(*, turns: int, seed: int, session_id: str, store_path: Path, as_json: bool) -> None:
@@ -63,10 +63,8 @@ def _is_kept(session: Session, fact: PlantedFact) -> bool:
 def _show(
     session_id: str, store_path: Path, conversation: Conversation, stats: SessionStats, found: dict[str, bool]
 ) -> None:
-    from rich.text import Text
-
     out = console()
-    out.print(f"\n[bold]{safe(conversation.title)}[/]")
+    out.print(line(("\n" + conversation.title, "bold")))
     out.print(
         f"{stats.turns} turns, {stats.messages:,} messages, {stats.tool_calls} tool calls, "
         f"{amount(stats.tokens)} tokens; "
@@ -75,14 +73,14 @@ def _show(
     step = max(1, len(conversation.facts) // FACTS_SHOWN)
     rows = []
     for fact in conversation.facts[::step][:FACTS_SHOWN]:
-        mark = Text("✓", "green") if found[fact.id] else Text("✗", "red")
+        mark = line(("✓", "green") if found[fact.id] else ("✗", "red"))
         rows.append((fact.answer, f"T-{fact.turn}", fact.question, mark))
     print_table(out, COLUMNS, rows)
     out.print(f"\n{sum(found.values())} of {len(found)} planted facts read back, to the letter.\n")
-    where = "" if str(store_path) == "~/.foveate/foveate.db" else f" --db {safe(str(store_path))}"
-    for line, note in (
-        (f"foveate show {safe(session_id)} T-{conversation.facts[0].turn}{where}", "read a turn"),
-        (f"foveate export {safe(session_id)} --format markdown{where}", "read it all"),
+    where = "" if str(store_path) == "~/.foveate/foveate.db" else f" --db {store_path}"
+    for call, note in (
+        (f"foveate show {session_id} T-{conversation.facts[0].turn}{where}", "read a turn"),
+        (f"foveate export {session_id} --format markdown{where}", "read it all"),
         (f"foveate doctor{where}", "verify every byte"),
     ):
-        out.print(f"  [bold]{line:<52}[/] [dim]{note}[/]")
+        out.print(line((f"  {call:<52}", "bold"), (f" {note}", "dim")))

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, print_json, progress_bar, safe
+from foveate.cli.terminal import console, line, print_json, progress_bar
 
 MAX_SHOWN = 50
 
@@ -43,13 +43,12 @@ def command(*, store_path: Path, as_json: bool) -> None:
 
 def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
     out = console()
-    name = safe(str(path))
     if not problems:
-        out.print(f"[green]✓[/] {name}: {sessions} sessions, {checked:,} messages, every one as it was stored")
+        out.print(line(("✓", "green"), f" {path}: {sessions} sessions, {checked:,} messages, each as it was stored"))
         return
     for entry in problems[:MAX_SHOWN]:
-        out.print(f"[red]✗[/] {safe(entry['problem'])}")
-        out.print(f"  [dim]{safe(entry['advice'])}[/]")
+        out.print(line(("✗", "red"), f" {entry['problem']}"))
+        out.print(line((f"  {entry['advice']}", "dim")))
     if len(problems) > MAX_SHOWN:
         out.print(f"… and {len(problems) - MAX_SHOWN} more (--json lists all)")
-    out.print(f"{name}: {len(problems)} problems; {checked:,} messages checked")
+    out.print(line(f"{path}: {len(problems)} problems; {checked:,} messages checked"))

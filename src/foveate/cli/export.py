@@ -18,7 +18,7 @@ PARTIAL = ".partial"
 @click.argument("session_id", metavar="SESSION")
 @click.option("--format", "format_name", default="json", show_default=True, help="json, markdown, openai, …")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file, instead of the screen.")
-@click.option("--from", "first", default="T-1", show_default=True, metavar="TURN")
+@click.option("--from", "first", default="T-1", show_default=True, metavar="TURN", help="The first turn.")
 @click.option("--to", "last", metavar="TURN", help="The last turn; the newest, if not said.")
 @store_option
 @json_option

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, print_json, print_table, progress_bar, safe
+from foveate.cli.terminal import Column, amount, console, line, print_json, print_table, printable, progress_bar
 from foveate.errors import FoveateError, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
     from foveate.importing import ImportReport
     from foveate.sync import Foveate
@@ -88,16 +90,10 @@ def _import_all(
     with progress_bar(shown=shown, is_bytes=True) as progress:
         task = progress.add_task("importing", total=sum(sizes.values()))
         for path in files:
-            progress.update(task, description=path.name[-40:])
-            start = before
+            progress.update(task, description=printable(path.name[-40:]))
+            tell = partial(_tell, progress, task, before)
             try:
-                report = fov.import_file(
-                    path,
-                    format=format_name,
-                    session_id=session_id,
-                    progress=lambda done, start=start: progress.update(task, completed=start + done),
-                )
-                reports.append(report)
+                reports.append(fov.import_file(path, format=format_name, session_id=session_id, progress=tell))
             except InputError as error:
                 failures.append(str(error))
             before += sizes[path]
@@ -107,13 +103,15 @@ def _import_all(
     return reports, failures
 
 
-def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> None:
-    from rich.text import Text
+def _tell(progress: Progress, task: TaskID, before: int, done: int) -> None:
+    progress.update(task, completed=before + done)
 
+
+def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> None:
     rows = [(report, session) for report in reports for session in report.sessions]
     lines = []
     for report, session in rows[:MAX_SESSIONS_SHOWN]:
-        new = Text(f"+{session.added}", "green") if session.added else Text("0", "dim")
+        new = line((f"+{session.added}", "green") if session.added else ("0", "dim"))
         lines.append((session.id, report.format, str(session.turns), str(session.found), new))
     if lines:
         print_table(out, COLUMNS, lines)
@@ -121,12 +119,14 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> Non
         out.print(f"… and {len(rows) - MAX_SESSIONS_SHOWN} more sessions ('foveate sessions' lists all)")
     problems = [(Path(report.source).name, problem) for report in reports for problem in report.problems]
     for source, problem in problems[:MAX_PROBLEMS_SHOWN]:
-        out.print(f"[yellow]not read[/]  {safe(source)}, {problem.place}: {safe(problem.reason)}")
+        out.print(line(("not read", "yellow"), f"  {source}, {problem.place}: {problem.reason}"))
     if len(problems) > MAX_PROBLEMS_SHOWN:
-        out.print(f"… and {len(problems) - MAX_PROBLEMS_SHOWN} more (--json lists all)")
+        out.print(f"… and {len(problems) - MAX_PROBLEMS_SHOWN} more (--json lists them)")
     for failure in failures:
-        out.print(f"[yellow]passed over[/]  {safe(failure)}")
+        out.print(line(("passed over", "yellow"), f"  {failure}"))
     found, added = sum(report.found for report in reports), sum(report.added for report in reports)
     size = sum(report.bytes_read for report in reports)
-    problem_note = f", [yellow]{len(problems)} not read[/]" if problems else ""
-    out.print(f"{len(rows)} sessions, {found:,} messages, {added:,} of them new{problem_note}; {amount(size)}B read")
+    unread = len(problems) + sum(report.unlisted_problems for report in reports)
+    note = f", {unread:,} lines not read" if unread else ""
+    total = f"{len(rows)} sessions, {found:,} messages, {added:,} of them new"
+    out.print(line(total, (note, "yellow"), f"; {amount(size)}B read"))

@@ -42,7 +42,10 @@ def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
 
     path = store_path.expanduser()
     if create and store_path == DEFAULT_STORE:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreError(str(path.parent), f"can't be made: {error.strerror}; name a file with --db") from error
     if not create and not path.exists():
         raise StoreError(str(store_path), "does not exist yet; 'foveate import' or 'foveate demo' creates it")
     with sync.open(path) as fov:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, print_json, print_table, safe
+from foveate.cli.terminal import Column, amount, console, line, print_json, print_table
 from foveate.errors import ForkInUse, InputError
 from foveate.turn import parse_time
 
@@ -59,7 +59,7 @@ def command(
 
 
 def _moment(age: str) -> datetime:
-    match = re.fullmatch(r"(\d{1,6})([dw])", age)
+    match = re.fullmatch(r"(\d{1,5})([dw])", age)
     if match:
         return datetime.now(UTC) - timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
     return parse_time(age, path="--older-than")
@@ -75,7 +75,7 @@ def _show(rows: dict[str, object], before: datetime, *, really: bool) -> None:
             sizes = f"{amount(row.raw_bytes)}B", f"{amount(row.stored_bytes)}B"
             lines.append((session_id, str(row.turns), str(row.messages), *sizes))
         elif isinstance(row, str):
-            out.print(f"[yellow]kept[/]  {safe(str(row))}")
+            out.print(line(("kept", "yellow"), f"  {row}"))
     if lines:
         print_table(out, COLUMNS, lines)
     else:

@@ -13,12 +13,12 @@ from foveate.cli.terminal import (
     amount,
     console,
     is_watched,
+    line,
     moment,
     print_exactly,
     print_json,
     print_table,
     printable,
-    safe,
     shorten,
 )
 from foveate.errors import TurnNotFound
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foveate.sync import Session
-    from foveate.turn import Message, Part, Turn
+    from foveate.turn import Attachment, Message, Opaque, Part, Turn
 
 COLUMNS = (
     Column("turn"),
@@ -38,6 +38,7 @@ COLUMNS = (
 )
 LIST_LIMIT = 30
 LONG_LINES = 40
+LONG_CHARS = 6000
 MAX_PROMPT_CHARS = 200
 STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "developer": "dim", "tool": "magenta"}
 
@@ -105,7 +106,7 @@ def _outline(session: Session, *, as_json: bool) -> None:
         print_json({"session": info, "turns": turns})
         return
     out = console()
-    out.print(f"[bold]{safe(info.title or info.id)}[/]  {info.turns} turns, counted by {info.counter}")
+    out.print(line((info.title or info.id, "bold"), f"  {info.turns} turns, counted by {info.counter}"))
     rows = []
     for turn in turns:
         prompt = "(pruned)" if turn.is_pruned else _prompt(session.load_turn(turn.number))
@@ -113,9 +114,8 @@ def _outline(session: Session, *, as_json: bool) -> None:
     if rows:
         print_table(out, COLUMNS, rows)
     if info.turns > LIST_LIMIT:
-        out.print(
-            f"[dim]the newest {LIST_LIMIT} of {info.turns}; 'foveate show {safe(info.id)} T-1 T-20' reads others[/]"
-        )
+        others = f"'foveate show {info.id} T-1 T-20' reads others"
+        out.print(line((f"the newest {LIST_LIMIT} of {info.turns}; {others}", "dim")))
 
 
 def _prompt(turn: Turn) -> str:
@@ -132,14 +132,12 @@ def _show(out: Console, turn: Turn, *, full: bool) -> None:
 
 
 def _show_message(out: Console, message: Message, *, full: bool) -> None:
-    from rich.text import Text
-
     if message.kind == "display":
-        out.print(Text(f"  {shorten(printable(message.text) or 'shown only', 100)}", style="dim"))
+        out.print(line((f"  {shorten(message.text, 100) or 'shown only'}", "dim")))
         return
-    label = message.name or message.role
     if message.role != "tool":
-        out.print(Text(label + (" (injected)" if message.kind == "injection" else ""), style=STYLES[message.role]))
+        note = " (injected)" if message.kind == "injection" else ""
+        out.print(line((f"{message.name or message.role}{note}", STYLES[message.role])))
     for part in message.parts:
         _show_part(out, part, full=full)
     out.print()
@@ -147,34 +145,46 @@ def _show_message(out: Console, message: Message, *, full: bool) -> None:
 
 def _show_part(out: Console, part: Part, *, full: bool) -> None:
     from rich.padding import Padding
-    from rich.text import Text
 
     from foveate import turn as values
     from foveate.text import compact_json
 
     match part:
         case values.Text(text):
-            out.print(Text(printable(text)))
+            out.print(line(text))
         case values.Reasoning(text):
-            out.print(Text(printable(text), style="italic dim"))
+            out.print(line((text, "italic dim")))
         case values.ToolCall(name, arguments):
-            out.print(Text.assemble(("→ ", "magenta"), (printable(name), "bold magenta"), " "), end="")
-            out.print(Text(_cut(printable(compact_json(arguments)), full=full)))
+            out.print(line(("→ ", "magenta"), (name, "bold magenta"), f" {_cut(compact_json(arguments), full=full)}"))
         case values.ToolResult(name=name, content=content, is_error=is_error, exit_code=code):
-            outcome = f"exit {code}" if code is not None else ("error" if is_error else "")
-            failed = is_error or bool(code)
-            out.print(Text(f"← {printable(name or 'result')} {outcome}", style="red" if failed else "magenta"))
-            text = "\n".join(inner.text for inner in content if isinstance(inner, values.Text))
-            out.print(Padding(Text(_cut(printable(text), full=full), style="dim"), (0, 0, 0, 2)))
-        case values.Attachment(media=media, uri=uri, name=name):
-            out.print(Text(f"[{media}: {printable(name or uri or 'inline')}]", style="yellow"))
-        case values.Opaque(format_, _):
-            out.print(Text(f"[{format_}]", style="yellow"))
+            outcome = f" exit {code}" if code is not None else (" error" if is_error else "")
+            out.print(line((f"← {name or 'result'}{outcome}", "red" if is_error or code else "magenta")))
+            for inner in content:
+                text = inner.text if isinstance(inner, values.Text) else _reference(inner)
+                out.print(Padding(line((_cut(text, full=full), "dim")), (0, 0, 0, 2)))
+        case values.Attachment() | values.Opaque():
+            out.print(line((_reference(part), "yellow")))
+
+
+def _reference(part: Attachment | Opaque) -> str:
+    """What stands for a thing that a terminal can't show."""
+    from foveate import turn as values
+
+    if isinstance(part, values.Opaque):
+        return f"[{part.format}]"
+    return f"[{part.media}: {shorten(part.name or part.uri or part.file_id or 'inline', MAX_PROMPT_CHARS)}]"
 
 
 def _cut(text: str, *, full: bool) -> str:
-    lines = text.splitlines()
-    if full or len(lines) <= LONG_LINES:
+    """The beginning and the end of a long text."""
+    if full:
         return text
-    half = LONG_LINES // 2
-    return "\n".join([*lines[:half], f"… {len(lines) - 2 * half} more lines (--full shows them) …", *lines[-half:]])
+    lines = text.splitlines()
+    if len(lines) > LONG_LINES:
+        half = LONG_LINES // 2
+        more = f"… {len(lines) - 2 * half} more lines (--full shows them) …"
+        text = "\n".join([*lines[:half], more, *lines[-half:]])
+    if len(text) > LONG_CHARS:
+        half = LONG_CHARS // 2
+        text = f"{text[:half]}… {len(text) - 2 * half:,} more characters (--full shows them) …{text[-half:]}"
+    return text

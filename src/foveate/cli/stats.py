@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, moment, print_json, print_table, safe
+from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table
 
 COLUMNS = (
     Column("session", "fold"),
@@ -60,4 +60,4 @@ def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
     out = console()
     if rows:
         print_table(out, COLUMNS, rows)
-    out.print(f"{safe(str(store_path))}: {len(rows)} sessions, {amount(size)}B on disk", style="dim")
+    out.print(line((f"{store_path}: {len(rows)} sessions, {amount(size)}B on disk", "dim")))

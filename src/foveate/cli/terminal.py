@@ -33,7 +33,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 def console() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,7 @@ def _cells(rows: Sequence[Sequence[str | Text]], index: int) -> list[Text]:
 
 
 def _cell(value: str | Text) -> Text:
-    from rich.text import Text
-
-    return value if isinstance(value, Text) else Text(printable(value))
+    return line(value) if isinstance(value, str) else value
 
 
 def _fitting(columns: list[Column], widths: dict[Column, int], room: int) -> list[Column]:
@@ -153,11 +151,12 @@ def _escaped(char: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"  # noqa: PLR2004
 
 
-def safe(text: str) -> str:
-    """The text for a line with markup: nothing in it is taken for a style."""
-    from rich.markup import escape
+def line(*parts: str | tuple[str, str]) -> Text:
+    """A line to print: each part as it is, or with a style. Nothing in a part is taken for a style or an emoji."""
+    from rich.text import Text
 
-    return escape(printable(text))
+    styled = [(part, "") if isinstance(part, str) else part for part in parts]
+    return Text.assemble(*((printable(text), style) for text, style in styled))
 
 
 def moment(at: datetime | None) -> str:

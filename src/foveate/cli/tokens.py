@@ -27,10 +27,11 @@ def command(*, files: tuple[BinaryIO, ...], model: str | None, as_json: bool) ->
     counter = counter_for(model)
     counts: dict[str, int] = {}
     for file in files:
+        name = getattr(file, "name", "<stdin>")
         try:
-            counts[file.name] = counter.count(file.read().decode())
+            counts[name] = counter.count(file.read().decode())
         except UnicodeDecodeError as error:
-            raise InputError(f"{file.name}: not UTF-8 text (byte {error.start}); tokens are counted in text") from error
+            raise InputError(f"{name}: not UTF-8 text (byte {error.start}); tokens are counted in text") from error
     if as_json:
         print_json({"counter": counter.name, "exact": counter.exact, "measured": counter.measured, "tokens": counts})
         return

@@ -1,28 +1,252 @@
-"""Tags: a turn's id and level around its text, so that a model can ask for more of it by name.
+"""Tags: ids and levels around the turns' texts, so that a model can ask for more of them by name.
 
-Text inside a turn that looks like a tag, or like an escaped one, gets one backslash more behind its `<`;
-reading takes one away. So no content can open, close or forge a turn.
+    <T-183-R>                     one turn, raw (or S): its text on lines of its own
+    <T-183-C> Fixed the lock.     one turn, compressed (or T): its text behind the tag
+    <T-101-through-160-C>         a range, with a line `Turn 101: …` for each turn
+    <T-12-step-3-R>               one step of a turn at work
+    <T-12-steps-3-through-40-C>   a range of its steps, with `Step 3: …`
+    <T-1-through-900-E>           an era: a summary of a range
+
+Text that looks like a tag, or like an escaped one, gets one backslash more behind its `<`; a line that begins like a
+label (`Turn 12:` among turns, `Step 3:` among steps) gets one before it. Reading takes one away. So no content can
+open, close or forge a turn, and `parse_blocks` gives back exactly what `write_block` was given.
+
+Texts end where token counts add up: whatever stands in a tag begins behind `>` and a space, or on a new line with
+neither white space nor a slash, and ends with a newline.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from foveate.turn import turn_id
+from foveate.strategy import Row, Shown
 
-_FORGED = re.compile(r"<(\\*\s*/?\s*T-)", re.IGNORECASE)
-_ESCAPED = re.compile(r"<\\(\\*\s*/?\s*T-)", re.IGNORECASE)
+Section = Literal["memory", "board"]
+"""A part of a context that is neither turns nor pins."""
+
+OWN_LINES: tuple[Shown, ...] = ("R", "S", "E")
+"""Levels whose text begins on a line of its own; the others stand behind a tag or label and a space."""
+MARKED: tuple[Shown, ...] = ("R", "S")
+"""Levels whose text is lines with marks and brings its last newline along."""
+
+_BLANK = r"[\s\u200b-\u200f\u2060\ufeff]*"
+_NAMES = r"(?:T-|P-\d|board\b|memory\b)"
+_TAG = rf"{_BLANK}(?:/{_BLANK})?{_NAMES}"
+_LIKE_A_TAG = rf"\\*{_TAG}"
+_BARE_TAG = re.compile(f"<{_TAG}", re.IGNORECASE)
+_FORGED_TAG = re.compile(rf"<({_LIKE_A_TAG})", re.IGNORECASE)
+_ESCAPED_TAG = re.compile(rf"<\\({_LIKE_A_TAG})", re.IGNORECASE)
+
+# At the start, or behind whatever `str.splitlines` takes for the end of a line.
+_LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
+
+
+def _label_patterns(word: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    like_a_label = rf"\\*[ \t]*{word}[ \t]+\d+[ \t]*:"
+    forged = re.compile(rf"{_LINE_START}({like_a_label})", re.IGNORECASE)
+    return forged, re.compile(rf"{_LINE_START}\\({like_a_label})", re.IGNORECASE)
+
+
+_TURN_LABELS = _label_patterns("Turn")
+_STEP_LABELS = _label_patterns("Step")
+
+# Counts don't add up where a line begins with white space or a slash.
+_BAD_START = re.compile(r"\A(\\*[\s/])")
+_ESCAPED_START = re.compile(r"\A\\(\\*[\s/])")
+
+_OPENING = re.compile(
+    r"<(T-([1-9]\d*)(?:-through-([1-9]\d*)|-step-([1-9]\d*)|-steps-([1-9]\d*)-through-([1-9]\d*))?-([RSCTE]))>"
+)
+_TURN_LABEL = re.compile(r"^Turn ([1-9]\d*):([ \n])", re.MULTILINE)
+_STEP_LABEL = re.compile(r"^Step ([1-9]\d*):([ \n])", re.MULTILINE)
+
+
+class TagsBroken(ValueError):
+    """A text is not a sequence of blocks; says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The text of one turn, step or era, not escaped. At R and S it is empty or ends in a newline."""
+
+    number: int
+    """Of the turn, or of the step; the first turn of an era."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What stands between an opening and a closing tag."""
+
+    first: int
+    last: int
+    level: Shown
+    entries: tuple[Entry, ...]
+    first_step: int = 0
+    last_step: int = 0
+    is_range: bool = False
+
+    def __post_init__(self) -> None:
+        low, high = (self.first_step, self.last_step) if self.first_step else (self.first, self.last)
+        numbers = [entry.number for entry in self.entries]
+        assert 1 <= low <= high, f"a block from {low} to {high}"
+        assert not self.first_step or self.first == self.last, "steps are of one turn"
+        assert self.is_range or len(numbers) == 1, "several entries are a range"
+        assert self.is_range or low == high or self.level == "E", "one turn stands alone"
+        assert not (self.is_range and self.level == "E"), "an era has one text"
+        assert all(low <= number <= high for number in numbers), f"{numbers} are not between {low} and {high}"
+        assert all(one < two for one, two in zip(numbers, numbers[1:], strict=False)), "entries are in order"
+
+    @property
+    def tag(self) -> str:
+        """The name inside its tags."""
+        if self.first_step and self.is_range:
+            return f"T-{self.first}-steps-{self.first_step}-through-{self.last_step}-{self.level}"
+        if self.first_step:
+            return f"T-{self.first}-step-{self.first_step}-{self.level}"
+        if self.is_range or self.level == "E":
+            return f"T-{self.first}-through-{self.last}-{self.level}"
+        return f"T-{self.first}-{self.level}"
+
+
+def block_of(row: Row, entries: Iterable[Entry]) -> Block:
+    """A plan's row with its texts."""
+    return Block(
+        row.first,
+        row.last,
+        row.level,
+        tuple(entries),
+        first_step=row.first_step,
+        last_step=row.last_step,
+        is_range=row.is_range,
+    )
 
 
 def escape_tags(text: str) -> str:
-    return _FORGED.sub(r"<\\\1", text)
+    return _FORGED_TAG.sub(r"<\\\1", text) if "<" in text else text
 
 
 def unescape_tags(text: str) -> str:
-    return _ESCAPED.sub(r"<\1", text)
+    return _ESCAPED_TAG.sub(r"<\1", text) if "<" in text else text
 
 
-def tag_turn(number: int, level: str, text: str) -> str:
-    """A turn's text in its tag; the text ends in a newline, as `foveate.text` makes it."""
-    tag = f"{turn_id(number)}-{level}"
-    return f"<{tag}>\n{escape_tags(text)}</{tag}>\n"
+def escape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
+    """The text as it stands in a block of this level: nothing in it reads as a tag or as the label of an entry."""
+    forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
+    escaped = forged.sub(r"\\\1", escape_tags(text))
+    return _BAD_START.sub(r"\\\1", escaped) if level in OWN_LINES else escaped
+
+
+def unescape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
+    _, escaped = _STEP_LABELS if in_steps else _TURN_LABELS
+    started = _ESCAPED_START.sub(r"\1", text) if level in OWN_LINES else text
+    return unescape_tags(escaped.sub(r"\1", started))
+
+
+def content_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
+    """All that a text adds between its tags or behind its label; its tokens add up with theirs."""
+    escaped = escape_text(text, level, in_steps=in_steps)
+    if level in MARKED:
+        assert not text or text.endswith("\n"), "text with marks ends in a newline"
+        return escaped
+    return f"{escaped}\n" if level == "E" else f" {escaped}\n"
+
+
+def opening_text(block: Block) -> str:
+    """The opening tag as far as it is the same whatever stands in it."""
+    return f"<{block.tag}>\n" if block.is_range or block.level in OWN_LINES else f"<{block.tag}>"
+
+
+def closing_text(block: Block) -> str:
+    return f"</{block.tag}>\n"
+
+
+def label_text(number: int, level: Shown, *, in_steps: bool = False) -> str:
+    return f"{'Step' if in_steps else 'Turn'} {number}:{chr(10) if level in MARKED else ''}"
+
+
+def write_block(block: Block) -> str:
+    """The block with its tags, escaped, ending in a newline."""
+    steps = bool(block.first_step)
+    pieces = [opening_text(block)]
+    for entry in block.entries:
+        if block.is_range:
+            pieces.append(label_text(entry.number, block.level, in_steps=steps))
+        pieces.append(content_text(entry.text, block.level, in_steps=steps))
+    pieces.append(closing_text(block))
+    return "".join(pieces)
+
+
+def tag_turn(number: int, level: Shown, text: str) -> str:
+    """One turn's text in its tag."""
+    return write_block(Block(number, number, level, (Entry(number, text),)))
+
+
+def tag_section(name: Section, text: str) -> str:
+    """A part made of blocks and lines that are escaped already, in a tag of its own; nothing if it is empty."""
+    assert not text or text.endswith("\n"), "a section's text ends in a newline"
+    return f"<{name}>\n{text}</{name}>\n" if text else ""
+
+
+def parse_blocks(text: str) -> list[Block]:
+    """The blocks that a text consists of, contents unescaped; `TagsBroken` if it is anything else."""
+    blocks: list[Block] = []
+    position = 0
+    while position < len(text):
+        opening = _OPENING.match(text, position)
+        if opening is None:
+            raise TagsBroken(f"no opening tag at character {position}: {text[position : position + 40]!r}")
+        closing = f"</{opening[1]}>\n"
+        end = text.find(f"\n{closing}", opening.end() - 1)
+        # The closing tag of an empty turn shares its newline with the opening one.
+        if end < 0:
+            raise TagsBroken(f"<{opening[1]}> at character {position} is not closed")
+        blocks.append(_parse_block(opening, text[opening.end() : end + 1]))
+        position = end + 1 + len(closing)
+    return blocks
+
+
+def _parse_block(opening: re.Match[str], inner: str) -> Block:
+    tag, first, last, step, first_step, last_step, letter = opening.groups()
+    level: Shown = letter  # type: ignore[assignment]
+    steps = (int(step), int(step)) if step else (int(first_step or 0), int(last_step or 0))
+    is_range = bool(first_step) or (bool(last) and level != "E")
+    low, high = int(first), int(last or first)
+    if _BARE_TAG.search(inner) is not None:
+        raise TagsBroken(f"<{tag}> has a tag inside")
+    if is_range:
+        entries = _parse_range(inner, level, in_steps=bool(first_step), tag=tag)
+    else:
+        content = inner[1:] if inner[:1] == (" " if level not in OWN_LINES else "\n") else None
+        if content is None:
+            raise TagsBroken(f"<{tag}> is not followed by its text")
+        entries = (Entry(steps[0] or low, _parse_content(content, level, in_steps=bool(step))),)
+    try:
+        return Block(low, high, level, entries, first_step=steps[0], last_step=steps[1], is_range=is_range)
+    except AssertionError as error:
+        raise TagsBroken(f"<{tag}>: {error}") from error
+
+
+def _parse_range(inner: str, level: Shown, *, in_steps: bool, tag: str) -> tuple[Entry, ...]:
+    labels = list((_STEP_LABEL if in_steps else _TURN_LABEL).finditer(inner, 1))
+    behind = "\n" if level in MARKED else " "
+    starts = [label.start() for label in labels]
+    if inner[:1] != "\n" or (starts[0] if starts else len(inner)) != 1 or any(label[2] != behind for label in labels):
+        raise TagsBroken(f"<{tag}> does not begin with the label of its first entry")
+    entries = []
+    for label, end in zip(labels, [*starts[1:], len(inner)], strict=True):
+        content = _parse_content(inner[label.end() : end], level, in_steps=in_steps)
+        entries.append(Entry(int(label[1]), content))
+    return tuple(entries)
+
+
+def _parse_content(content: str, level: Shown, *, in_steps: bool) -> str:
+    return unescape_text(content if level in MARKED else content[:-1], level, in_steps=in_steps)
+
+
+def covers(blocks: Sequence[Block]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where each block begins and ends, as turn and step, to see that none overlaps another."""
+    return [((block.first, block.first_step), (block.last, block.last_step)) for block in blocks]

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from foveate.errors import InputError
 from foveate.settings import StoreSettings
+from foveate.store.derived import Derived
 from foveate.tokens import EncodingName
 from foveate.turn import Kind, Role
 
@@ -155,6 +156,11 @@ class Store(Protocol):
     """The contract; `foveate.testing.stores` is its conformance suite."""
 
     location: str
+
+    @property
+    def derived(self) -> Derived:
+        """What is made from the raw log and kept beside it."""
+        ...
 
     async def create_session(self, session: NewSession) -> SessionRow:
         """A new, empty session; `SessionExists` if there is one of that id."""

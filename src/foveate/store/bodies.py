@@ -43,6 +43,16 @@ def pack(value: Json, compression_level: int) -> Body:
     return Body(data, hashlib.sha256(raw).digest(), len(raw))
 
 
+def squeeze(value: Json, compression_level: int = 3) -> bytes:
+    """A derived value as bytes: it needs no hash, since it can be made again."""
+    return pack(value, compression_level).data
+
+
+def expand(data: bytes) -> Json:
+    """The value that `squeeze` was given."""
+    return load(_decompressor().decompress(data) if data.startswith(ZSTD_MAGIC) else data)
+
+
 def unpack(data: bytes, digest: bytes) -> bytes:
     """The JSON bytes; `ValueError` if they are not what was stored."""
     if data.startswith(ZSTD_MAGIC):

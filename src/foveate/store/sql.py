@@ -26,9 +26,10 @@ LIST_SESSIONS = f"""{SELECT_SESSIONS}
     WHERE (:platform IS NULL OR s.platform = :platform) AND (:channel IS NULL OR s.channel = :channel)
     ORDER BY s.updated_us DESC, s.number DESC"""
 ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
-    calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us)
+    calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled)
     VALUES (:id, :title, :platform, :channel, :strategy, :settings, :budget_tokens, :model, :encoding,
-    :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us)"""
+    :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us,
+    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END)"""
 GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
 MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
     updated_us = :now_us WHERE number = :number"""
@@ -64,7 +65,9 @@ GET_PIN = "SELECT locked FROM pins WHERE session = :session AND number = :number
 REMOVE_PIN = "UPDATE pins SET removed_us = :now_us WHERE session = :session AND number = :number"
 
 _RAISE_CALIBRATION = "calibration = CASE WHEN :calibration > calibration THEN :calibration ELSE calibration END"
+_DERIVED = ("renditions", "leases", "eras", "keepsakes")
 DELETE_SESSION = (
+    *(f"DELETE FROM {table} WHERE session = :number" for table in _DERIVED),  # noqa: S608
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
     "DELETE FROM pins WHERE session = :number",
@@ -78,8 +81,46 @@ COUNT_OLD = f"""SELECT count(DISTINCT turn), count(*), coalesce(sum(size), 0), c
 PRUNE = (
     f"""DELETE FROM bodies WHERE message IN
     (SELECT id FROM messages WHERE session = :session AND turn IN ({_OLD_TURNS}))""",  # noqa: S608
+    f"DELETE FROM renditions WHERE session = :session AND turn IN ({_OLD_TURNS})",  # noqa: S608
     f"UPDATE messages SET pruned_us = :now_us WHERE session = :session AND turn IN ({_OLD_TURNS})",  # noqa: S608
 )
+
+
+COUNT_MESSAGES = f"""SELECT turn, count(*) FROM messages
+    WHERE {_SPAN} AND pruned_us IS NULL GROUP BY turn ORDER BY turn"""  # noqa: S608
+GET_SETTLED = "SELECT settled FROM sessions WHERE number = :number"
+SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND settled < :settled"
+LIST_UNSETTLED = "SELECT id FROM sessions WHERE last_turn > settled ORDER BY number"
+LIST_LEASED = "SELECT turn FROM leases WHERE session = :session AND until_us > :now_us"
+ADD_LEASE = """INSERT INTO leases (session, turn, owner, until_us) VALUES (:session, :turn, :owner, :until_us)
+    ON CONFLICT (session, turn) DO UPDATE SET owner = :owner, until_us = :until_us"""
+DROP_LEASE = "DELETE FROM leases WHERE session = :session AND turn = :turn"
+DROP_LEASES = "DELETE FROM leases WHERE session = :session AND owner = :owner"
+ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
+    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us)
+    VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
+    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us)
+    ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
+_MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
+LIST_MADE = f"SELECT turn, messages {_MADE}"
+LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens {_MADE}"
+LIST_TINIES = f"SELECT turn, messages, tiny {_MADE}"
+LIST_RENDITIONS = (
+    f"SELECT turn, messages, tiny, compressed, smoothed, units, maker, version, is_complete, made_us {_MADE}"
+)
+COUNT_BACKLOG = """SELECT count(*), coalesce(sum(1 - is_complete), 0), coalesce(sum(refusals), 0)
+    FROM renditions WHERE session = :session"""
+ADD_ERA = """INSERT INTO eras (session, level, place, tokens, units, made_us)
+    VALUES (:session, :level, :place, :tokens, :units, :now_us)
+    ON CONFLICT (session, level, place) DO UPDATE SET tokens = :tokens, units = :units, made_us = :now_us"""
+LIST_ERAS = """SELECT place, tokens, units FROM eras
+    WHERE session = :session AND level = :level AND place BETWEEN :first AND :last ORDER BY place"""
+LIST_ERA_TOKENS = """SELECT place, tokens FROM eras
+    WHERE session = :session AND level = :level AND place BETWEEN :first AND :last ORDER BY place"""
+LAST_ERA = "SELECT max(place) FROM eras WHERE session = :session AND level = :level AND place <= :last"
+KEEP = """INSERT INTO keepsakes (session, name, data) VALUES (:session, :name, :data)
+    ON CONFLICT (session, name) DO UPDATE SET data = :data"""
+GET_KEPT = "SELECT data FROM keepsakes WHERE session = :session AND name = :name"
 
 
 def update_session(columns: frozenset[str]) -> str:

@@ -24,6 +24,8 @@ from foveate.store import sql
 
 TYPES = {"serial": "INTEGER PRIMARY KEY", "blob": "BLOB"}
 """How SQLite spells what the shared schema leaves open."""
+OWN_MIGRATIONS = {2: ("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter unicode61')",)}
+"""What a schema version has in SQLite only. A row of `words` has the id of the rendition it was indexed with."""
 MAGIC = b"SQLite format 3\x00"
 APPLICATION_ID = 0x466F7665
 """`Fove`: what `file` and other tools see in the header."""
@@ -102,7 +104,7 @@ def _migrate(location: str, connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(sql.CREATE_SCHEMA_TABLE)
         for number, statements in sql.migrations(version, TYPES):
-            for statement in statements:
+            for statement in (*statements, *OWN_MIGRATIONS.get(number, ())):
                 connection.execute(statement)
             connection.execute(sql.CLEAR_VERSION)
             connection.execute(sql.WRITE_VERSION, {"version": number})

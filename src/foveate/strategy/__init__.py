@@ -7,9 +7,17 @@ its name is its configured name and its fields are its settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import importlib
+import pkgutil
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Literal, Protocol
+
+from foveate.errors import UnknownStrategy
+
+ENTRY_POINT_GROUP = "foveate.strategies"
 
 Shown = Literal["R", "S", "C", "T", "E"]
 """A level in a plan; E is an era, which stands for a range of turns."""
@@ -52,15 +60,13 @@ class History(Protocol):
         """The items, newest first. Steps come instead of the whole turn where a turn is at work."""
         ...
 
-    def eras(self, before_turn: int) -> Iterator[Era]:
-        """Eras that end before a turn, newest first, each as coarse as its age asks for; together they reach T-1.
-
-        Finer ones are found with `children`.
-        """
+    @property
+    def fanout(self) -> int:
+        """How many turns an era of level 1 stands for, and how many eras one of the next level."""
         ...
 
-    def children(self, era: Era) -> Sequence[Era]:
-        """The eras an era is made of, oldest first; none for one made of turns."""
+    def era(self, level: int, index: int) -> Era | None:
+        """The era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made yet."""
         ...
 
 
@@ -125,3 +131,32 @@ class Strategy(Protocol):
     def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
         """A plan that fits the budget, shows every turn or an era of it, oldest first."""
         ...
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All strategy names, built-in and registered."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    built_in = (name.replace("_", "-") for name in modules if _built_in(name) is not None)
+    registered = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
+    return tuple(sorted({*built_in, *registered}))
+
+
+@cache
+def load(name: str) -> type[Strategy]:
+    """The strategy of this name, to be made with its settings: `load("gradient")(recent=0.4)`."""
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        registered: type[Strategy] = point.load()
+        return registered
+    if name not in names():
+        raise UnknownStrategy(name, names())
+    strategy = _built_in(name.replace("-", "_"))
+    assert strategy is not None, f"names() lists {name}, so its module holds it"
+    return strategy
+
+
+def _built_in(module_name: str) -> type[Strategy] | None:
+    """The class that a module here is named after (`one_shot.OneShot`), if that is a strategy."""
+    module = importlib.import_module(f"{__name__}.{module_name}")
+    found: type[Strategy] | None = getattr(module, module_name.title().replace("_", ""), None)
+    return found if hasattr(found, "plan") else None

@@ -1,0 +1,268 @@
+"""What the local compressor keeps, and what it costs.
+
+Run from the project's root: python bench/compress.py [--data ../shared/data] [--refusals] [--examples N] [--retention]
+
+Facts: 30 annotated turns (`bench/annotations.py`), the same token budget for every method. Flips: 50 sentences whose
+meaning hangs on a word. Sessions: every turn of the pi session and of the tau-bench runs. Retention: the questions in
+`qa/`, scored by `../shared/eval/score.py`, on tiny lines alone and on one era of everything (needs nltk).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import baselines
+from annotations import SHARED, AnnotatedTurn, _transcript, flipped, kept_share, load_negations, load_turns
+from foveate.compress import Refusal, Renditions
+from foveate.compress.eras import era_text, roll_up
+from foveate.compress.local import LocalCompressor
+from foveate.text import turn_text
+from foveate.tokens import count_tokens
+from foveate.turn import Message, Text
+
+LENGTH = 0.35
+RANDOM_RUNS = 5
+Summarise = Callable[[str, int], str]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--refusals", action="store_true", help="print twenty of what the guard refused")
+    parser.add_argument("--examples", type=int, default=0, metavar="N", help="print N annotated turns at C and T")
+    parser.add_argument("--retention", action="store_true", help="also score the questions in qa/")
+    arguments = parser.parse_args()
+    facts_table(load_turns(arguments.data).turns, examples=arguments.examples)
+    flips_table()
+    refusals = sessions_table(arguments.data / "transcripts")
+    if arguments.refusals:
+        show_refusals(refusals)
+    if arguments.retention:
+        retention_table(arguments.data)
+
+
+def facts_table(turns: Sequence[AnnotatedTurn], *, examples: int = 0) -> None:
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    sizes: list[tuple[float, int]] = []
+    for number, turn in enumerate(turns):
+        raw = turn.text
+        raw_tokens = count_tokens(raw)
+        ours = LocalCompressor(share=LENGTH).compress(1, turn.messages, count_tokens)
+        budgets = count_tokens(ours.compressed), count_tokens(ours.tiny)
+        sizes.append((budgets[0] / raw_tokens, budgets[1]))
+        _note(rows, "local", turn, ours.compressed, ours.tiny)
+        shipped = LocalCompressor().compress(1, turn.messages, count_tokens)
+        _note(rows, "local, C as it ships", turn, shipped.compressed, shipped.tiny)
+        for name, summarise in _methods().items():
+            _note(rows, name, turn, *(summarise(raw, budget) for budget in budgets))
+        if number < examples:
+            print(f"### {turn.place} ({turn.kind}, {raw_tokens} tokens)\n\nC: {ours.compressed}\n\nT: {ours.tiny}\n")
+    length = statistics.mean(share for share, _ in sizes)
+    print(f"{len(turns)} turns; C {length:.0%} of raw, T {statistics.mean(tiny for _, tiny in sizes):.0f} tokens\n")
+    print("| method | facts at 35 % | facts in one sentence | its main facts |\n| --- | --- | --- | --- |")
+    for name, shares in rows.items():
+        print(f"| {name} | " + " | ".join(f"{statistics.mean(column):.2f}" for column in zip(*shares, strict=True)) + " |")
+
+
+def _methods() -> dict[str, Summarise]:
+    methods: dict[str, Summarise] = {
+        "lead": partial(_call, baselines.lead),
+        "LexRank": partial(_call, baselines.lexrank),
+    }
+    for seed in range(RANDOM_RUNS):
+        methods[f"random {seed}"] = partial(_call, partial(baselines.at_random, seed=seed))
+    return methods
+
+
+def _call(method: Callable[..., str], text: str, budget: int) -> str:
+    return method(text, budget, count_tokens)
+
+
+def _note(
+    rows: dict[str, list[tuple[float, float, float]]], name: str, turn: AnnotatedTurn, compressed: str, tiny: str
+) -> None:
+    shares = kept_share(turn.facts, compressed), kept_share(turn.facts, tiny), kept_share(turn.tiny_facts, tiny)
+    rows.setdefault("random, mean of 5" if name.startswith("random") else name, []).append(shares)
+
+
+def flips_table() -> None:
+    """How many sentences say the opposite at each level, alone and among their neighbours."""
+    found: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    negations = load_negations()
+    compressor = LocalCompressor()
+    for number, negation in enumerate(negations, 1):
+        for name, text in (("in its text", negation.text), ("alone", negation.sentence)):
+            made = compressor.compress(number, [Message(negation.role, (Text(text),))], count_tokens)
+            units = "\n".join(unit.text for unit in made.units)
+            for level, rendition in (("C", made.compressed), ("T", made.tiny), ("era units", units)):
+                found[level] += flipped(negation, rendition)
+                kept[level] += not flipped(negation, rendition) and flipped_core(negation.core, rendition)
+                if flipped(negation, rendition):
+                    print(f"FLIPPED {negation.id} {level} {name}: {rendition!r}")
+    print(f"\n| {2 * len(negations)} texts | C | T | era units |\n| --- | --- | --- | --- |")
+    print(f"| flipped | {found['C']} | {found['T']} | {found['era units']} |")
+    print(f"| claim kept | {kept['C']} | {kept['T']} | {kept['era units']} |")
+
+
+def flipped_core(core: str, text: str) -> bool:
+    import re
+
+    return re.search(core, text, re.IGNORECASE) is not None
+
+
+@dataclass(slots=True)
+class Totals:
+    """Over all turns of a transcript."""
+
+    turns: int = 0
+    raw: int = 0
+    smoothed: int = 0
+    compressed: int = 0
+    large_raw: int = 0
+    large_tiny: int = 0
+    long_tiny: int = 0
+    larger: int = 0
+    incomplete: int = 0
+    refusals: list[tuple[str, Refusal]] = field(default_factory=list)
+    cpu: list[tuple[int, float]] = field(default_factory=list)
+
+    def add(self, place: str, messages: tuple[Message, ...], made: Renditions, seconds: float) -> None:
+        raw = count_tokens(turn_text(messages))
+        smoothed, compressed, tiny = map(count_tokens, (made.smoothed, made.compressed, made.tiny))
+        self.turns += 1
+        self.raw += raw
+        self.smoothed += smoothed
+        self.compressed += compressed
+        if raw >= 1_000:
+            self.large_raw += raw
+            self.large_tiny += tiny
+        self.long_tiny += tiny > 50 or "\n" in made.tiny or (raw >= 1_000 and tiny > 0.05 * raw)
+        self.larger += not tiny <= compressed <= smoothed <= raw
+        self.incomplete += not made.is_complete
+        self.refusals.extend((place, refusal) for refusal in made.refusals)
+        self.cpu.append((raw, seconds))
+
+
+def sessions_table(transcripts: Path) -> list[tuple[str, Refusal]]:
+    print("\n| transcript | turns | raw tokens | S | C | T on turns of 1,000+ | T too long | larger than above | refused C / T | fell back |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    refusals: list[tuple[str, Refusal]] = []
+    cpu: list[tuple[int, float]] = []
+    for path in (transcripts / "pi-large-session.jsonl", transcripts / "tau-airline.json"):
+        if not path.is_file():
+            print(f"skipped: {path} is not there")
+            continue
+        totals = _compress_all(path)
+        refused = Counter(refusal.level for _, refusal in totals.refusals)
+        print(
+            f"| {path.stem} | {totals.turns} | {totals.raw:,} | {totals.smoothed / totals.raw:.1%} "
+            f"| {totals.compressed / totals.raw:.1%} | {totals.large_tiny / max(1, totals.large_raw):.1%} "
+            f"| {totals.long_tiny} | {totals.larger} | {refused['C']} / {refused['T']} | {totals.incomplete} |"
+        )
+        refusals += totals.refusals
+        cpu += totals.cpu
+    _cpu_table(cpu)
+    return refusals
+
+
+def _compress_all(path: Path) -> Totals:
+    totals, compressor = Totals(), LocalCompressor()
+    for session, turns in _transcript(path).items():
+        for number, messages in enumerate(turns, 1):
+            started = time.process_time()
+            made = compressor.compress(number, messages, count_tokens)
+            totals.add(f"{session} T-{number}", messages, made, time.process_time() - started)
+    return totals
+
+
+def _cpu_table(cpu: Sequence[tuple[int, float]]) -> None:
+    print("\n| raw tokens | turns | CPU ms, median | worst | ms per 2,000 tokens |\n| --- | --- | --- | --- | --- |")
+    for low, high in ((0, 100), (100, 500), (500, 1_500), (1_500, 2_500), (2_500, 10_000), (10_000, 10**9)):
+        found = [(raw, seconds) for raw, seconds in cpu if low <= raw < high]
+        if found:
+            times = sorted(seconds * 1_000 for _, seconds in found)
+            rate = sum(times) / sum(raw for raw, _ in found) * 2_000
+            print(f"| {low:,}-{high:,} | {len(found)} | {statistics.median(times):.1f} | {times[-1]:.1f} | {rate:.1f} |")
+
+
+def show_refusals(refusals: Sequence[tuple[str, Refusal]]) -> None:
+    reasons = Counter(f"{refusal.level}: {refusal.reason.split(':')[0][:24]}" for _, refusal in refusals)
+    print("\nwhy: " + ", ".join(f"{reason} {n}" for reason, n in reasons.most_common()))
+    for place, refusal in random.Random(7).sample(list(refusals), min(20, len(refusals))):
+        print(f"\n{place} {refusal.level} {refusal.kept_share:.2f}: {refusal.reason}\n  lost {refusal.lost[:8]}")
+        print(f"  {refusal.text[:400]}")
+
+
+def retention_table(data: Path) -> None:
+    score = _scorer(data.parent / "eval" / "score.py")
+    if score is None:
+        print("\nno retention: `pip install nltk` first")
+        return
+    for name in ("locomo-dev", "beam-100k-dev"):
+        print(f"\n| {name} | tokens | FACT | ALL |\n| --- | --- | --- | --- |")
+        chats = json.loads((data / "qa" / f"{name}.json").read_text())
+        made = [(chat, [_recorded(number, turn) for number, turn in enumerate(chat["turns"], 1)]) for chat in chats]
+        _print_score("tiny lines", score, [(chat, "\n".join(one.tiny for one in all_)) for chat, all_ in made])
+        rolled = [(chat, roll_up([unit for one in all_ for unit in one.units], 20_000, count_tokens)) for chat, all_ in made]
+        for budget in (2_000, 4_000, 8_000):
+            texts = [(chat, era_text(units, budget, count_tokens)) for chat, units in rolled]
+            _print_score(f"one era at {budget:,}", score, texts)
+
+
+def _recorded(number: int, turn: dict[str, Any]) -> Renditions:
+    role = turn["who"] if turn["who"] in ("user", "assistant") else "user"
+    text = turn["text"] if role == turn["who"] else f"{turn['who']}: {turn['text']}"
+    return LocalCompressor().compress(number, [Message(role, (Text(text),))], count_tokens)
+
+
+def _scorer(path: Path) -> ModuleType | None:
+    if importlib.util.find_spec("nltk") is None or not path.is_file():
+        return None
+    spec = importlib.util.spec_from_file_location("score", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _print_score(name: str, score: Any, contexts: Sequence[tuple[dict[str, Any], str]]) -> None:
+    facts: list[float] = []
+    every: list[bool] = []
+    for chat, text in contexts:
+        context = score.Context(text)
+        turns = {turn["id"]: turn for turn in chat["turns"]}
+        idf = score.rarity([f"{turn['who']}: {turn['text']}" for turn in chat["turns"]])
+        for question in chat["questions"]:
+            shares = list(_evidence_shares(score, context, turns, question, idf))
+            facts.append(statistics.mean(max(0.0, (share - score.FLOOR) / (1 - score.FLOOR)) for share in shares))
+            every.append(all(share >= score.HIT for share in shares))
+    tokens = statistics.mean(count_tokens(text) for _, text in contexts)
+    print(f"| {name} | {tokens:,.0f} | {statistics.mean(facts):.3f} | {statistics.mean(every):.3f} |")
+
+
+def _evidence_shares(
+    score: Any, context: Any, turns: dict[str, dict[str, Any]], question: dict[str, Any], idf: Callable[[str], float]
+) -> Iterator[float]:
+    for evidence in question["evidence"]:
+        turn = turns[evidence]
+        text = f"{turn['who']}: {turn['text']}"
+        keys = score.key_words(text, question["question"], question["answer"], turn["who"], idf)
+        yield context.share(keys)
+
+
+if __name__ == "__main__":
+    main()

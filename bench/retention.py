@@ -1,0 +1,100 @@
+"""How much of the evidence a context keeps without any retrieval, on public long conversations.
+
+    python bench/retention.py            # writes contexts, scores them, prints a table
+
+Needs ../shared/data and ../shared/eval, and nltk for the score. Each utterance is a turn of its own; contexts are
+one-off (a budget other than the session's own), and the question is left out of the scored text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import foveate.sync as foveate
+from foveate import Message, Text, Turn
+from foveate.tokens import count_tokens
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+SETS = {"locomo-dev": (2_000, 4_000, 8_000), "beam-100k-dev": (4_000, 8_000, 16_000)}
+OWN_BUDGET = 1_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--show", metavar="CONVERSATION", help="print that conversation's context at 4,000 tokens")
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    arguments = parser.parse_args()
+    if not SHARED.is_dir():
+        sys.exit("the questions in ../shared/data/qa are not here")
+    for name in arguments.sets:
+        with tempfile.TemporaryDirectory() as folder, foveate.open(Path(folder) / "qa.db") as fov:
+            conversations = json.loads((SHARED / "data" / "qa" / f"{name}.json").read_text())
+            for conversation in conversations:
+                record(fov.session(conversation["id"], budget_tokens=OWN_BUDGET), conversation, name)
+            fov.settle()
+            if arguments.show:
+                print(fov.open_session(arguments.show).context(prompt="", budget_tokens=4_000).text)
+                continue
+            for budget in SETS[name]:
+                gradient = [row for each in conversations for row in gradient_rows(fov, each, budget)]
+                newest = [row for each in conversations for row in newest_rows(each, budget)]
+                for strategy, rows in (("newest turns only", newest), ("gradient", gradient)):
+                    print(f"{name:14} {budget:>6} {strategy:18} {score(name, rows, Path(folder))}", flush=True)
+
+
+def record(session: Any, conversation: dict[str, Any], name: str) -> None:
+    """Each utterance as a turn, with its speaker's name where there is one, and its date."""
+    for turn in conversation["turns"]:
+        said = turn["text"] if name.startswith("beam") else f"{turn['who']}: {turn['text']}"
+        role = turn["who"] if name.startswith("beam") else "user"
+        session.record(Turn((Message(role, (Text(said),)),)), at=moment(turn["date"]))
+
+
+def moment(date: str) -> datetime | None:
+    for form in ("%I:%M %p on %d %B, %Y", "%B-%d-%Y"):
+        try:
+            return datetime.strptime(date, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return None
+
+
+def gradient_rows(fov: Any, conversation: dict[str, Any], budget: int) -> Iterator[dict[str, Any]]:
+    context = fov.open_session(conversation["id"]).context(prompt="", budget_tokens=budget)
+    assert context.tokens <= budget
+    for question in conversation["questions"]:
+        yield {"question_id": question["id"], "context": context.text, "tokens": context.tokens}
+
+
+def newest_rows(conversation: dict[str, Any], budget: int) -> Iterator[dict[str, Any]]:
+    lines: list[str] = []
+    tokens = 0
+    for turn in reversed(conversation["turns"]):
+        line = f"{turn['who']}: {turn['text']}\n"
+        tokens += count_tokens(line)
+        if tokens > budget:
+            break
+        lines.append(line)
+    text = "".join(reversed(lines))
+    for question in conversation["questions"]:
+        yield {"question_id": question["id"], "context": text, "tokens": count_tokens(text)}
+
+
+def score(name: str, rows: list[dict[str, Any]], folder: Path) -> str:
+    contexts = folder / "contexts.jsonl"
+    contexts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = SHARED / "data" / "qa" / f"{name}.json"
+    command = [sys.executable, str(SHARED / "eval" / "score.py"), "--data", str(data), str(contexts)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""One turn's renditions, from stored rows to stored rows: what a worker runs for each turn, in whatever process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from foveate.compress import TINY_TOKENS, Compressor, Renditions, Unit
+from foveate.context.costs import content_tokens, counting
+from foveate.context.cut import take_head
+from foveate.drafts import restore_message
+from foveate.store import MessageRow, bodies
+from foveate.store.derived import NewRendition
+from foveate.text import turn_text
+from foveate.tokens import Counter, EncodingName, exact_counter
+from foveate.turn import Json, Message
+
+MAX_UNIT_CHARS = 200
+MAX_SEARCH_CHARS = 50_000
+"""How much of a turn the index sees."""
+
+_log = logging.getLogger(__name__)
+
+
+def make_rendition(
+    compressor: Compressor, turn: int, rows: Sequence[MessageRow], encoding: EncodingName
+) -> NewRendition:
+    """All fidelities of a turn. Whatever goes wrong, a turn gets some: a fallback, marked as one."""
+    messages = [restore_message(row) for row in rows]
+    counter = exact_counter(encoding)
+    made = compress_safely(compressor, turn, messages, counter)
+    return NewRendition(
+        turn=turn,
+        messages=len(rows),
+        maker=compressor.name,
+        version=compressor.version,
+        is_complete=made.is_complete,
+        smoothed_tokens=content_tokens(made.smoothed, "S", counter),
+        compressed_tokens=content_tokens(made.compressed, "C", counter),
+        tiny_tokens=content_tokens(made.tiny, "T", counter),
+        tiny=made.tiny,
+        compressed=bodies.squeeze(made.compressed),
+        smoothed=bodies.squeeze(made.smoothed),
+        units=pack_units(made.units),
+        refusals=len(made.refusals),
+        search_text=turn_text(tuple(messages))[:MAX_SEARCH_CHARS],
+    )
+
+
+def compress_safely(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:
+    """What the compressor makes of the messages, or the fallback if it fails."""
+    try:
+        return compressor.compress(turn, messages, counter.base)
+    except Exception:  # noqa: BLE001 - the worker's boundary: a fault in a compressor must not stop the rest
+        _log.warning("the %s compressor failed on turn %d", compressor.name, turn, exc_info=True)
+        return fall_back(turn, messages, counter)
+
+
+def fall_back(turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:
+    """The next higher level in place of each, and a cut for tiny: what is shown when nothing better can be made."""
+    raw = turn_text(tuple(messages))
+    text = raw.strip() or "(nothing said)"
+    words = " ".join(text.split())
+    tiny = take_head(words, TINY_TOKENS, counting("T", counter)) or "…"
+    unit = Unit(turn, words[:MAX_UNIT_CHARS], 1.0, frozenset())
+    return Renditions(raw, text, tiny, (unit,), is_complete=False)
+
+
+def pack_units(units: Sequence[Unit]) -> bytes:
+    rows: Json = [[unit.turn, unit.text, round(unit.worth, 3), sorted(unit.facts)] for unit in units]
+    return bodies.squeeze(rows)
+
+
+def unpack_units(data: bytes) -> tuple[Unit, ...]:
+    rows: Any = bodies.expand(data)
+    return tuple(Unit(turn, text, worth, frozenset(facts)) for turn, text, worth, facts in rows)

@@ -1,0 +1,92 @@
+"""Where compression runs: in processes beside the program, or in a thread where there can be none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from foveate.background.serve import read_frame, write_frame
+from foveate.store import MessageRow
+from foveate.tokens import EncodingName
+
+if TYPE_CHECKING:
+    from foveate.store.derived import NewRendition
+
+Job = tuple[int, Sequence[MessageRow], EncodingName]
+
+_log = logging.getLogger(__name__)
+
+
+class Pool:
+    """Runs batches of jobs; each thread has a process of its own, started when it is first needed."""
+
+    def __init__(self, processes: int) -> None:
+        self.width = max(1, processes)
+        self._processes = processes
+        self._threads = ThreadPoolExecutor(self.width, thread_name_prefix="foveate-compress")
+        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+
+    async def make(self, jobs: Sequence[Job]) -> list[NewRendition]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._make, list(jobs))
+
+    def close(self) -> None:
+        """End the processes; what they were making is made again another time."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        while True:
+            try:
+                _end(self._idle.get_nowait())
+            except Empty:
+                return
+
+    def _make(self, jobs: list[Job]) -> list[NewRendition]:
+        if self._processes:
+            try:
+                return self._make_in_process(jobs)
+            except (OSError, EOFError) as error:
+                _log.warning("compressing in this process, since another can't be used: %s", error)
+        from foveate.background.making import make_rendition  # noqa: PLC0415
+        from foveate.compress.local import LocalCompressor  # noqa: PLC0415 - loaded where it is used
+
+        compressor = LocalCompressor()
+        return [make_rendition(compressor, *job) for job in jobs]
+
+    def _make_in_process(self, jobs: list[Job]) -> list[NewRendition]:
+        try:
+            process = self._idle.get_nowait()
+        except Empty:
+            process = _start()
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            write_frame(process.stdin, pickle.dumps(jobs))  # type: ignore[arg-type]
+            answer = read_frame(process.stdout)  # type: ignore[arg-type]
+            if answer is None:
+                raise EOFError("the compressing process ended")
+        except BaseException:
+            _end(process)
+            raise
+        self._idle.put(process)
+        made: list[NewRendition] = pickle.loads(answer)  # noqa: S301 - from our own process
+        return made
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "foveate.background.serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin:
+        process.stdin.close()
+    process.terminate()
+    process.wait()
+    if process.stdout:
+        process.stdout.close()

@@ -1,0 +1,46 @@
+"""The process that compresses: reads pickled jobs from standard input and writes what it made to standard output.
+
+It is a program of its own, not a fork, so that a library user's main module is never imported twice; it ends when
+its input does, and so never outlives the program that started it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import struct
+import sys
+from typing import BinaryIO
+
+LENGTH = struct.Struct(">Q")
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """The next message, or None at the end."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    data = stream.read(length)
+    return data if len(data) == length else None
+
+
+def write_frame(stream: BinaryIO, data: bytes) -> None:
+    stream.write(LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def main() -> None:
+    from foveate.background.making import make_rendition  # noqa: PLC0415
+    from foveate.compress.local import LocalCompressor  # noqa: PLC0415 - loaded in the child only
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with its input
+    compressor = LocalCompressor()
+    output = sys.stdout.buffer
+    while (frame := read_frame(sys.stdin.buffer)) is not None:
+        jobs = pickle.loads(frame)  # noqa: S301 - written by the parent process
+        write_frame(output, pickle.dumps([make_rendition(compressor, *job) for job in jobs]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The background worker: turns that lack renditions get them, and ranges of turns become eras.
+
+Nothing depends on memory: the queue is what is missing in the store, each turn is leased while it is worked on,
+and keeping the same renditions twice changes nothing. A crash costs the work in hand, and a later worker does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from foveate.background.making import pack_units, unpack_units
+from foveate.background.pool import Pool
+from foveate.compress.eras import era_text, roll_up
+from foveate.context.costs import content_tokens
+from foveate.errors import FoveateError, SessionNotFound
+from foveate.events import Event, EventBus, EventKind
+from foveate.settings import CompressSettings
+from foveate.store import MessageRow, SessionRow, Store
+from foveate.store.derived import ERA_FANOUT, Claim, EraRow, NewRendition
+from foveate.tokens import Counter, exact_counter
+from foveate.turn import turn_id
+
+ERA_TOKENS = 640
+"""As much of an era as is kept; it is shown at any size up to this."""
+ERA_BATCH = 64
+"""Eras rolled up between two looks at the clock."""
+POLL_SECONDS = 0.02
+PAUSE_SECONDS = 1.0
+"""How long the loop rests after the store failed it."""
+
+Progress = Callable[[int], object]
+"""Told how many turns were just finished."""
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Works in a task of the loop it is first woken in; the CPU work is the pool's."""
+
+    def __init__(self, store: Store, events: EventBus, settings: CompressSettings) -> None:
+        self._store = store
+        self._events = events
+        self._settings = settings
+        self._pool = Pool(settings.processes)
+        self._owner = uuid.uuid4().hex
+        self._sessions: dict[str, None] = {}
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self, session_id: str) -> None:
+        """A session has something new; look at it soon."""
+        if not self._settings.enabled:
+            return
+        self._sessions[session_id] = None
+        self._woken.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
+        """Finish everything that is lacking, open turns included, here and now."""
+        for session_id in session_ids if session_ids is not None else await self._store.derived.unsettled():
+            while (await self._store.derived.backlog(session_id)).pending:
+                if not await self._work(session_id, include_open=True, progress=progress):
+                    await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
+            await self._make_eras(session_id)
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.to_thread(self._pool.close)
+
+    async def _run(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._sessions:
+                session_id = next(iter(self._sessions))
+                del self._sessions[session_id]
+                try:
+                    while await self._work(session_id, include_open=False):
+                        pass
+                    await self._make_eras(session_id)
+                except SessionNotFound:
+                    continue  # deleted meanwhile
+                except FoveateError:
+                    _log.warning("background compression of %s failed; it goes on later", session_id, exc_info=True)
+                    self._sessions[session_id] = None
+                    await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _work(self, session_id: str, *, include_open: bool, progress: Progress | None = None) -> bool:
+        """Claim a batch for each process, make its renditions and keep them; False if nothing was left to claim."""
+        derived, settings = self._store.derived, self._settings
+        claims = await derived.claim(
+            session_id,
+            owner=self._owner,
+            limit=settings.batch_turns * self._pool.width,
+            lease_seconds=settings.lease_seconds,
+            include_open=include_open,
+        )
+        if not claims:
+            return False
+        try:
+            session = await self._store.get_session(session_id)
+            rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn)
+            batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
+            await asyncio.gather(*(self._make(session, batch, rows, progress) for batch in batches if batch))
+        except BaseException:
+            await asyncio.shield(derived.release(session_id, self._owner))
+            raise
+        return True
+
+    async def _make(
+        self, session: SessionRow, claims: Sequence[Claim], rows: Sequence[MessageRow], progress: Progress | None
+    ) -> None:
+        by_turn: dict[int, list[MessageRow]] = {claim.turn: [] for claim in claims}
+        for row in rows:
+            if row.turn in by_turn:
+                by_turn[row.turn].append(row)
+        jobs = [(claim.turn, by_turn[claim.turn][: claim.messages], session.encoding) for claim in claims]
+        made = await self._pool.make(jobs)
+        await self._store.derived.add_renditions(session.id, made)
+        if progress:
+            progress(len(made))
+        for rendition in made:
+            self._announce(session.id, rendition)
+
+    def _announce(self, session_id: str, rendition: NewRendition) -> None:
+        kind: EventKind = "compressed" if rendition.is_complete else "compression-failed"
+        sizes = {"S": rendition.smoothed_tokens, "C": rendition.compressed_tokens, "T": rendition.tiny_tokens}
+        self._events.publish(Event(kind, session_id, datetime.now(UTC), turn_id(rendition.turn), sizes))
+
+    async def _make_eras(self, session_id: str) -> None:
+        """Roll up every block of turns that is complete, then every block of eras."""
+        derived = self._store.derived
+        session = await self._store.get_session(session_id)
+        settled = await derived.settled(session_id)
+        counter = exact_counter(session.encoding)
+        level = 1
+        while settled // ERA_FANOUT**level:
+            place = await derived.next_era(session_id, level)
+            wanted = settled // ERA_FANOUT**level
+            while place < wanted:
+                end = min(place + ERA_BATCH, wanted)
+                made = [await self._make_era(session_id, level, index, counter) for index in range(place, end)]
+                await derived.add_eras(session_id, made)
+                place = end
+            level += 1
+
+    async def _make_era(self, session_id: str, level: int, place: int, counter: Counter) -> EraRow:
+        derived = self._store.derived
+        first, last = place * ERA_FANOUT, (place + 1) * ERA_FANOUT - 1
+        if level == 1:
+            packed = [row.units for row in await derived.renditions(session_id, first + 1, last + 1)]
+        else:
+            packed = [era.units for era in await derived.eras(session_id, level - 1, first, last)]
+        return await asyncio.to_thread(_roll, level, place, packed, counter)
+
+
+def _roll(level: int, place: int, packed: Sequence[bytes], counter: Counter) -> EraRow:
+    units = roll_up([unit for data in packed for unit in unpack_units(data)], ERA_TOKENS, counter.base)
+    text = era_text(units, ERA_TOKENS, counter.base)
+    return EraRow(level, place, content_tokens(text, "E", counter), pack_units(units))

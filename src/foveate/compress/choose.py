@@ -1,0 +1,56 @@
+"""The greedy choice that all summaries share: what tells most that is new, per token, comes first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+FIXED_COST = 2.0
+"""Added to each choice's tokens, so that a single rare word does not beat a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something to choose, with the weights of its facts by key."""
+
+    group: int
+    """Choices of one group share their attention: each further one counts less."""
+    tokens: float
+    weights: tuple[tuple[str, float], ...]
+
+
+def best_first(choices: Sequence[Choice], *, fading: float = 1.0) -> Iterator[int]:
+    """Places of the choices, by uncovered weight per token; each further one of a group counts `fading` times as much.
+
+    Choices that tell nothing new are never given.
+    """
+    covered: set[str] = set()
+    taken: dict[int, int] = {}
+    heap = [(-_gain(choice, covered, 1.0), place, 0) for place, choice in enumerate(choices)]
+    heapq.heapify(heap)
+    turn = 0
+    while heap:
+        gain, place, seen = heapq.heappop(heap)
+        choice = choices[place]
+        if seen != turn:
+            fresh = _gain(choice, covered, fading ** taken.get(choice.group, 0))
+            if fresh <= 0:
+                continue
+            if heap and -fresh > heap[0][0]:
+                heapq.heappush(heap, (-fresh, place, turn))
+                continue
+        elif gain >= 0:
+            continue
+        yield place
+        turn += 1
+        covered.update(key for key, _ in choice.weights)
+        taken[choice.group] = taken.get(choice.group, 0) + 1
+
+
+def _gain(choice: Choice, covered: set[str], fading: float) -> float:
+    gain = 0.0
+    for key, weight in choice.weights:
+        if key not in covered:
+            gain += weight
+    return gain * fading / (choice.tokens + FIXED_COST)

@@ -1,0 +1,110 @@
+"""Ranges of turns rolled up: the clauses that tell most of the whole range, best first, so any prefix is a summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from foveate.compress import Count, Unit
+from foveate.compress.choose import Choice, best_first
+from foveate.compress.facts import base_weight
+from foveate.compress.telegraph import estimate_tokens
+from foveate.turn import turn_id
+
+FADING = 0.75
+"""Each further clause of a turn counts so much less: an era tells of all its turns."""
+LINE_TOKENS = 120
+"""About so many tokens stand behind one turn reference."""
+
+
+def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit, ...]:
+    """The best units of a range, best first, of about `max_tokens` together at most."""
+    weights = _weights(units)
+    choices = [Choice(unit.turn, estimate_tokens(unit.text), _weighted(unit, weights)) for unit in units]
+    scale = _scale(units, count)
+    kept: list[Unit] = []
+    left = float(max_tokens)
+    for place in best_first(choices, fading=FADING):
+        cost = choices[place].tokens * scale + 1
+        if cost <= left:
+            kept.append(units[place])
+            left -= cost
+        elif left < LINE_TOKENS // 10:
+            break
+    return tuple(kept)
+
+
+def _scale(units: Sequence[Unit], count: Count) -> float:
+    sample = "; ".join(unit.text for unit in units[:: max(1, len(units) // 40)])
+    return count(sample) / max(1, estimate_tokens(sample))
+
+
+def _weights(units: Sequence[Unit]) -> dict[str, float]:
+    """What each fact counts in this range: one that many turns have tells little of any."""
+    seen: dict[str, set[int]] = {}
+    for unit in units:
+        for key in unit.facts:
+            seen.setdefault(key, set()).add(unit.turn)
+    turns = len({unit.turn for unit in units})
+    return {key: base_weight(key) * math.log(1 + turns / len(where)) for key, where in seen.items()}
+
+
+def _weighted(unit: Unit, weights: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    keys = sorted(unit.facts)
+    by_itself = sum(base_weight(key) for key in keys)
+    said_by = unit.worth / by_itself if by_itself else 0.0
+    return tuple((key, weights[key] * said_by) for key in keys)
+
+
+def era_text(units: Sequence[Unit], budget_tokens: int, count: Count) -> str:
+    """The longest prefix of the units that fits, in the order of their turns; nothing if not even one does."""
+    sizes = [estimate_tokens(unit.text) + 1 for unit in units]
+    low, high = 0, len(units)
+    scale = _scale(units, count) if units else 1.0
+    total, guess = 0.0, 0
+    while guess < len(units) and total + sizes[guess] * scale <= budget_tokens:
+        total += sizes[guess] * scale
+        guess += 1
+    best = ""
+    while low < high:
+        text = _lines(units[:guess]) if guess else ""
+        tokens = count(text)
+        if tokens <= budget_tokens:
+            low, best = guess, text
+        else:
+            high = guess - 1
+        step = int((budget_tokens - tokens) / max(1.0, total / max(1, guess)))
+        guess = min(high, max(low + 1, guess + step)) if step > 0 else max(low, min(high, guess + min(step, -1)))
+        if guess <= low:
+            break
+    return best
+
+
+def _lines(units: Sequence[Unit]) -> str:
+    """`T-12 …; …; …` lines; a turn reference begins each, and a speaker's name is not said twice running."""
+    ordered = sorted(range(len(units)), key=lambda place: (units[place].turn, place))
+    lines: list[str] = []
+    room = 0
+    speaker = ""
+    for place in ordered:
+        unit = units[place]
+        size = estimate_tokens(unit.text)
+        who, said = _split_speaker(unit.text)
+        if room < size:
+            lines.append(f"{turn_id(unit.turn)} {unit.text}")
+            room = LINE_TOKENS
+        else:
+            lines[-1] += f"; {said if who == speaker else unit.text}"
+            room -= size
+        speaker = who
+    return "\n".join(lines)
+
+
+def _split_speaker(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        mark, _, said = text.partition("] ")
+        return mark, said
+    name, colon, said = text.partition(": ")
+    if colon and len(name) <= 30 and name.istitle():  # noqa: PLR2004
+        return name, said
+    return "", text

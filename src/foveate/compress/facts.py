@@ -1,0 +1,285 @@
+"""The facts of a text: what a rendition of a turn should still say, each with a weight.
+
+A fact is a key such as `#:30min`, `i:max_tokens` or `-:deploy` ("not deploy"). What stands before the colon is its
+kind (`KINDS`), what stands behind it a normal form, so that `Deployed` and `deploys` are one fact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from foveate.compress.lexicon import (
+    CONDITIONS,
+    DAY_WORDS,
+    DECISIONS,
+    ERRORS,
+    MONTHS,
+    NEGATIONS,
+    NUMBER_WORDS,
+    OPENERS,
+    PERIOD_OPENERS,
+    PERIODS,
+    QUANTITIES,
+    STRICT_CONDITIONS,
+    UNIT_KEYS,
+    stem,
+    word_weight,
+)
+
+Facts = dict[str, float]
+"""Weights by key."""
+
+MAX_TEXT_CHARS = 400_000
+"""No more of a text is looked at."""
+MAX_PIECE_CHARS = 200
+"""A longer run without spaces is looked at in pieces of this length, so that no pattern meets a longer one."""
+MAX_RUN_PIECES = 20
+"""Of a run without spaces that is longer than so many pieces, only the beginning is looked at: it is no language."""
+MAX_KEY_CHARS = 80
+MIN_NAME_WEIGHT = 0.45
+"""A capitalised word inside a sentence is a name if it is rarer than this."""
+BLOB_CHARS = 64
+"""A word longer than this is data."""
+
+KINDS: Mapping[str, str] = {
+    "i": "identifier",
+    "#": "number",
+    "@": "date",
+    "/": "path",
+    "u": "url",
+    "q": "quoted",
+    "n": "name",
+    "e": "error",
+    "!": "decision",
+    "-": "negation",
+    "?": "condition",
+    "w": "word",
+}
+WEIGHTS: Mapping[str, float] = {
+    "i": 2.2,
+    "#": 1.8,
+    "@": 1.6,
+    "/": 2.2,
+    "u": 1.6,
+    "q": 1.0,
+    "n": 1.6,
+    "e": 1.6,
+    "!": 0.7,
+    "-": 0.8,
+    "?": 0.5,
+    "w": 1.0,
+}
+
+CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\uf900-\ufaff"
+_EXTENSIONS = (
+    "py|js|ts|tsx|jsx|json|jsonl|ya?ml|toml|md|txt|csv|sql|sh|go|rs|java|rb|c|h|cpp|html|css|log|cfg|ini|db|lock"
+    "|png|jpg|pdf|xml|zip|gz|env|diff|patch|ipynb"
+)
+_UNIT_SYMBOL = r"%|°[CF]?|[a-zA-Zµ€$£]{1,7}(?:/[a-z]{1,2})?"
+
+_TOKEN = re.compile(
+    rf"""
+      (?P<url>(?:https?|ftp|file|wss?)://[^\s<>"'`)\]}}]+ | www\.[^\s<>"'`)\]}}]+ | [\w.+-]+@[\w-]+\.[\w.-]*\w)
+    | (?P<date>\d{{4}}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)? | \d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}
+        | \d{{1,2}}:\d\d(?::\d\d)?(?:[AaPp]\.?[Mm]\b)?)
+    | (?P<path>(?:~|\.{{1,2}}|[A-Za-z]:)?(?:[/\\][\w.@+*-]+){{2,}}[/\\]? | (?:~|\.{{1,2}})/[\w.@+-]+
+        | [\w@+-][\w.@+-]*(?:/[\w.@+-]+)*/[\w@+-]*\.\w+ | [\w@+-]+(?:/[\w.@+-]+){{2,}}
+        | \b[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})\b)
+    | (?P<number>[$€£¥]\d[\d,.]*(?:[kKMBb]\b)? | (?<![\w.])[-+~]?\d+(?:[.,]\d+)*(?:{_UNIT_SYMBOL})?(?![\w-]))
+    | (?P<ident>(?=[A-Za-z-]*\d)[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+ | (?<![\w-])--?[A-Za-z][\w-]*(?:=[\w./-]+)?
+        | \w*[^\W_]_\w+ | __\w+ | \$?[A-Za-z]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:\(\))? | \w+\(\) | [a-z]+[A-Z]\w*
+        | (?:[A-Z][a-z0-9]+){{2,}}\b | [A-Z][A-Z0-9]+\b | (?=[A-Za-z]*\d)[A-Za-z0-9.]*\w | \#\d+ | @\w+)
+    | (?P<cjk>[{CJK}]+)
+    | (?P<word>[^\W\d_{CJK}]+(?:['’][^\W\d_]+)*)
+    | (?P<stop>[.!?:;。！？]+)
+    """,
+    re.VERBOSE,
+)
+_SPAN = re.compile(r"`([^`\n]{2,60} [^`\n]{1,60})`|[\"“«„「]([^\"“”«»„「」\n]{2,80})[\"”»“」]")
+_ERROR_NAME = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{3,}|[A-Z]+_ERR\w*|SIG[A-Z]{3,}")
+_NUMBER = re.compile(r"([$€£¥]?)([-+~]?\d[\d.,]*)\s?(.*)", re.DOTALL)
+_BULLETS = frozenset({"-", "*", "•", "#", "##", "###", "####", ">", "|", "–"})
+
+Op = Literal["fact", "name?", "negation", "condition", "stop", "number", "period"]
+
+
+class _Sign(NamedTuple):
+    """What one piece of text says by itself; its surroundings decide the rest."""
+
+    op: Op
+    key: str = ""
+    weight: float = 0.0
+
+
+def find_facts(text: str, names: Collection[str] = ()) -> Facts:
+    """The facts of a text by key. `names` are roots of words known to be names wherever they stand."""
+    facts: Facts = {}
+    negated, condition, at_start = False, "", True
+    number = period = ""
+    for chunk in _chunks(text):
+        for op, key, weight in _signs(chunk):
+            if number and op != "stop":
+                key, weight = _joined(facts, number, key, weight)
+            if period and key[2:] in PERIODS:
+                key, weight = f"@:{period} {key[2:]}", WEIGHTS["@"]
+            number = key if op == "number" else ""
+            period = key[2:] if op == "period" else ""
+            if op == "stop":
+                negated, condition, at_start = False, condition if key == ":" else "", True
+                continue
+            if op == "negation":
+                negated, at_start = True, False
+                continue
+            if op == "condition":
+                condition, at_start = key or condition, False
+                continue
+            if op == "name?":
+                key, weight = _name_or_word(key, weight, is_name=_is_name(key, weight, at_start, names))
+            at_start = at_start and key[2:] in OPENERS
+            if weight <= 0:
+                continue
+            if weight > facts.get(key, 0.0):
+                facts[key] = weight
+            if negated:
+                facts[f"-:{key[2:]}"] = WEIGHTS["-"]
+                negated = False
+            if condition:
+                facts[f"?:{condition} {key[2:]}"] = WEIGHTS["?"]
+                condition = ""
+    for match in _SPAN.finditer(text, 0, MAX_TEXT_CHARS):
+        facts[f"q:{' '.join((match[1] or match[2]).casefold().split())}"[:MAX_KEY_CHARS]] = WEIGHTS["q"]
+    return facts
+
+
+def _chunks(text: str) -> Iterator[str]:
+    for chunk in text[:MAX_TEXT_CHARS].replace("\n", " \n ").split(" "):
+        if len(chunk) <= MAX_PIECE_CHARS:
+            if chunk:
+                yield chunk
+            continue
+        is_data = len(chunk) > MAX_PIECE_CHARS * MAX_RUN_PIECES and chunk.isascii()
+        end = MAX_PIECE_CHARS if is_data else len(chunk)
+        for start in range(0, end, MAX_PIECE_CHARS):
+            yield chunk[start : start + MAX_PIECE_CHARS]
+
+
+@lru_cache(maxsize=50_000)
+def _signs(chunk: str) -> tuple[_Sign, ...]:
+    if chunk == "\n" or chunk in _BULLETS:
+        return (_Sign("stop", "."),)
+    signs: list[_Sign] = []
+    for match in _TOKEN.finditer(chunk):
+        kind, token = match.lastgroup, match.group()
+        if kind == "stop":
+            signs.append(_Sign("stop", token))
+        elif kind == "word":
+            signs.append(_word_sign(token))
+        elif kind == "cjk":
+            signs.extend(_cjk_signs(token))
+        elif kind == "number":
+            key = number_key(token)
+            signs.append(_Sign("number", f"#:{key}", WEIGHTS["#"] if len(key) > 1 else 1.2))
+        else:
+            signs.append(_Sign("fact", *_typed_fact(kind or "", token)))
+    return tuple(signs)
+
+
+def _word_sign(token: str) -> _Sign:
+    word = token.casefold().replace("’", "'")
+    if word in NEGATIONS or word.endswith("n't"):
+        return _Sign("negation")
+    if word in CONDITIONS:
+        return _Sign("condition", word if word in STRICT_CONDITIONS else "")
+    if word in MONTHS and token[0].isupper():
+        return _Sign("fact", f"@:{word[:3]}", 1.2)
+    if token[0].isupper() and len(word) > 1 and "'" not in word.removesuffix("'s"):
+        return _Sign("name?", f"w:{word}", word_weight(word))
+    return _Sign("period" if word in PERIOD_OPENERS else "fact", *_word_fact(word))
+
+
+def _word_fact(word: str) -> tuple[str, float]:
+    root = stem(word)
+    if word in NUMBER_WORDS:
+        return f"#:{NUMBER_WORDS[word]}", 0.9
+    if word in DAY_WORDS:
+        return f"@:{word}", 1.2
+    if word in ERRORS:
+        return f"e:{root}", WEIGHTS["e"]
+    if word in DECISIONS:
+        return f"!:{root}", WEIGHTS["!"]
+    if word in QUANTITIES:
+        return f"w:{root}", 0.3
+    return f"w:{root}", word_weight(word)
+
+
+def _is_name(key: str, weight: float, at_start: bool, names: Collection[str]) -> bool:  # noqa: FBT001
+    if weight > 0 and stem(key[2:]) in names:
+        return True
+    return weight > (1.0 if at_start else MIN_NAME_WEIGHT)
+
+
+def _name_or_word(key: str, weight: float, *, is_name: bool) -> tuple[str, float]:
+    word = key[2:]
+    return (f"n:{stem(word)}", WEIGHTS["n"]) if is_name else _word_fact(word) if weight > 0 else (key, weight)
+
+
+def _typed_fact(kind: str, token: str) -> tuple[str, float]:
+    token = token.rstrip(".,;:")
+    if kind == "ident" and _ERROR_NAME.fullmatch(token):
+        return f"e:{token.casefold()}", WEIGHTS["i"]
+    if len(token) > BLOB_CHARS and kind == "ident":
+        return f"i:{token.casefold()[:MAX_KEY_CHARS]}", 0.3
+    prefix = {"url": "u", "path": "/", "date": "@"}.get(kind, "i")
+    return f"{prefix}:{token.casefold()[:MAX_KEY_CHARS]}", WEIGHTS[prefix]
+
+
+def _joined(facts: Facts, number: str, key: str, weight: float) -> tuple[str, float]:
+    """A unit behind a number becomes part of its key, so that a bare number is another fact."""
+    unit = UNIT_KEYS.get(key[2:])
+    if unit is None or not number[-1].isdigit():
+        return key, weight
+    facts.pop(number, None)
+    return f"{number}{unit}", WEIGHTS["#"]
+
+
+def number_key(token: str) -> str:
+    """`1,500min` as `1500min`, `16th` as `16`."""
+    match = _NUMBER.match(token)
+    if match is None:
+        return token.casefold()
+    currency, value, unit = match.groups()
+    value = value.strip("+~").rstrip(".,")
+    if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?", value):
+        value = value.replace(",", "")
+    unit = unit.casefold()
+    unit = "" if unit in ("st", "nd", "rd", "th") else UNIT_KEYS.get(stem(unit), unit)
+    return f"{value}{currency or unit}"
+
+
+def _cjk_signs(run: str) -> Iterator[_Sign]:
+    """Pairs of neighbouring characters stand for words where no spaces divide them."""
+    if len(run) == 1:
+        yield _Sign("fact", f"w:{run}", 0.3)
+    for start in range(len(run) - 1):
+        yield _Sign("fact", f"w:{run[start : start + 2]}", 0.5)
+
+
+_MID_SENTENCE_NAME = re.compile(r"[^\s.!?:;。]\s+([A-Z\u00c0-\u00de][a-z\u00df-\u00ff]+)\b")
+
+
+def find_names(text: str) -> frozenset[str]:
+    """Roots of the words that stand capitalised inside sentences, and so are names at the start of one too."""
+    found = {word.casefold() for word in _MID_SENTENCE_NAME.findall(text, 0, MAX_TEXT_CHARS)}
+    return frozenset(stem(word) for word in found if word_weight(word) > MIN_NAME_WEIGHT)
+
+
+def kind_of(key: str) -> str:
+    return KINDS[key[0]]
+
+
+def base_weight(key: str) -> float:
+    """The weight of a fact from its key alone, about as `find_facts` gives it."""
+    return word_weight(key[2:]) or 0.4 if key[0] == "w" else WEIGHTS[key[0]]

@@ -1,0 +1,181 @@
+"""The last look at a rendition: it is refused if it lost what matters, or says what the turn did not.
+
+Too few of the weighted facts, a clause without its negation, condition or unit, text larger than what it stands for,
+nothing at all; and, for what a model wrote, numbers and identifiers from nowhere or marks that only we may set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from foveate.compress import Level
+from foveate.compress.facts import Facts, find_facts
+from foveate.compress.lexicon import SPEECHLESS, STRICT_CONDITIONS, stem
+from foveate.compress.telegraph import bare, is_negation
+from foveate.compress.units import sentences
+from foveate.text import MARK_WORDS
+
+HEAVIEST_FACTS: Mapping[Level, int] = {"R": 100_000, "S": 100_000, "C": 150, "T": 24}
+"""A level is measured by so many of the heaviest facts: what it could hold. Fifty tokens can't hold a thousand."""
+MAX_LOST = 20
+"""So many lost facts are named."""
+MAX_CLAUSES = 1_500
+"""No more clauses of a turn, or of a rendition, are compared one with another."""
+SAME_CLAUSE = 0.75
+"""A clause whose words are in a source clause to this share says what that one says."""
+CLAIMS = "#i/u"
+"""Kinds of facts that a rendition may not have if its source has not."""
+
+_MARK = re.compile(rf"(?<!\\)\[(?:{MARK_WORDS})\b[^\]\n]*\]")
+_TAG = re.compile(r"<\s*/?\s*T-\d|(?<!\\)\bTurn \d+:", re.IGNORECASE)
+_PARTS = re.compile(r"\n|;\s|(?<!\\)\[(?:" + MARK_WORDS + r")\b[^\]\n]*\]")
+_BREAK = re.compile(r"[,;:—–]\s|\sbut\s|\saber\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How much of the weighted facts a level must keep."""
+
+    compressed: float = 0.60
+    tiny: float = 0.25
+
+    def of(self, level: Level) -> float:
+        return {"R": 1.0, "S": 0.8, "C": self.compressed, "T": self.tiny}[level]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a rendition may stand."""
+
+    ok: bool
+    kept_share: float
+    lost: tuple[str, ...] = ()
+    """The heaviest facts it does not have, by key."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    roots: frozenset[str]
+    negated: bool
+    conditioned: bool
+
+
+@dataclass(slots=True)
+class Source:
+    """What a turn says, ready for comparing."""
+
+    facts: Facts
+    """Weights by key, the speaker's part in them included."""
+    clauses: Sequence[str]
+    _whole: list[_Words] = field(default_factory=list)
+    _parts: list[_Words] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for clause in self.clauses[:MAX_CLAUSES]:
+            self._whole.append(_words(clause))
+            self._parts.extend(_words(part) for part in _BREAK.split(clause))
+
+    def turned_round(self, rendition: str) -> str:
+        """The first clause of a rendition that lost its negation or condition, or nothing."""
+        negated = [words for words in self._parts if words.negated]
+        conditioned = [words for words in self._whole if words.conditioned]
+        if not negated and not conditioned:
+            return ""
+        for clause in _clauses(rendition):
+            words = _words(clause)
+            if len(words.roots) < 2:  # noqa: PLR2004 - one word is in many clauses
+                continue
+            if not words.negated and _lost(words, negated, (part for part in self._parts if not part.negated)):
+                return clause
+            if not words.conditioned and _lost(
+                words, conditioned, (whole for whole in self._whole if not whole.conditioned)
+            ):
+                return clause
+        return ""
+
+
+def _clauses(rendition: str) -> list[str]:
+    parts = [part for part in _PARTS.split(rendition) if part.strip()]
+    return [sentence for part in parts[:MAX_CLAUSES] for sentence in sentences(part)]
+
+
+def _words(text: str) -> _Words:
+    words = [bare(word) for word in text.split()]
+    roots = frozenset(stem(word) for word in words if word and word not in SPEECHLESS)
+    return _Words(roots, any(map(is_negation, words)), any(word in STRICT_CONDITIONS for word in words))
+
+
+def _lost(words: _Words, cued: Iterable[_Words], uncued: Iterable[_Words]) -> bool:
+    """Whether a clause without a cue says what is said only with one."""
+    size = len(words.roots)
+    best = max((len(words.roots & other.roots) / size for other in cued), default=0.0)
+    if best < SAME_CLAUSE:
+        return False
+    return all(len(words.roots & other.roots) / size < best for other in uncued)
+
+
+def check(
+    level: Level,
+    source: Source,
+    rendition: str,
+    *,
+    tokens: int,
+    above_tokens: int,
+    shares: Shares | None = None,
+    written_by_model: bool = False,
+) -> Verdict:
+    """Whether a rendition keeps what its level must keep; `above_tokens` is the size of the next higher level."""
+    if not rendition.strip():
+        return Verdict(False, 0.0, reason="it is empty")
+    facts = find_facts(_MARK.sub(" ", rendition))
+    kept_share, lost = _kept(level, source.facts, facts)
+    found = Verdict(False, kept_share, lost)
+    if tokens > above_tokens:
+        return _refused(found, f"it takes {tokens} tokens, more than the {above_tokens} of the level above")
+    if written_by_model and (_MARK.search(rendition) or _TAG.search(rendition)):
+        return _refused(found, "it has a mark or a tag of its own")
+    invented = _invented(source.facts, facts) if written_by_model else ""
+    if invented:
+        return _refused(found, f"it has {invented}, which the turn has not")
+    unit = _lost_unit(source.facts, facts)
+    if unit:
+        return _refused(found, f"it lost a unit: {unit}")
+    clause = source.turned_round(rendition)
+    if clause:
+        return _refused(found, f"a clause lost its negation or condition: {clause[:120]}")
+    least = (shares or Shares()).of(level)
+    if kept_share < least:
+        return _refused(found, f"it keeps {kept_share:.2f} of the weighted facts, less than {least:.2f}")
+    return Verdict(True, kept_share, lost)
+
+
+def _refused(found: Verdict, reason: str) -> Verdict:
+    return Verdict(False, found.kept_share, found.lost, reason)
+
+
+def _kept(level: Level, source: Facts, facts: Facts) -> tuple[float, tuple[str, ...]]:
+    ranked = sorted(source.items(), key=lambda item: (-item[1], item[0]))
+    heaviest = ranked[: HEAVIEST_FACTS[level]]
+    total = sum(weight for _, weight in heaviest)
+    forms = {key[2:] for key in facts}
+    kept = sum(weight for key, weight in ranked if key[2:] in forms)
+    lost = tuple(key for key, _ in heaviest if key[2:] not in forms)[:MAX_LOST]
+    return (min(1.0, kept / total) if total else 1.0), lost
+
+
+def _invented(source: Facts, facts: Facts) -> str:
+    forms = {key[2:] for key in source}
+    return next((key[2:] for key in facts if key[0] in CLAIMS and key[2:] not in forms), "")
+
+
+def _lost_unit(source: Facts, facts: Facts) -> str:
+    """A number that stands bare in the rendition and never does in the source."""
+    for key in facts:
+        if key[0] == "#" and key not in source and key[-1:].isdigit():
+            fuller = next((other for other in source if other.startswith(key) and not other[len(key)].isdigit()), "")
+            if fuller and not re.match(r"[.,\d]", fuller[len(key) :]):
+                return f"{key[2:]} instead of {fuller[2:]}"
+    return ""

@@ -1,0 +1,205 @@
+"""The words a turn is judged by: which carry nothing, which turn a meaning round, which announce a decision or an error.
+
+`words/common.txt` has common words, the commonest first: the whole words of the o200k vocabulary in the order in
+which its merges were learned, which follows how often they are written.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from importlib.resources import files
+
+FIRST_RANK = 60
+"""Words before this place in the list carry nothing at all."""
+MAX_WORD_WEIGHT = 1.15
+"""Of a word that the list of common words does not have."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NEGATIONS = _words(
+    """not no never none nobody nothing nowhere neither nor without cannot cant dont doesnt didnt wont wouldnt isnt
+    arent wasnt werent hasnt havent hadnt shouldnt couldnt mustnt neednt shant aint n't hardly barely scarcely rarely
+    seldom unable refuse refuses refused refusing stop stops stopped avoid avoids avoided forbidden lacks lacked lacking
+    nicht kein keine keinen keinem keiner keines nie niemals nichts niemand ohne weder
+    ne pas jamais rien aucun aucune sans ni personne nunca nada nadie ninguno ninguna ningún sin tampoco
+    non mai niente nessuno nessuna senza não nem nenhum nenhuma sem niet geen nooit zonder inte aldrig ikke aldri
+    не нет ни никогда ничего никто без нельзя لا ليس لم لن بدون لا не לא אין בלי אף nie bez ani brak değil yok"""
+)
+"""Without one of these a sentence says the opposite."""
+
+CONDITIONS = _words(
+    """if unless only until till except excluding besides instead rather than whether provided providing assuming
+    unlike otherwise although though despite but however yet still once while when whenever before after since because
+    almost nearly at least most more less fewer over under above below within maximum minimum max min up-to
+    maybe perhaps probably possibly might may could would should must either or per each every
+    wenn falls sofern nur bis außer ausser statt sondern aber obwohl sobald bevor nachdem als mindestens höchstens
+    si sauf seulement jusque jusqu mais sinon quoique lorsque avant après depuis pourvu
+    salvo excepto solo sólo hasta aunque pero cuando antes después menos más
+    se soltanto finché tranne ma quando prima dopo exceto apenas até mas tenzij alleen maar
+    если только пока кроме но хотя когда إذا إلا فقط حتى لكن אם רק עד אבל אלא"""
+)
+"""Without one of these a sentence claims more, or less, than was said."""
+
+STRICT_CONDITIONS = _words(
+    """if unless only until till except excluding instead rather than whether provided providing assuming otherwise
+    wenn falls sofern nur außer ausser statt sondern si sauf seulement sinon pourvu salvo excepto solo sólo
+    tranne soltanto exceto apenas tenzij alleen если только кроме إذا إلا فقط אם רק אלא"""
+)
+"""The conditions that a kept clause may never lose."""
+
+PARTICLES = _words(
+    "up down off out on in away back over through into onto against toward towards auf ab aus ein zu los"
+)
+"""`turn off` is not `turn`: behind a verb these stay."""
+
+NUMBER_WORDS: dict[str, str] = {
+    word: str(value)
+    for value, words in enumerate(
+        (
+            "zero null",
+            "",
+            "two zwei deux dos",
+            "three drei trois tres",
+            "four vier quatre cuatro",
+            "five fünf cinq cinco",
+            "six sechs seis",
+            "seven sieben sept siete",
+            "eight acht huit ocho",
+            "nine neun neuf nueve",
+            "ten zehn dix diez",
+            "eleven elf",
+            "twelve zwölf",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+            "twenty zwanzig vingt veinte",
+        )
+    )
+    for word in words.split()
+}
+QUANTITIES = _words(
+    """once twice thrice half quarter third dozen dozens hundred hundreds thousand thousands million billion double
+    triple thirty forty fifty sixty seventy eighty ninety several many few all both some any most fewer none one first
+    second last next another other same alle beide einige viele tous plusieurs todos varios"""
+)
+
+MONTHS = _words(
+    """january february march april may june july august september october november december jan feb mar apr jun jul
+    aug sep sept oct nov dec januar februar märz mai juni juli oktober dezember janvier février mars avril juin juillet
+    août septembre octobre novembre décembre enero febrero marzo abril mayo junio julio agosto"""
+)
+_DAYS = """monday tuesday wednesday thursday friday saturday sunday montag dienstag mittwoch donnerstag freitag samstag
+    sonntag lundi mardi mercredi jeudi vendredi samedi dimanche"""
+DAY_WORDS = _words("yesterday tomorrow tonight today ago gestern heute morgen hier demain ayer mañana" + " " + _DAYS)
+PERIOD_OPENERS = _words("last next this past every each")
+PERIODS = _words("day week weekend month year night morn even summer winter spr autumn fall " + _DAYS)
+"""Behind one of the openers these are a date; as roots."""
+
+UNIT_KEYS: dict[str, str] = {
+    form: key
+    for key, forms in {
+        "%": "% percent prozent", "ms": "ms millisecond", "s": "s sec second sekunde sekunden", "€": "euro eur €",
+        "min": "min minut minute minuten", "h": "h hr hour stunde stunden", "day": "day tag tage tagen", "$": "dollar usd",
+        "week": "week woche wochen", "month": "month monat monate", "year": "year jahr jahre", "night": "night",
+        "kb": "kb kib kilobyt", "mb": "mb mib megabyt", "gb": "gb gib gigabyt", "tb": "tb tib", "byt": "byt bytes",
+        "km": "km kilomet", "m": "m met metr", "cm": "cm", "mm": "mm", "mil": "mil miles", "ft": "ft feet foot", "kg": "kg kilo",
+        "g": "g gram", "lb": "lb lbs pound", "l": "l lit liter litr", "token": "token", "lin": "lin line", "row": "row",
+        "k": "k thousand", "m.": "million", "bn": "bn billion", "hundr": "hundr", "hz": "hz", "khz": "khz", "mhz": "mhz", "ghz": "ghz",
+        "am": "am", "pm": "pm", "x": "x", "px": "px", "kwh": "kwh", "kw": "kw", "w": "watt", "v": "v volt", "°c": "°c", "°f": "°f",
+        "mph": "mph", "km/h": "km/h", "cent": "cent", "£": "gbp", "°": "degre degree",
+    }.items()
+    for form in forms.split()
+}  # fmt: skip
+"""Short forms of units, by root."""
+
+DECISIONS = _words(
+    """decide decided decides decision agree agreed agrees choose chose chosen choosing prefer preferred prefers settle
+    settled pick picked conclude concluded conclusion plan planned plans must required require requires need needs never
+    always default recommend recommended recommends approve approved reject rejected confirm confirmed cancel cancelled
+    canceled want wants switch switched changed change deadline promise promised remember note important instead
+    rule policy goal fixed solution root cause because reason entschieden beschlossen vereinbart wichtig muss
+    décidé choisi convenu decidido elegido acordado важно решили решено"""
+)
+OUTCOMES = _words(
+    """done fixed finished completed complete works worked working passed passing succeeded success successfully added
+    removed created updated implemented deployed merged resolved found result results total now confirmed booked
+    refunded cancelled installed wrote written verified tests deleted released shipped fertig erledigt terminé hecho"""
+)
+ERRORS = _words(
+    """error errors failed fails fail failing failure failures exception crash crashed crashes broken bug bugs invalid
+    denied refused timeout missing corrupt corrupted damaged traceback panic fatal unexpected wrong conflict leak
+    overflow deadlock regression rejected unavailable unreachable fehler abgestürzt échec erreur fallo error ошибка"""
+)
+
+DROPPABLE = _words(
+    """a an the this that these those is are was were been being am do does did has have had having
+    i me my mine we us our it its there here which your whom of so then just really very quite
+    actually basically simply literally honestly definitely certainly oh ah wow hey hi hello
+    thanks thank please let lets let's i'm i've we're we've you're you've it's that's there's
+    got gonna kind sort bit lot lots thing things stuff such too own like truly totally super
+    ein eine einen einem einer der die das den dem des ist sind war waren und ich wir mein auch noch schon mal ja doch
+    denn dann le la les une du de et est sont je nous que qui el los las una unos y es son yo
+    il lo gli è os um uma het een en zijn"""
+)
+"""What telegraphic text leaves out: articles, pronouns of who speaks, auxiliaries, filler."""
+
+LIGHT = _words(
+    """the a an really very just quite actually basically simply literally honestly definitely certainly oh
+    ah wow hey hi hello please truly totally super der die das ein eine einen le la les une
+    el los las"""
+)
+"""What a headline leaves out."""
+
+SPEECHLESS = DROPPABLE | _words(
+    """you he him his she her hers they them their who what and be to with for by from at about into get gets getting go going know
+    yes good happy okay ok yeah sure well great nice also some something someone think mean how why when where will can would could should may might must"""
+)
+"""Words that carry no fact of their own."""
+
+OPENERS = _words("and but so then also well oh wow yeah yes hey hi hello okay ok sure great thanks nice cool")
+
+
+@lru_cache(maxsize=1)
+def common_words() -> dict[str, int]:
+    """Common words, with their place in the list."""
+    text = files("foveate.compress").joinpath("words", "common.txt").read_text(encoding="utf-8")
+    return {word: place for place, word in enumerate(text.split())}
+
+
+@lru_cache(maxsize=50_000)
+def word_weight(word: str) -> float:
+    """How much a casefolded word tells: nothing if everybody always says it, most if it is rare."""
+    if word in SPEECHLESS:
+        return 0.0
+    ranks = common_words()
+    rank = min((ranks[form] for form in (word, stem(word)) if form in ranks), default=len(ranks) * 2)
+    if rank < FIRST_RANK:
+        return 0.0
+    return round(MAX_WORD_WEIGHT * math.log(rank / FIRST_RANK) / math.log(2 * len(ranks) / FIRST_RANK), 3)
+
+
+_SUFFIXES = (("ies", "y", 5), ("sses", "ss", 6), ("ing", "", 6), ("ed", "", 5), ("es", "e", 5), ("s", "", 4))
+
+
+@lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """The word without the commonest English endings, so that `deploys` and `deployed` are one fact."""
+    word = word.removesuffix("'s").removesuffix("’s")
+    for suffix, instead, shortest in _SUFFIXES:
+        if word.endswith(suffix) and len(word) >= shortest and not word.endswith("ss"):
+            bare = word[: -len(suffix)] + instead
+            # stopped, stop; but tell, call
+            return (
+                bare[:-1]
+                if len(bare) > 3 and bare[-1] == bare[-2] and bare[-1] not in "lsz"
+                else bare.removesuffix("e")
+            )
+    return word.removesuffix("e") if len(word) > 4 else word

@@ -1,0 +1,173 @@
+"""A clause in fewer words: filler first, then articles and auxiliaries, and in need all but the words that tell most.
+
+What would turn the meaning round is never left out alone: a negation stays with the word behind it, a condition,
+a number and its unit, the parts of a name, a verb and its particle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from foveate.compress.lexicon import (
+    CONDITIONS,
+    DROPPABLE,
+    LIGHT,
+    NEGATIONS,
+    NUMBER_WORDS,
+    OPENERS,
+    QUANTITIES,
+    SPEECHLESS,
+    STRICT_CONDITIONS,
+    word_weight,
+)
+
+_EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
+_BARE = re.compile(r"^[^\w$€£¥#@/~+<-]+|[^\w%)°$€£]+$")
+_FILLER_PHRASE = re.compile(
+    r"\b(?:I(?:'m| am) (?:glad|happy|sorry|excited) to (?:hear|help|see)(?: that| from you)?|of course|by the way|you know"
+    r"|as you can see|feel free to|I hope (?:this|that) helps|let me know if you (?:have|need)[^.!?]*|thank you(?: so much)?"
+    r"|thanks(?: so much| a lot)?|in order(?= to )|the fact that|it is (?:worth noting|important to note) that)\b[,!]?\s*",
+    re.IGNORECASE,
+)
+_PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
+_PAIRS = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»")
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text takes, without a tokenizer."""
+    return len(_PIECE.findall(text))
+
+
+def bare(word: str) -> str:
+    """A word without the punctuation around it, casefolded."""
+    return _BARE.sub("", word).casefold().replace("’", "'")
+
+
+def is_negation(word: str) -> bool:
+    return word in NEGATIONS or word.endswith("n't")
+
+
+def plain(text: str) -> str:
+    """One line, without marks of emphasis and phrases that say nothing."""
+    text = " ".join(text.split())
+    if "**" in text or "__" in text:
+        text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
+    return " ".join(_FILLER_PHRASE.sub("", text).split()) or text
+
+
+def headline(text: str) -> str:
+    """Without articles and filler."""
+    return _without(plain(text), LIGHT)
+
+
+def telegraph(text: str) -> str:
+    """Without articles, auxiliaries, filler, and the pronouns of who speaks."""
+    return _without(plain(text), DROPPABLE)
+
+
+def _without(text: str, droppable: Collection[str]) -> str:
+    words = text.split(" ")
+    quoted = _quoted_places(text, len(words))
+    kept: list[str] = []
+    keep_next = False
+    for place, word in enumerate(words):
+        core = bare(word)
+        behind = bare(words[place + 1]) if place + 1 < len(words) else ""
+        bound = keep_next or place in quoted or (core in ("have", "has", "had") and behind == "to")
+        keep_next = is_negation(core) or core in STRICT_CONDITIONS or core[:1].isdigit() or core in NUMBER_WORDS
+        opener = not kept and core in OPENERS and core != "but" and len(words) - place > 2  # noqa: PLR2004
+        doubled = core == "and" and bool(kept) and kept[-1][-1:] in ",;" and droppable is DROPPABLE
+        if bound or not core or (core not in droppable and not opener and not doubled):
+            kept.append(word)
+        elif word[-1:] in ".!?;:" and kept:
+            kept[-1] = kept[-1].rstrip(",.;:") + word[-1]
+    return " ".join(kept).lstrip(",;:!.? ") if kept else text
+
+
+def _quoted_places(text: str, words: int) -> Collection[int]:
+    """Which words stand inside quotes or code spans, where nothing may be left out."""
+    if not any(mark in text for mark in '`"“«'):
+        return ()
+    places: set[int] = set()
+    for match in _PAIRS.finditer(text):
+        first = text.count(" ", 0, match.start())
+        places.update(range(first, min(words, first + match.group().count(" ") + 1)))
+    return places
+
+
+@dataclass(slots=True)
+class _Atom:
+    """Words that are kept or left out together."""
+
+    words: list[str]
+    weight: float = 0.0
+    must: bool = False
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+def squeeze(text: str, max_tokens: int, scale: float = 1.0) -> str:
+    """The telegraphic clause cut to about `max_tokens`, its negations and conditions always in it; else nothing."""
+    short = telegraph(text)
+    if estimate_tokens(short) * scale <= max_tokens:
+        return short
+    atoms = _atoms(short)
+    costs = [estimate_tokens(atom.text) * scale for atom in atoms]
+    kept = {place for place, atom in enumerate(atoms) if atom.must}
+    used = sum(costs[place] for place in kept)
+    if used > max_tokens:
+        return ""
+    order = sorted(range(len(atoms)), key=lambda place: (-atoms[place].weight / (costs[place] + 0.5), place))
+    for place in order:
+        if place not in kept and used + costs[place] <= max_tokens and atoms[place].weight > 0:
+            kept.add(place)
+            used += costs[place]
+    return " ".join(atoms[place].text for place in sorted(kept)).strip(" ,;:")
+
+
+def _atoms(text: str) -> list[_Atom]:
+    words = text.split(" ")
+    quoted = _quoted_places(text, len(words))
+    atoms: list[_Atom] = []
+    holds = 0
+    """How many further content words the last atom must take."""
+    for place, word in enumerate(words):
+        core = bare(word)
+        negation, condition = is_negation(core), core in STRICT_CONDITIONS
+        weight = _weight(core, word)
+        joins = bool(atoms) and (holds > 0 or (place in quoted and place - 1 in quoted) or _goes_with(words, place))
+        if joins and not (negation or condition):
+            atoms[-1].words.append(word)
+            atoms[-1].weight += weight
+            holds -= weight > 0
+        elif (negation or condition) and atoms and holds > 0:
+            atoms[-1].words.append(word)
+            atoms[-1].must = True
+            holds = 2
+        else:
+            atoms.append(_Atom([word], weight, negation or condition))
+            holds = 2 if negation or condition else 1 if core[:1].isdigit() or core in CONDITIONS else 0
+        if word[-1:] in ".;!?":
+            holds = 0
+    return atoms
+
+
+def _goes_with(words: list[str], place: int) -> bool:
+    """A name's second word, a range's end, a particle: no sense without what stands before."""
+    core, before = words[place], words[place - 1]
+    if before[-1:] in ",.;:!?":
+        return False
+    is_name = core[:1].isupper() and before[:1].isupper() and place > 1
+    return is_name or bare(core) in ("off", "up", "out", "down", "away", "back") or bare(before) in QUANTITIES
+
+
+def _weight(core: str, word: str) -> float:
+    if not core or core in SPEECHLESS:
+        return 0.0
+    if any(letter.isdigit() or letter in "_/`" for letter in word):
+        return 2.0
+    return word_weight(core) + (0.6 if word[:1].isupper() else 0.0) + 0.05

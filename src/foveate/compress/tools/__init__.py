@@ -1,0 +1,147 @@
+"""What is left of a tool call and its result at each level, by the tool's name or by the shape of its output.
+
+A compressor is one module in this folder, or anything with the same five names that a third party registers: by
+`register(…)`, or under the entry point group `foveate.tool_compressors`. Registered ones come first.
+
+    >>> summarise_call(ToolCall("read_file", {"path": "src/jwt.py"}), ToolResult(None, (Text("a\\nb"),)))
+    '{read_file src/jwt.py: 2 lines}'
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from foveate.compress.tools._arguments import smooth_arguments
+from foveate.compress.tools._exchange import Exchange, bare_name, read_exchange
+from foveate.compress.tools._lines import KEY_LINES, SUMMARY_CHARS, brief, count_of, pick
+from foveate.turn import ToolCall, ToolResult
+
+__all__ = ["Exchange", "ToolCompressor", "key_lines", "names", "register", "smooth_call", "smooth_result"]
+__all__ += ["summarise_call"]
+
+ENTRY_POINT_GROUP = "foveate.tool_compressors"
+_BY_SHAPE = ("tests", "diffs", "json_data", "search")
+"""Asked in this order what an output is, where no compressor serves the tool's name."""
+_LAST = "generic"
+
+
+class ToolCompressor(Protocol):
+    """Says what an exchange came to. Every method is a pure function, bounded by what `Exchange` holds."""
+
+    @property
+    def tools(self) -> Sequence[str]:
+        """The tools it serves: bare names in lower case without `_` and `-`; `*` stands for anything."""
+        ...
+
+    def recognises(self, exchange: Exchange) -> bool:
+        """Whether the output can only be of this kind, whatever the tool's name."""
+        ...
+
+    def summarise(self, exchange: Exchange) -> str:
+        """What was asked and what came of it, such as `src/jwt.py: 212 lines`; at most 40 tokens."""
+        ...
+
+    def key_lines(self, exchange: Exchange) -> list[str]:
+        """The lines worth choosing from: errors, failures, counts, headings, matches, changes."""
+        ...
+
+    def smooth(self, exchange: Exchange) -> list[str]:
+        """The output's lines at level S."""
+        ...
+
+
+_registered: dict[str, ToolCompressor] = {}
+
+
+def register(name: str, compressor: ToolCompressor) -> None:
+    """Puts a compressor before the built-in ones; one of the same name is replaced."""
+    _registered.pop(name, None)
+    _registered[name] = compressor
+    _serving.cache_clear()
+
+
+def unregister(name: str) -> None:
+    """Takes a registered compressor away again."""
+    _registered.pop(name, None)
+    _serving.cache_clear()
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The built-in compressors and those found by entry point."""
+    built_in = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    found = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
+    return (*found, *sorted(built_in))
+
+
+@cache
+def _load(name: str) -> ToolCompressor:
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        found: ToolCompressor = point.load()
+        return found
+    built_in: ToolCompressor = importlib.import_module(f"{__name__}.{name}")
+    return built_in
+
+
+@lru_cache(maxsize=1024)
+def _serving(tool: str) -> ToolCompressor | None:
+    """The compressor that serves a tool of this name; a plain name counts before a pattern."""
+    key = tool.lower().replace("_", "").replace("-", "")
+    candidates = [*reversed(_registered.values()), *map(_load, names())]
+    for candidate in candidates:
+        if key in candidate.tools:
+            return candidate
+    for candidate in candidates:
+        if any("*" in pattern and fnmatchcase(key, pattern) for pattern in candidate.tools):
+            return candidate
+    return None
+
+
+def _compressor(exchange: Exchange) -> ToolCompressor:
+    found = _serving(exchange.tool)
+    if found is None and exchange.output and not exchange.is_binary:
+        found = next((shape for shape in map(_load, _BY_SHAPE) if shape.recognises(exchange)), None)
+    return found or _load(_LAST)
+
+
+def summarise_call(call: ToolCall, result: ToolResult | None) -> str:
+    """The exchange at level C: `{exec pytest -q: exit 1, 3 failed, 41 passed: test_login, test_refresh}`."""
+    exchange = read_exchange(call, result)
+    said = _compressor(exchange).summarise(exchange)
+    if exchange.is_binary:
+        said = f"binary output, {count_of(exchange.total_chars, 'character')}"
+    elif not exchange.has_result and ":" not in said:
+        said = f"{said}: no result"
+    return f"{{{brief(f'{exchange.tool} {said}', SUMMARY_CHARS)}}}"
+
+
+def key_lines(call: ToolCall, result: ToolResult | None) -> list[str]:
+    """The lines of an output that a compressed rendition chooses from, at most KEY_LINES."""
+    exchange = read_exchange(call, result)
+    if exchange.is_binary:
+        return []
+    return pick(_compressor(exchange).key_lines(exchange), KEY_LINES)
+
+
+def smooth_call(call: ToolCall) -> str:
+    """The arguments at level S: short ones as they are, long ones described."""
+    return smooth_arguments(call)
+
+
+def smooth_result(call: ToolCall | None, result: ToolResult) -> str:
+    """The output at level S, without its mark; the result's own name stands in for a call that is not known."""
+    exchange = read_exchange(call or ToolCall(result.name or "tool", {}), result)
+    if exchange.is_binary:
+        return f"(binary output, {count_of(exchange.total_chars, 'character')})"
+    return "\n".join(_compressor(exchange).smooth(exchange))
+
+
+def serves(tool: str) -> bool:
+    """Whether a compressor knows a tool of this name."""
+    return _serving(bare_name(tool)) is not None

@@ -1,0 +1,95 @@
+"""Unified diffs and patches: which files, how many lines out and in, and the changed lines themselves."""
+
+from __future__ import annotations
+
+import re
+
+from foveate.compress.tools import generic
+from foveate.compress.tools._arguments import definitions
+from foveate.compress.tools._exchange import END_CHARS, Exchange
+from foveate.compress.tools._lines import both_ends, brief_path, clip, count_of
+
+tools = ("diff", "gitdiff", "gitshow", "gitdiffunstaged", "gitdiffstaged")
+
+_FILE = re.compile(
+    r"^(?:diff --git a/(?P<git>\S+)|\*\*\* (?:Add|Update|Delete) File: (?P<patch>.+)|\+\+\+ (?:b/)?(?P<plain>\S+))",
+    re.M,
+)
+_HUNK = re.compile(r"^@@[ -].*", re.M)
+_HEADER = re.compile(r"^(?:\+\+\+|---) |^index [0-9a-f]+\.\.|^(?:old|new|deleted|new file) mode |^similarity index ")
+_CONTEXT_LINES = 1
+"""Unchanged lines kept on either side of a change."""
+
+
+def recognises(exchange: Exchange) -> bool:
+    text = exchange.output
+    return text.startswith(("diff --git ", "--- a/", "*** Begin Patch")) or (
+        "\ndiff --git " in text[:2_000] and "\n@@ " in text
+    )
+
+
+def summarise(exchange: Exchange) -> str:
+    if exchange.failed or not recognises(exchange):
+        return generic.summarise(exchange)
+    asked = generic.subject(exchange)
+    return f"{asked}: {described(exchange.output)}" if asked else described(exchange.output)
+
+
+def described(text: str) -> str:
+    """`2 files, -3 +10 lines: src/a.py, src/b.py`."""
+    paths = paths_of(text)
+    shown = ", ".join(brief_path(path, 40) for path in paths[:3])
+    return f"{count_of(len(paths), 'file')}, {size_of(text)}: {shown}{', …' if len(paths) > 3 else ''}"  # noqa: PLR2004
+
+
+def key_lines(exchange: Exchange) -> list[str]:
+    return changed_lines(exchange.output)
+
+
+def smooth(exchange: Exchange) -> list[str]:
+    if not recognises(exchange):
+        return generic.smooth(exchange)
+    return both_ends(narrowed(exchange.lines), exchange.total_lines)
+
+
+def narrowed(lines: list[str]) -> list[str]:
+    """The diff with less unchanged text around the changes, and without the lines only git needs."""
+    keep = [False] * len(lines)
+    in_hunk = False
+    for index, line in enumerate(lines):
+        if line.startswith("diff --git "):
+            in_hunk = False
+        if not in_hunk:
+            keep[index] = not _HEADER.match(line) or line.startswith("+++ ")
+        elif line[:1] in ("+", "-"):
+            for near in range(max(index - _CONTEXT_LINES, 0), min(index + _CONTEXT_LINES + 1, len(lines))):
+                keep[near] = True
+        if line.startswith("@@"):
+            in_hunk = True
+            keep[index] = True
+    return [line for line, kept in zip(lines, keep, strict=True) if kept]
+
+
+def changed_lines(text: str) -> list[str]:
+    """File names, and every line added or removed, as a diff has them."""
+    lines: list[str] = []
+    for line in text[: 2 * END_CHARS].split("\n"):
+        if line[:1] in ("+", "-") and not line.startswith(("+++", "---")) and line[1:].strip():
+            lines.append(clip(line, 200))
+        elif found := _FILE.match(line):
+            lines.append(found["git"] or found["patch"] or found["plain"])
+    return lines
+
+
+def paths_of(text: str) -> list[str]:
+    found = (match["git"] or match["patch"] or match["plain"] for match in _FILE.finditer(text[: 2 * END_CHARS]))
+    return [path for path in dict.fromkeys(path.strip() for path in found) if path != "/dev/null"]
+
+
+def size_of(text: str) -> str:
+    """`-3 +10 lines`, with the names that the added lines define."""
+    lines = text[: 2 * END_CHARS].split("\n")
+    added = [line[1:] for line in lines if line.startswith("+") and not line.startswith("+++")]
+    removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
+    names = definitions(added, 3)
+    return f"-{removed} +{len(added)} lines" + (f" ({', '.join(names)})" if names else "")

@@ -1,0 +1,69 @@
+"""Any tool nobody else knows: its main argument and the size of what came back, or the little that came."""
+
+from __future__ import annotations
+
+from foveate.compress.tools._exchange import Exchange
+from foveate.compress.tools._lines import (
+    both_ends,
+    brief,
+    brief_path,
+    count_of,
+    error_lines,
+    first_error,
+    fold,
+    without_blanks,
+)
+from foveate.compress.tools._arguments import plain
+
+tools = ()
+SHORT_CHARS = 90
+"""An answer no longer than this is its own summary."""
+SUBJECT_CHARS = 60
+MAX_SUBJECTS = 3
+KEPT_WHOLE = 24
+"""An output of no more lines is worth choosing from as a whole."""
+_MAIN = ("query", "q", "name", "title", "id", "prompt", "description", "input", "text", "message", "expression")
+
+
+def recognises(exchange: Exchange) -> bool:  # noqa: ARG001
+    return True
+
+
+def summarise(exchange: Exchange) -> str:
+    return ": ".join(filter(None, (subject(exchange), outcome(exchange))))
+
+
+def key_lines(exchange: Exchange) -> list[str]:
+    lines = exchange.lines
+    return [*error_lines(lines), *lines[:20], *lines[-20:]]
+
+
+def smooth(exchange: Exchange) -> list[str]:
+    return both_ends(without_blanks(fold(exchange.lines)), exchange.total_lines)
+
+
+def subject(exchange: Exchange) -> str:
+    """What the tool was asked about: a path, a query, else its first arguments."""
+    if path := exchange.path:
+        return brief_path(path)
+    if main := exchange.argument(*_MAIN):
+        return brief(main, SUBJECT_CHARS)
+    scalars = [value for value in exchange.arguments.values() if isinstance(value, str | int | float) and value != ""]
+    return brief(" ".join(map(plain, scalars[:MAX_SUBJECTS])), SUBJECT_CHARS)
+
+
+def outcome(exchange: Exchange) -> str:
+    """Whether it worked, and the answer itself or its size."""
+    if not exchange.has_result:
+        return "no result"
+    said = [f"exit {exchange.exit_code}"] if exchange.exit_code else ["error"] if exchange.is_error else []
+    error = first_error(exchange.lines) if exchange.failed else None
+    if error:
+        said.append(brief(error, SHORT_CHARS))
+    elif exchange.lines and exchange.total_chars <= SHORT_CHARS:
+        said.append(brief(exchange.output, SHORT_CHARS))
+    elif exchange.lines:
+        said.append(count_of(exchange.total_lines, "line"))
+    elif exchange.attachments:
+        said.append(count_of(exchange.attachments, "attachment"))
+    return ", ".join(said) or "ok"

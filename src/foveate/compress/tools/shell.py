@@ -1,0 +1,142 @@
+"""Shells: the command, its exit code, and what it printed, read by whoever knows that kind of output."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+from foveate.compress.tools import diffs, files, generic, json_data, listings, search, tests
+from foveate.compress.tools._exchange import Exchange
+from foveate.compress.tools._lines import (
+    both_ends,
+    brief,
+    count_of,
+    error_lines,
+    first_error,
+    fold,
+    warning_lines,
+    without_blanks,
+)
+
+tools = ("bash", "exec", "shell", "terminal", "run", "execcommand", "runcommand", "runterminalcmd", "executecommand")
+tools += ("localshell", "sh", "zsh", "powershell", "cmd", "runshellcommand", "executebash", "runinterminal", "python")
+tools += (
+    "executepython",
+    "runpython",
+    "ipython",
+    "executecode",
+    "codeinterpreter",
+    "bashoutput",
+    "writestdin",
+    "console",
+)
+COMMAND_CHARS = 70
+OUTCOME_CHARS = 90
+
+_PREAMBLE = re.compile(
+    r"^(?:cd [^&;|\n]+(?:&&|;)|(?:export )?\w+=\S+(?: &&|;)?|source \S+ *(?:&&|;)|set -\w+ *(?:&&|;|\n)|sudo)\s*"
+)
+_PROGRAM = re.compile(r"^(?:[\w./-]*/)?([\w.-]+)(?: +(?:-C \S+ +)?([a-z][\w-]*))?")
+_PROGRESS = re.compile(
+    r"^\s*(?:\d{1,3} ?%|\[?#+[ .]*\]?|(?:Downloading|Collecting|Fetching|Unpacking|Resolving|Compiling|Downloaded|Get:\d+"
+    r"|Preparing|Selecting|Requirement already satisfied)\b)"
+)
+
+
+def recognises(exchange: Exchange) -> bool:  # noqa: ARG001
+    return False
+
+
+def summarise(exchange: Exchange) -> str:
+    return f"{brief(_told(exchange), COMMAND_CHARS)}: {_outcome(exchange)}"
+
+
+def _outcome(exchange: Exchange) -> str:
+    specialist = _specialist(exchange)
+    if specialist is tests:
+        return tests.outcome(exchange)
+    said = [f"exit {exchange.exit_code}"] if exchange.exit_code else []
+    error = first_error(exchange.lines) if exchange.failed else None
+    if error:
+        return ", ".join([*(said or ["error"]), brief(error, OUTCOME_CHARS)])
+    if specialist is diffs:
+        return ", ".join([*said, diffs.described(exchange.output)])
+    if specialist is search:
+        return ", ".join([*said, search.outcome(exchange)])
+    if specialist is listings:
+        return ", ".join([*said, listings.outcome(exchange)])
+    return ", ".join([*said, _printed(exchange)])
+
+
+def _printed(exchange: Exchange) -> str:
+    """What it printed, if that is short; else how much, and its last line, where programs say how it went."""
+    lines = [line for line in exchange.lines if line.strip()]
+    if not exchange.has_result:
+        return "no result"
+    if not lines:
+        return "no output"
+    if len(lines) == 1:
+        return brief(lines[0], OUTCOME_CHARS)
+    size = count_of(exchange.total_lines, "line")
+    return size if _specialist(exchange) is files else f"{size}, last: {brief(lines[-1], OUTCOME_CHARS // 2)}"
+
+
+def key_lines(exchange: Exchange) -> list[str]:
+    specialist = _specialist(exchange)
+    if specialist is files:
+        return files.outline(exchange.lines)
+    if specialist is not None:
+        lines: list[str] = specialist.key_lines(exchange)
+        return lines
+    lines = [line for line in exchange.lines if not _PROGRESS.match(line)]
+    if len(lines) <= generic.KEPT_WHOLE:
+        return lines
+    return [*error_lines(lines)[:20], *warning_lines(lines)[:6], *lines[:8], *lines[-12:]]
+
+
+def smooth(exchange: Exchange) -> list[str]:
+    specialist = _specialist(exchange)
+    if specialist is files:
+        return both_ends(fold(without_blanks(exchange.lines), similar=False), exchange.total_lines)
+    if specialist is not None:
+        lines: list[str] = specialist.smooth(exchange)
+        return lines
+    lines = [line for line in exchange.lines if not _PROGRESS.match(line)]
+    note = [f"(… {gone} lines of progress)"] if (gone := len(exchange.lines) - len(lines)) else []
+    return both_ends(without_blanks(fold(lines)), exchange.total_lines) + note
+
+
+def _told(exchange: Exchange) -> str:
+    """The command without the steps that only prepare it."""
+    command = exchange.command.strip()
+    for _ in range(4):
+        shorter = _PREAMBLE.sub("", command)
+        if shorter == command or not shorter:
+            break
+        command = shorter
+    return command or generic.subject(exchange)
+
+
+def _specialist(exchange: Exchange) -> ModuleType | None:
+    """Who knows this output: by its shape, else by the program where its output was not piped on."""
+    if not exchange.lines:
+        return None
+    if tests.recognises(exchange):
+        return tests
+    if diffs.recognises(exchange):
+        return diffs
+    if listings.recognises(exchange):
+        return listings
+    found = _PROGRAM.match(_told(exchange))
+    program, verb = (found[1], found[2]) if found else ("", None)
+    if program in ("grep", "rg", "ag", "ack") or (program == "git" and verb == "grep"):
+        return search
+    if search.recognises(exchange):
+        return search
+    if json_data.recognises(exchange):
+        return json_data
+    if program in ("ls", "find", "fd", "tree", "fdfind"):
+        return listings
+    if program in ("cat", "sed", "head", "tail", "bat", "nl", "less"):
+        return files
+    return None

@@ -1,0 +1,237 @@
+"""A turn cut into clauses that can be kept or left out one by one without saying what was not said.
+
+Nothing is cut inside code spans, quotes, brackets, numbers, paths or addresses. A clause stays with the condition,
+negation or contrast that governs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from foveate.compress.lexicon import STRICT_CONDITIONS
+from foveate.compress.telegraph import bare, is_negation
+
+ClauseKind = Literal["prose", "item", "heading", "code", "row"]
+
+MAX_TEXT_CHARS = 120_000
+"""Of a longer text the first two thirds of this and the last third are cut up."""
+MAX_LINE_CHARS = 6_000
+"""A longer line is cut short: nobody wrote it by hand."""
+MAX_CLAUSES = 3_000
+LONG_WORDS = 16
+"""A longer sentence is cut into clauses where that is safe."""
+MIN_CLAUSE_WORDS = 5
+MAX_LEAD_WORDS = 14
+MAX_GROUP_WORDS = 60
+
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_ITEM = re.compile(r"\s*(?:[-*+•▪]|\d{1,3}[.)]|[a-z]\))\s+(?=\S)")
+_HEADING = re.compile(r"\s*#{1,6}\s+|^\s*\*\*[^*]{1,80}\*\*:?\s*$")
+_ROW = re.compile(r"\s*\|.*\|\s*$")
+_RULE = re.compile(r"[\s|:=_*+-]*$")
+_CODE_LINE = re.compile(
+    r"\s*(?:[\w.]+\(.*\)[;{]?\s*$|(?:def|class|import|from|return|const|let|var|function|public|private|if|for|while)\b.*[:{;(]\s*$|[$>]\s|[}\])]|</?\w|@\w+|[\w.\[\]]+\s*[+-]?=\s)|.*[{;]\s*$"
+)
+_PROTECTED = re.compile(
+    r"`[^`\n]{1,300}`|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|„[^“\n]{1,300}“|\([^()\n]{1,300}\)"
+)
+_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]*_»]*\s+|[。！？]+[」』”]?\s*|[؟۔।]+\s*")
+_CLAUSE_END = re.compile(
+    r";\s+|\s+[—–]\s+|\s+--?\s+|,\s+(?=(?:and|so|then|und|et|y)\s+(?:I|we|you|he|she|it|they|the|this|that|there|my|our|your|his|her|their|a|an)\b)|，|；"
+)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nos|fig|eq|sec|mr|mrs|ms|dr|prof|st|jr|sr|inc|ltd|co|dept|est|min|max|al|ca|bzw"
+    r"|usw|z\.\s?b|d\.\s?h|u\.\s?a|nr|bspw|p\.\s?ex|sra?|a\.m|p\.m|u\.s|approx)|\b[A-Za-z])\.$",
+    re.IGNORECASE,
+)
+_WORD_END = re.compile(r"[^\W\d_]{3}$")
+"""People who write no capitals end their sentences behind whole words."""
+_DEPENDENT = frozenset(
+    """otherwise unless except instead rather nor not though only or sonst außer sondern statt sauf sinon salvo excepto
+    иначе кроме""".split()
+)
+"""A sentence that begins so belongs to the one before it."""
+_CONTRAST = frozenset("but however yet although though aber jedoch mais pero però но".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A piece of a text that can stand alone."""
+
+    kind: ClauseKind
+    text: str
+    """One line."""
+
+
+def cut_text(text: str) -> list[Clause]:
+    """The clauses of a text, in order."""
+    if len(text) > MAX_TEXT_CHARS:
+        head = MAX_TEXT_CHARS * 2 // 3
+        text = f"{text[:head]}\n{text[head - MAX_TEXT_CHARS :]}"
+    clauses: list[Clause] = []
+    lead = ""
+    items: list[str] = []
+    for kind, line in _lines(text):
+        if kind == "item" and lead:
+            items.append(line)
+            continue
+        if lead:
+            clauses.extend(_governed(lead, items))
+            lead, items = "", []
+        if kind in ("prose", "item", "heading") and _governs(line):
+            *before, lead = sentences(line)
+            clauses.extend(Clause(kind, sentence) for sentence in before)
+        elif kind in ("prose", "item"):
+            clauses.extend(Clause(kind, clause) for sentence in sentences(line) for clause in split_clauses(sentence))
+        else:
+            clauses.append(Clause(kind, line))
+    if lead:
+        clauses.extend(_governed(lead, items))
+    if len(clauses) > MAX_CLAUSES:
+        del clauses[MAX_CLAUSES * 2 // 3 : MAX_CLAUSES * 2 // 3 - MAX_CLAUSES]
+    return clauses
+
+
+def _lines(text: str) -> Iterator[tuple[ClauseKind, str]]:
+    """Lines by kind; those of a paragraph that was wrapped by hand are put together again."""
+    in_fence, waiting = False, ""
+    for raw in text.splitlines():
+        line = raw[:MAX_LINE_CHARS]
+        if _FENCE.match(line):
+            in_fence = not in_fence
+            continue
+        stripped = line.strip()
+        kind = "code" if in_fence else _line_kind(line, stripped)
+        if kind == "prose" and waiting and stripped[:1].islower() and waiting[-1:] not in ".!?:;":
+            waiting += f" {stripped}"
+            continue
+        if waiting:
+            yield "prose", waiting
+            waiting = ""
+        if not stripped or (kind != "code" and _RULE.fullmatch(stripped)):
+            continue
+        if kind == "prose":
+            waiting = stripped.removeprefix("> ")
+        else:
+            yield kind, _tidy(kind, stripped)
+    if waiting:
+        yield "prose", waiting
+
+
+def _line_kind(line: str, stripped: str) -> ClauseKind:
+    if _ITEM.match(line):
+        return "item"
+    if _ROW.match(line):
+        return "row"
+    if _HEADING.match(line):
+        return "heading"
+    if line.startswith(("    ", "\t")) or (_CODE_LINE.match(stripped) and stripped[-1:] not in ".!?"):
+        return "code"
+    return "prose"
+
+
+def _tidy(kind: ClauseKind, line: str) -> str:
+    if kind == "item":
+        return line[_ITEM.match(line).end() :] if _ITEM.match(line) else line  # type: ignore[union-attr]
+    if kind == "heading":
+        return line.strip("#* ")
+    if kind == "row":
+        return " | ".join(cell.strip() for cell in line.strip("| ").split("|"))
+    return " ".join(line.split())
+
+
+def _governs(line: str) -> bool:
+    """Whether the list behind a line would say something else without it: `Never do these:`."""
+    if not line.endswith(":"):
+        return False
+    words = [bare(word) for word in sentences(line)[-1].split()]
+    return any(is_negation(word) or word in STRICT_CONDITIONS for word in words)
+
+
+def _governed(lead: str, items: list[str]) -> Iterator[Clause]:
+    joined = f"{lead} {'; '.join(item.rstrip('.;,') for item in items)}" if items else lead
+    if len(joined.split()) <= MAX_GROUP_WORDS or len(lead.split()) > MAX_LEAD_WORDS:
+        yield Clause("item" if items else "prose", joined)
+        return
+    for item in items:
+        yield Clause("item", f"{lead} {item}")
+
+
+def _protected(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in _PROTECTED.finditer(text)]
+
+
+def _is_inside(place: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start < place < end for start, end in spans)
+
+
+def sentences(text: str) -> list[str]:
+    """A paragraph's sentences; one that begins with a dependent condition stays with the one before."""
+    spans = _protected(text)
+    found: list[str] = []
+    start = 0
+    for match in _SENTENCE_END.finditer(text):
+        end = match.end()
+        if end >= len(text):
+            break
+        if _is_inside(match.start(), spans) or not _ends_sentence(text, match):
+            continue
+        _append_sentence(found, text[start:end].strip())
+        start = end
+    _append_sentence(found, text[start:].strip())
+    return found
+
+
+def _ends_sentence(text: str, match: re.Match[str]) -> bool:
+    mark, behind = match.group()[0], text[match.end() : match.end() + 1]
+    if mark in "。！？؟۔।":
+        return True
+    if behind.islower() and mark in ".…" and not _WORD_END.search(text, max(0, match.start() - 3), match.start()):
+        return False
+    return not (mark == "." and _ABBREVIATION.search(text, max(0, match.start() - 8), match.start() + 1))
+
+
+def _append_sentence(found: list[str], sentence: str) -> None:
+    if not sentence:
+        return
+    words = sentence.split(None, 6)
+    first = bare(words[0])
+    answers = bool(found) and len(found[-1].split()) <= 2  # noqa: PLR2004 - `No.` says nothing alone
+    depends = first in _DEPENDENT or (first in _CONTRAST and len(words) <= 6)  # noqa: PLR2004
+    if found and (depends or answers):
+        found[-1] += f" {sentence}"
+    else:
+        found.append(sentence)
+
+
+def split_clauses(sentence: str) -> list[str]:
+    """A long sentence's clauses, if no condition, contrast or earlier negation reaches over the cut."""
+    if len(sentence.split()) <= LONG_WORDS and len(sentence) < LONG_WORDS * 8:
+        return [sentence]
+    if any(bare(word) in STRICT_CONDITIONS or bare(word) in _CONTRAST for word in sentence.split()):
+        return [sentence]
+    spans = _protected(sentence)
+    clauses: list[str] = []
+    start = 0
+    for match in _CLAUSE_END.finditer(sentence):
+        before = sentence[start : match.start()]
+        if _is_inside(match.start(), spans) or _has_negation(before):
+            continue
+        if (
+            min(len(before.split()), len(sentence[match.end() :].split())) < MIN_CLAUSE_WORDS
+            and match.group() not in "，；"
+        ):
+            continue
+        clauses.append(before.strip())
+        start = match.end()
+    clauses.append(sentence[start:].strip())
+    return [clause for clause in clauses if clause]
+
+
+def _has_negation(text: str) -> bool:
+    return any(is_negation(bare(word)) for word in text.split()) or any(
+        cue in text for cue in ("不", "没", "ない", "ません")
+    )

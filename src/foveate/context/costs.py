@@ -1,0 +1,91 @@
+"""What tags and texts cost, exactly: the tokens of the parts of a block add up to those of the whole.
+
+All counts are base counts, in the counter's encoding; a counter's scale applies to their sum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from foveate.context.cut import cut_note
+from foveate.context.tags import (
+    MARKED,
+    Block,
+    Entry,
+    closing_text,
+    content_text,
+    escape_text,
+    label_text,
+    opening_text,
+)
+from foveate.strategy import Overheads, Shown
+from foveate.tokens import Counter, EncodingName, count_tokens
+
+_DIGIT = re.compile(r"\d")
+MAX_STEP = 99_999
+"""Overheads allow for steps up to this number."""
+MAX_CUT_TOKENS = 999_999_999
+"""They allow for notes on texts of up to this many tokens."""
+
+
+def content_tokens(text: str, level: Shown, counter: Counter, *, in_steps: bool = False) -> int:
+    """What a text costs in any block of this level, escaping included: what is stored with a rendition."""
+    return counter.base(content_text(text, level, in_steps=in_steps))
+
+
+def counting(level: Shown, counter: Counter, *, in_steps: bool = False) -> Callable[[str], int]:
+    """`content_tokens` as a function of the text alone, of any piece of it too: what `cut_text` measures with."""
+    if level in MARKED:
+        return lambda text: counter.base(escape_text(text, level, in_steps=in_steps))
+    return lambda text: content_tokens(text, level, counter, in_steps=in_steps)
+
+
+def frame_tokens(block: Block, counter: Counter) -> int:
+    """The opening and closing tag."""
+    return _shape_tokens(opening_text(block), counter) + _shape_tokens(closing_text(block), counter)
+
+
+def label_tokens(number: int, level: Shown, counter: Counter, *, in_steps: bool = False) -> int:
+    """`Turn 12:` before an entry of a range."""
+    return _shape_tokens(label_text(number, level, in_steps=in_steps), counter)
+
+
+def block_tokens(block: Block, counter: Counter) -> int:
+    """The whole block, by its parts."""
+    steps = bool(block.first_step)
+    texts = sum(content_tokens(entry.text, block.level, counter, in_steps=steps) for entry in block.entries)
+    if not block.is_range:
+        return frame_tokens(block, counter) + texts
+    labels = sum(label_tokens(entry.number, block.level, counter, in_steps=steps) for entry in block.entries)
+    return frame_tokens(block, counter) + labels + texts
+
+
+def overheads(last_turn: int, counter: Counter) -> Overheads:
+    """What structure costs at most in a conversation of this many turns."""
+    turn, nothing = max(last_turn, 1), ""
+    levels: tuple[Shown, ...] = ("R", "S", "C", "T")
+    singles = [Block(turn, turn, level, (Entry(turn, nothing),)) for level in levels]
+    steps = [Block(turn, turn, level, (Entry(MAX_STEP, nothing),), MAX_STEP, MAX_STEP) for level in levels]
+    ranges = [Block(turn, turn, level, (), is_range=True) for level in levels]
+    ranges += [Block(turn, turn, level, (), MAX_STEP, MAX_STEP, is_range=True) for level in levels]
+    ranges.append(Block(turn, turn, "E", (Entry(turn, nothing),)))
+    labels = [label_tokens(turn, level, counter) for level in levels]
+    labels += [label_tokens(MAX_STEP, level, counter, in_steps=True) for level in levels]
+    return Overheads(
+        line=max(labels),
+        tag=max(frame_tokens(block, counter) for block in [*singles, *steps]),
+        range=max(frame_tokens(block, counter) for block in ranges),
+        cut_note=counter.base(f" {cut_note(MAX_CUT_TOKENS)}\n"),
+    )
+
+
+def _shape_tokens(text: str, counter: Counter) -> int:
+    # Both encodings have a token for every one, two or three digits, so which digits they are makes no difference.
+    return _counted(_DIGIT.sub("9", text), counter.encoding)
+
+
+@lru_cache(maxsize=4096)
+def _counted(text: str, encoding: EncodingName) -> int:
+    return count_tokens(text, encoding)

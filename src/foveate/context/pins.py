@@ -1,0 +1,74 @@
+"""Pins: rules and facts that stand verbatim in the stable part of every context.
+
+    <P-3>
+    Never deploy on a Friday.
+    </P-3>
+
+A pin's text is escaped like a turn's, so it can hold tags without closing its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from foveate.context.tags import TagsBroken, escape_text, unescape_text
+from foveate.errors import PinsExceedBudget
+from foveate.tokens import Counter
+
+_PIN = re.compile(r"<(P-[1-9]\d*)>\n(.*?)\n</\1>\n", re.DOTALL)
+_PIN_ID = re.compile(r"P-[1-9]\d*")
+
+
+class Pinned(Protocol):
+    """What a pin needs to be shown."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PinText:
+    """A pin as it was read back from a context."""
+
+    id: str
+    text: str
+
+
+def write_pin(pin: Pinned) -> str:
+    assert _PIN_ID.fullmatch(pin.id), f"{pin.id!r} is not the id of a pin"
+    return f"<{pin.id}>\n{escape_text(pin.text, 'R')}\n</{pin.id}>\n"
+
+
+def write_pins(pins: Iterable[Pinned]) -> str:
+    """The pins section: nothing if there are none."""
+    return "".join(map(write_pin, pins))
+
+
+def parse_pins(text: str) -> list[PinText]:
+    """The pins that a section consists of, to the letter."""
+    pins: list[PinText] = []
+    position = 0
+    while position < len(text):
+        pin = _PIN.match(text, position)
+        if pin is None:
+            raise TagsBroken(f"no pin at character {position}: {text[position : position + 40]!r}")
+        pins.append(PinText(pin[1], unescape_text(pin[2], "R")))
+        position = pin.end()
+    return pins
+
+
+def check_pins(pins: Sequence[Pinned], budget_tokens: int, counter: Counter, calibration: float = 1.0) -> int:
+    """The base tokens of the pins section; `PinsExceedBudget` if it alone is larger than the budget."""
+    sizes = {pin.id: counter.base(write_pin(pin)) for pin in pins}
+    total = sum(sizes.values())
+    if counter.scale(total, calibration) > budget_tokens:
+        raise PinsExceedBudget(
+            budget_tokens, {pin_id: counter.scale(size, calibration) for pin_id, size in sizes.items()}
+        )
+    return total

@@ -1,0 +1,245 @@
+"""The history tools: their definitions for each provider, and a model's calls of them as typed requests.
+
+The definitions together take under 400 tokens; a wrong call is an `InvalidToolCall` that tells the model what to
+write instead.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from foveate.errors import InvalidToolCall, UnknownFormat
+from foveate.strategy import Shown
+from foveate.tokens import Counter
+from foveate.turn import Json
+
+LEVELS: tuple[Shown, ...] = ("R", "S", "C", "T")
+RANGE_LEVELS: tuple[Shown, ...] = (*LEVELS, "E")
+DEFAULT_RESULTS = 5
+MAX_RESULTS = 50
+MAX_PAGE = 100_000
+MAX_TEXT_CHARS = 2_000
+"""Of a query or a topic."""
+
+_TURN = re.compile(r"</?(?=T-)|\s+")
+_TURN_ID = re.compile(r"(?:T-)?([1-9]\d{0,17})(?:-[RSCT])?>?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class GetTurn:
+    turn: int
+    level: Shown = "R"
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GetTurns:
+    """The turns from `first` to `last`; at level E the eras between them, largest first."""
+
+    first: int
+    last: int
+    level: Shown = "C"
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHistory:
+    query: str
+    max_results: int = DEFAULT_RESULTS
+
+
+@dataclass(frozen=True, slots=True)
+class GetTurnsByTopic:
+    topic: str
+    level: Shown = "C"
+
+
+Request: TypeAlias = GetTurn | GetTurns | SearchHistory | GetTurnsByTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a tool: its schema for the model, and how it is read."""
+
+    schema: Mapping[str, Json]
+    read: Callable[[object], Any]
+    """The value, or a ValueError that says what it takes."""
+    field: str
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    description: str
+    arguments: Mapping[str, Argument]
+    request: type[Request]
+
+
+def _read_turn(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    found = _TURN_ID.fullmatch(_TURN.sub("", value)) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError('takes a turn id such as "T-87"')
+    return int(found[1])
+
+
+def _read_level(levels: Sequence[Shown]) -> Callable[[object], Shown]:
+    def read(value: object) -> Shown:
+        for level in levels:
+            if isinstance(value, str) and value.strip().upper() == level:
+                return level
+        raise ValueError(f"takes one of {', '.join(levels)}")
+
+    return read
+
+
+def _read_number(most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        whole = int(value) if isinstance(value, float) and value.is_integer() else value
+        if isinstance(whole, str) and whole.strip().isascii() and whole.strip().isdigit():
+            whole = int(whole[:20])
+        if not isinstance(whole, int) or isinstance(whole, bool) or not 1 <= whole <= most:
+            raise ValueError(f"takes a whole number from 1 to {most:,}")
+        return whole
+
+    return read
+
+
+def _read_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("takes words")
+    if len(value) > MAX_TEXT_CHARS:
+        raise ValueError(f"takes at most {MAX_TEXT_CHARS:,} characters")
+    return value.strip()
+
+
+def _turn(field: str) -> Argument:
+    return Argument({"type": "string"}, _read_turn, field, is_required=True)
+
+
+def _level(levels: Sequence[Shown]) -> Argument:
+    return Argument({"type": "string", "enum": list(levels)}, _read_level(levels), "level")
+
+
+def _text(field: str) -> Argument:
+    return Argument({"type": "string"}, _read_text, field, is_required=True)
+
+
+def _number(field: str, most: int) -> Argument:
+    return Argument({"type": "integer"}, _read_number(most), field)
+
+
+TOOLS: tuple[Tool, ...] = (
+    Tool(
+        "get_turn",
+        'Read an earlier turn, e.g. "T-87". Level R (default) is word for word, S smoothed, C compressed, T one line.',
+        {"turn_id": _turn("turn"), "level": _level(LEVELS), "page": _number("page", MAX_PAGE)},
+        GetTurn,
+    ),
+    Tool(
+        "get_turns",
+        'Read turns "T-101" to "T-160" (default C); level E opens an era into the eras or turns it sums up.',
+        {
+            "first": _turn("first"),
+            "last": _turn("last"),
+            "level": _level(RANGE_LEVELS),
+            "page": _number("page", MAX_PAGE),
+        },
+        GetTurns,
+    ),
+    Tool(
+        "search_history",
+        "Find earlier turns by words.",
+        {"query": _text("query"), "max_results": _number("max_results", MAX_RESULTS)},
+        SearchHistory,
+    ),
+    Tool(
+        "get_turns_by_topic",
+        "Read the turns on a topic (default C).",
+        {"topic": _text("topic"), "level": _level(LEVELS)},
+        GetTurnsByTopic,
+    ),
+)
+
+
+def parse_call(name: str, arguments: object) -> Request:
+    """What a model asks for; arguments are an object, or the JSON text of one as OpenAI sends it."""
+    tool = next((tool for tool in TOOLS if tool.name == name), None)
+    if tool is None:
+        raise InvalidToolCall(str(name), f"there is no such tool; there are {', '.join(tool.name for tool in TOOLS)}")
+    given = _as_object(tool, arguments)
+    usage = _usage(tool)
+    for key in given:
+        if key not in tool.arguments:
+            raise InvalidToolCall(name, f"there is no argument {key!r}; call {usage}")
+    values: dict[str, Any] = {}
+    for key, argument in tool.arguments.items():
+        # Some models write null for what they leave out.
+        if given.get(key) is None:
+            if argument.is_required:
+                raise InvalidToolCall(name, f"{key} is missing; call {usage}")
+            continue
+        try:
+            values[argument.field] = argument.read(given[key])
+        except ValueError as error:
+            raise InvalidToolCall(name, f"{key} {error}, not {_shown(given[key])}") from None
+    request = tool.request(**values)
+    if isinstance(request, GetTurns) and request.first > request.last:
+        raise InvalidToolCall(name, f"first is T-{request.first}, which comes after last, T-{request.last}")
+    return request
+
+
+def _as_object(tool: Tool, arguments: object) -> Mapping[str, object]:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            raise InvalidToolCall(tool.name, f"the arguments are not JSON; call {_usage(tool)}") from None
+    if not isinstance(arguments, Mapping):
+        raise InvalidToolCall(tool.name, f"the arguments are not an object; call {_usage(tool)}")
+    return arguments
+
+
+def _usage(tool: Tool) -> str:
+    names = (key if argument.is_required else f"[{key}]" for key, argument in tool.arguments.items())
+    return f"{tool.name}({', '.join(names)})"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
+    """The tools as a provider takes them: `openai`, `openai-responses`, `anthropic` or `gemini`."""
+    match format:
+        case "openai":
+            return [{"type": "function", "function": _function(tool, "parameters")} for tool in TOOLS]
+        case "openai-responses":
+            return [{"type": "function", **_function(tool, "parameters")} for tool in TOOLS]
+        case "anthropic":
+            return [_function(tool, "input_schema") for tool in TOOLS]
+        case "gemini":
+            return [{"functionDeclarations": [_function(tool, "parameters") for tool in TOOLS]}]
+    raise UnknownFormat(f"no tools for {format!r}; there are openai, openai-responses, anthropic, gemini")
+
+
+def definitions_tokens(format: str, counter: Counter) -> int:  # noqa: A002
+    """The base tokens of the definitions as compact JSON."""
+    return counter.base(json.dumps(tool_definitions(format), separators=(",", ":"), ensure_ascii=False))
+
+
+def _function(tool: Tool, schema_key: str) -> dict[str, Json]:
+    required = [key for key, argument in tool.arguments.items() if argument.is_required]
+    schema: dict[str, Json] = {
+        "type": "object",
+        "properties": {key: argument.schema for key, argument in tool.arguments.items()},
+        "required": required,
+    }
+    return {"name": tool.name, "description": tool.description, schema_key: schema}

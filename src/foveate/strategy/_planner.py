@@ -1,0 +1,255 @@
+"""How the gradient spends a budget: bands from the newest turn on, then Tiny for the rest, or eras where that is too much.
+
+Every choice is priced to the token when it is made, so a plan fits by construction; what is left is spent on
+raising turns. Nothing older than the budget could reach is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from foveate.strategy import History, Item, Overheads, Plan, Row, Shown
+from foveate.strategy._compact import compact_rows
+from foveate.strategy._eras import Cover, finest_tokens, make_cover, stub_row
+from foveate.strategy._ledger import ALONE, COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Costing, Ledger, Option
+from foveate.strategy._raising import raise_levels
+from foveate.strategy._rows import bands_of, chosen_rows, hidden_step_rows
+
+if TYPE_CHECKING:
+    from foveate.strategy.gradient import Gradient
+
+MIN_HISTORY_TOKENS = 256
+"""With less there are no bands: the newest turn as far as it fits, and one range for all others."""
+KEPT_SHARE = 0.25
+"""The prompts of running turns are cut to this share of the budget."""
+CUT_MINIMUM_TOKENS = 8
+"""A cut text is not shorter than this, its note not counted."""
+TINY_LIMIT_SHARE = 0.02
+"""A single Tiny larger than this share of the budget is cut."""
+OVERSIZE_SHARE = 0.5
+"""A turn that takes more than this share of its band falls to a lower level alone; the band goes on behind it."""
+TAKE_STEPS = 8
+"""How finely it is found out what Deep has to take: to 1 part in 2**8 of what it may."""
+
+
+class Boundary(NamedTuple):
+    """Where single turns end and eras begin."""
+
+    length: int
+    """So many items stand for themselves."""
+    turn: int
+    """The newest turn that is part of an era."""
+    tiny_tokens: int
+
+
+class Planner:
+    """One plan in the making."""
+
+    def __init__(self, settings: Gradient, history: History, budget_tokens: int, overheads: Overheads) -> None:
+        assert history.fanout > 1, "an era stands for two turns at least"
+        self.settings = settings
+        self.history = history
+        self.budget = budget_tokens
+        self.overheads = overheads
+
+    def plan(self) -> Plan:
+        rows = self._rows() if self.history.last_turn and self.budget >= MIN_HISTORY_TOKENS else None
+        if rows is None:
+            rows = compact_rows(self.history, self.budget, self.overheads)
+        tokens = sum(row.tokens for row in rows)
+        assert tokens <= max(0, self.budget), f"a plan of {tokens} tokens for a budget of {self.budget}"
+        settings = self.settings
+        has_eras = any(row.level == "E" for row in rows)
+        tiny = settings.tiny_share if has_eras else 1.0
+        targets: dict[Shown, float] = {
+            "R": settings.recent,
+            "S": settings.working,
+            "C": settings.background,
+            "T": settings.deep * tiny,
+            "E": settings.deep * (1 - tiny),
+        }
+        return Plan(tuple(rows), bands_of(rows, targets), tokens, self.budget)
+
+    def _rows(self) -> list[Row] | None:
+        """The plan's rows; None where the budget is too small for bands."""
+        items, is_all = self._read()
+        tiny_limit = max(TINY_TOKENS, int(self.budget * TINY_LIMIT_SHARE))
+        ledger = Ledger(items, Costing(self.overheads, self.settings.short_turn_tokens, tiny_limit))
+        if is_all and _append_all_raw(ledger, self.budget):
+            return chosen_rows(ledger)
+        self._keep_prompts(ledger)
+        if not self._append_newest(ledger):
+            return None
+        if self._append_bands(ledger, is_all=is_all):
+            raise_levels(ledger, self.budget)
+            return chosen_rows(ledger)
+        return self._with_eras(ledger)
+
+    def _read(self) -> tuple[list[Item], bool]:
+        """As many items as could fit at their smallest, and whether those are all; a running turn's steps always."""
+        items: list[Item] = []
+        least, line = 0, self.overheads.line
+        for item in self.history.newest():
+            items.append(item)
+            tiny = TINY_TOKENS if item.tiny is None else item.tiny
+            least += max(1, line + min(tiny, item.raw, TINY_TOKENS))
+            if least > self.budget and item.step <= 1:
+                return items, False
+        return items, True
+
+    def _keep_prompts(self, ledger: Ledger) -> None:
+        """Sets aside what the prompts of running turns take."""
+        tag, note = self.overheads.tag, self.overheads.cut_note
+        room = int(self.budget * KEPT_SHARE)
+        for index, item in enumerate(ledger.items):
+            if not item.step:
+                break
+            if not item.is_kept:
+                continue
+            most = int(self.budget * self.settings.newest_share) if index == 0 else room
+            if item.raw + tag <= most:
+                ledger.keep(index, ledger.options(index)[RAW])
+            elif most - tag - note >= CUT_MINIMUM_TOKENS:
+                ledger.keep(index, Option(most - tag, ALONE, RAW, is_cut=True))
+            else:
+                continue
+            room -= ledger.kept[index].text + tag
+
+    def _append_newest(self, ledger: Ledger) -> bool:
+        """The newest item raw or smoothed, cut at worst; False where not even that fits."""
+        if ledger.append_kept():
+            return True
+        room = int((self.budget - ledger.cost) * self.settings.newest_share)
+        for option in ledger.options(0)[:COMPRESSED]:
+            if ledger.appended(option) <= room:
+                ledger.append(option)
+                return True
+        text = room - self.overheads.tag
+        if text - self.overheads.cut_note < CUT_MINIMUM_TOKENS:
+            return False
+        ledger.append(Option(text, ALONE, ledger.options(0)[SMOOTHED].level, is_cut=True))
+        return True
+
+    def _append_bands(self, ledger: Ledger, *, is_all: bool) -> bool:
+        """Fills the bands, Deep taking what it needs for a Tiny each; False where that is more than it may take."""
+        settings, count = self.settings, len(ledger.items)
+        base = sum(option.text + self.overheads.tag for option in ledger.kept.values())
+        room = self.budget - base
+        may_take = settings.background - settings.background_minimum + settings.working - settings.working_minimum
+        _fill(ledger, RAW, base, settings.recent * room, settings.tolerance)
+        length, cost = len(ledger.chosen), ledger.cost
+        left = ledger.tiny_costs(range(count - 1, -1, -1), self.budget) if is_all else []
+
+        def fill(take: float) -> bool:
+            ledger.cut_back(length, cost)
+            background = max(settings.background_minimum, settings.background - take)
+            working = settings.working - (take - (settings.background - background))
+            start = base + settings.recent * room
+            _fill(ledger, SMOOTHED, start, working * room, settings.tolerance)
+            _fill(ledger, COMPRESSED, start + working * room, background * room, settings.tolerance)
+            tinies = count - len(ledger.chosen)
+            if not is_all or tinies > len(left):
+                return False
+            rest = left[tinies - 1] if tinies else 0
+            return ledger.cost + rest + self.overheads.range <= self.budget
+
+        if not is_all or not fill(0.0):
+            if not fill(may_take):
+                return False
+            low, high = 0.0, may_take
+            for _ in range(TAKE_STEPS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if fill(middle) else (middle, high)
+            fill(high)
+        length, cost = len(ledger.chosen), ledger.cost
+        _append_tinies(ledger, count)
+        if ledger.cost <= self.budget:
+            return True
+        ledger.cut_back(length, cost)
+        return False
+
+    def _with_eras(self, ledger: Ledger) -> list[Row] | None:
+        """Tiny for the newer part of Deep, eras for the rest."""
+        boundary = self._boundary(ledger)
+        _append_tinies(ledger, boundary.length)
+        hidden = hidden_step_rows(ledger, self.overheads)
+        oldest = ledger.items[boundary.length - 1]
+        if oldest.turn - 1 > boundary.turn:
+            hidden.insert(0, stub_row(boundary.turn + 1, oldest.turn - 1, self.overheads))
+        spent = sum(row.tokens for row in hidden if row.level == "E")
+        room = self.budget - ledger.cost - spent
+        if room < 0:
+            return None
+        cover = make_cover(self.history, boundary.turn, room, self.overheads) if boundary.turn else Cover((), self.overheads)
+        if cover.least > room:
+            return None
+        raise_levels(ledger, self.budget - spent - min(room, cover.full))
+        return cover.rows(self.budget - spent - ledger.cost) + hidden + chosen_rows(ledger)
+
+    def _boundary(self, ledger: Ledger) -> Boundary:
+        """The oldest end of an era that leaves eras their share of Deep, or all they can use."""
+        fanout, stub = self.history.fanout, ledger.costing.stub
+        start, deep = len(ledger.chosen), self.budget - ledger.cost
+        costs = ledger.tiny_costs(range(start, len(ledger.items)), deep)
+        era_tokens = finest_tokens(self.history)
+        each = self.overheads.range + era_tokens if era_tokens else 0
+        first: Boundary | None = None
+        best: Boundary | None = None
+        most = 0
+        for length in range(start, start + len(costs) + 1):
+            cost = costs[length - start - 1] if length > start else 0
+            if cost + 3 * stub > deep:
+                break
+            turn = ledger.items[length - 1].turn - 1
+            if cost <= self.settings.tiny_share * deep:
+                most = length
+            if turn % fanout or ledger.items[length - 1].step > 1:
+                continue
+            here = Boundary(length, turn, cost)
+            first = here if first is None else first
+            if cost <= max(self.settings.tiny_share * deep, deep - turn // fanout * each):
+                best = here
+        found = best if best is not None else first
+        if found is not None:
+            return found
+        length = max(start, most)
+        turn = ledger.items[length - 1].turn - 1
+        return Boundary(length, turn - turn % fanout, 0)
+
+
+def _append_all_raw(ledger: Ledger, budget_tokens: int) -> bool:
+    """Everything as it was, if that fits."""
+    if sum(item.raw for item in ledger.items) > budget_tokens:
+        return False
+    for index in range(len(ledger.items)):
+        ledger.append(ledger.options(index)[RAW])
+    if ledger.cost <= budget_tokens:
+        return True
+    ledger.cut_back(0, 0)
+    return False
+
+
+def _append_tinies(ledger: Ledger, length: int) -> None:
+    while len(ledger.chosen) < length:
+        if not ledger.append_kept():
+            ledger.append(ledger.options(len(ledger.chosen))[TINY])
+
+
+def _fill(ledger: Ledger, level: int, start: float, room: float, tolerance: float) -> None:
+    """Shows items at a level while the band has room; its room begins where the cost was to be by now."""
+    limit = int(start + room)
+    soft_limit, oversize = int(limit + room * tolerance), room * OVERSIZE_SHARE
+    for index in range(len(ledger.chosen), len(ledger.items)):
+        if ledger.append_kept():
+            continue
+        options = ledger.options(index)
+        added = ledger.appended(options[level])
+        if ledger.cost < limit and ledger.cost + added <= soft_limit:
+            ledger.append(options[level])
+            continue
+        if added <= oversize or limit - ledger.cost < oversize:
+            return
+        lower = next((option for option in options[level + 1 :] if ledger.cost + ledger.appended(option) <= limit), None)
+        if lower is None:
+            return
+        ledger.append(lower)

@@ -1,0 +1,237 @@
+"""What holds for every command: help, errors without a traceback, JSON, and output that nothing can break."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from command_line import AWKWARD, SHOWN, Shell, command, shell_with
+from command_line_page import PAGE, generate, helps
+from foveate import sync
+from foveate.cli import cli
+
+HELPS = dict(helps())
+COMMANDS = [words.split()[1:] for words in HELPS if words != "foveate"]
+
+
+@pytest.mark.parametrize("words", HELPS)
+def test_the_help_of_every_command_has_an_example(words: str) -> None:
+    examples = [line for line in HELPS[words].splitlines() if re.match(rf"  .*\b{words}\b", line)]
+    assert examples, HELPS[words]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_says_what_it_is_for_and_every_command_answers_in_json(words: list[str]) -> None:
+    found: click.Command | None = cli
+    for word in words:
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word)
+    assert found
+    options = [param for param in found.params if isinstance(param, click.Option)]
+    assert [option.opts for option in options if not option.help] == []
+    assert "--json" in {name for option in options for name in option.opts}
+
+
+def test_the_page_of_the_command_line_is_current() -> None:
+    assert PAGE.read_text("utf-8") == generate(), "run `python tests/command_line_page.py`"
+
+
+def test_every_command_is_documented() -> None:
+    page = PAGE.read_text("utf-8")
+    context = click.Context(cli)
+    assert all(f"\n## foveate {name}\n" in page for name in cli.list_commands(context))
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_goes_to_the_screen_and_is_no_error(flag: str, tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    for words in ([], *COMMANDS):
+        assert shell(*words, flag).startswith(f"Usage: {' '.join(['foveate', *words])} ")
+    assert not shell.db.exists()
+
+
+def test_a_command_that_is_not_there_is_a_mistake_with_a_hint(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    assert "Did you mean 'sessions'?" in shell.error("sesions", code=2)
+    assert "No such command 'xyzzy'" in shell.error("xyzzy", code=2)
+    assert "No such option" in shell.error("stats", "--nope", code=2)
+
+
+STORE_COMMANDS = [
+    ["sessions"],
+    ["show", "s"],
+    ["export", "s"],
+    ["fork", "s", "t"],
+    ["stats"],
+    ["prune", "s", "--older-than", "1d"],
+    ["doctor"],
+    ["sessions", "rename", "s", "x"],
+    ["sessions", "label", "s", "--platform", "x"],
+    ["sessions", "delete", "s", "--yes"],
+]
+
+
+@pytest.mark.parametrize("words", STORE_COMMANDS, ids=" ".join)
+def test_a_store_that_is_not_there_is_not_made_by_reading_it(words: list[str], tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    assert "does not exist yet; 'foveate import' or 'foveate demo' creates it" in shell.error(*words)
+    assert not shell.db.exists()
+
+
+@pytest.mark.parametrize("words", STORE_COMMANDS, ids=" ".join)
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(words: list[str], tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    shell.db.write_text("just some words, and not a database at all")
+    assert "is not a database" in shell.error(*words)
+    assert shell.db.read_text() == "just some words, and not a database at all"
+
+
+@pytest.mark.parametrize(
+    "words", [words for words in STORE_COMMANDS if "s" in words and words[0] != "import"], ids=" ".join
+)
+def test_a_session_that_is_not_there_is_named(words: list[str], tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, "other")
+    assert "no session 's'; 'foveate sessions' lists those that exist" in shell.error(*words)
+
+
+def test_the_store_is_the_one_that_db_or_the_environment_names(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    (tmp_path / "b").mkdir()
+    other = shell_with(tmp_path / "b", "elsewhere")
+    assert [info["id"] for info in shell.json("sessions")] == ["s"]
+    assert [info["id"] for info in shell.json("sessions", "--db", str(other.db))] == ["elsewhere"]
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    assert "is a directory" in Shell(tmp_path).error("sessions", code=2)
+
+
+def test_without_a_name_the_store_is_made_in_the_home_folder_for_its_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").write_text('{"role": "user", "content": "Hello"}\n')
+    environment = Shell(tmp_path / "x").environment(HOME=str(tmp_path))
+    del environment["FOVEATE_DB"]
+    subprocess.run(command("import", "talk.jsonl"), cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert (tmp_path / ".foveate").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / ".foveate" / "foveate.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_home_folder_that_takes_no_store_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").write_text('{"role": "user", "content": "Hello"}\n')
+    (tmp_path / ".foveate").write_text("in the way")
+    environment = Shell(tmp_path / "x").environment(HOME=str(tmp_path))
+    del environment["FOVEATE_DB"]
+    run = subprocess.run(
+        command("import", "talk.jsonl"), cwd=tmp_path, env=environment, check=False, capture_output=True
+    )
+    assert run.returncode == 1
+    assert run.stderr.decode() == f"Error: {tmp_path / '.foveate'}: can't be made: File exists; name a file with --db\n"
+
+
+def awkward_store(folder: Path) -> Shell:
+    """A store whose every text is awkward."""
+    call = {"id": "c1", "type": "function", "function": {"name": AWKWARD, "arguments": AWKWARD}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": AWKWARD, "name": AWKWARD},
+        {"role": "assistant", "content": AWKWARD, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": AWKWARD},
+        {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": AWKWARD}}]},
+    ]
+    shell = shell_with(folder, "[bold]s[/bold]", messages, turns=1)
+    with sync.open(shell.db) as fov:
+        clean = AWKWARD.replace("\ud83d", "")
+        session = fov.open_session("[bold]s[/bold]")
+        session.rename(clean)
+        session.label(platform=clean, channel=clean)
+        session.fork("fork [/]")
+    return shell
+
+
+@pytest.mark.parametrize("colours", [False, True])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sessions"],
+        ["stats"],
+        ["show", "[bold]s[/bold]"],
+        ["show", "[bold]s[/bold]", "T-1"],
+        ["show", "[bold]s[/bold]", "T-1", "--full"],
+        ["prune", "[bold]s[/bold]", "--older-than", "2027-01-01"],
+        ["prune", "--all", "--older-than", "2027-01-01"],
+        ["doctor"],
+        ["sessions", "rename", "[bold]s[/bold]", "[red]x[/]"],
+        ["sessions", "label", "[bold]s[/bold]", "--channel", "[red]x[/]"],
+        ["fork", "[bold]s[/bold]", "[red]f[/]"],
+    ],
+    ids=" ".join,
+)
+def test_no_content_styles_or_breaks_the_output(words: list[str], colours: bool, tmp_path: Path) -> None:
+    shell = Shell(awkward_store(tmp_path).db, width=400)
+    shown = shell(*words, colours=colours)
+    shown.encode()
+    assert not re.search(r"[\x07\u202e]", shown)
+    without_our_styles = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert "\x1b" not in without_our_styles
+    if words[0] in ("sessions", "stats") and len(words) == 1:
+        assert "[bold]s[/bold]" in without_our_styles
+    if "T-1" in words:
+        assert without_our_styles.count(SHOWN) == 6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["show", "[bold]s[/bold]", "T-1", "--json"], ["show", "[bold]s[/bold]", "--messages", "openai"]],
+    ids=" ".join,
+)
+def test_json_holds_awkward_text_exactly(words: list[str], tmp_path: Path) -> None:
+    shell = awkward_store(tmp_path)
+    for answer in (shell(*words).encode(), shell.really(*words).stdout, shell.really(*words, LC_ALL="C").stdout):
+        assert json.dumps(AWKWARD) in json.dumps(json.loads(answer))
+
+
+def test_a_terminal_without_utf8_gets_escapes_not_a_traceback(tmp_path: Path) -> None:
+    shell = awkward_store(tmp_path)
+    for words in (["sessions"], ["show", "[bold]s[/bold]", "T-1"], ["doctor"], ["stats"]):
+        run = shell.really(*words, PYTHONIOENCODING="ascii")
+        assert (run.returncode, run.stderr) == (0, b"")
+        assert run.stdout.isascii()
+
+
+@pytest.mark.parametrize("words", [["export", "s"], ["show", "s", "T-1"], ["show", "s", "--plain"]], ids=" ".join)
+def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=[{"role": "user", "content": "a line of words\n" * 50_000}], turns=1)
+    with subprocess.Popen(
+        command(*words), env=shell.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.read(100)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) in (0, 1)
+
+
+def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    path = tmp_path / "talk.jsonl"
+    lines = "".join(json.dumps({"role": "user", "content": f"Hello {number}"}) + "\n" for number in range(300_000))
+    path.write_text(lines)
+    process = subprocess.Popen(command("import", str(path)), env=shell.environment(), stderr=subprocess.PIPE)
+    while not shell.db.exists() or not _has_turns(shell.db):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.decode().strip() == "Interrupted; what was recorded before is kept."
+    assert shell.json("doctor")["ok"]
+
+
+def _has_turns(db: Path) -> bool:
+    with sync.open(db) as fov:
+        return any(info.turns for info in fov.sessions())

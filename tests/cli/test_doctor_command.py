@@ -1,0 +1,99 @@
+"""`foveate doctor` says what is wrong with a store, and exits with 1 if anything is."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from command_line import Shell, shell_with
+
+Damage = Callable[[sqlite3.Connection], object]
+
+
+def damage(shell: Shell, *statements: str) -> None:
+    with closing(sqlite3.connect(shell.db)) as connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount
+        connection.commit()
+
+
+def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert "1 sessions, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
+    assert shell.json("doctor") == {"ok": True, "messages_checked": 6, "sessions": 1, "problems": []}
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE bodies SET data = x'00010203' WHERE message = 3", "message 1 of T-2 in session 's' "),
+        (
+            "UPDATE bodies SET data = (SELECT data FROM bodies WHERE message = 2) WHERE message = 3",
+            "message 1 of T-2 in session 's' ",
+        ),
+        ("DELETE FROM bodies WHERE message = 4", "message 2 of T-2 in session 's' is missing"),
+    ],
+    ids=["damaged", "another's", "missing"],
+)
+def test_a_body_that_is_not_what_was_stored_is_found(statement: str, problem: str, tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    damage(shell, statement)
+    shown = shell("doctor", code=1)
+    assert f"✗ {problem}" in shown
+    assert "restore the file from a backup" in shown
+    answer = shell.json("doctor", code=1)
+    assert answer["ok"] is False
+    (found,) = answer["problems"]
+    assert found["problem"].startswith(problem)
+    assert found["advice"]
+    assert answer["messages_checked"] == 6
+
+
+def test_a_gap_in_a_turn_is_found(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    damage(shell, "DELETE FROM bodies WHERE message = 3", "DELETE FROM messages WHERE id = 3")
+    assert "T-2 of session 's' has 1 of its 2 messages" in shell("doctor", code=1)
+
+
+def test_a_turn_that_is_gone_is_found(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    damage(shell, "DELETE FROM bodies WHERE message IN (3, 4)", "DELETE FROM messages WHERE id IN (3, 4)")
+    assert "session 's' has 2 of its 3 turns" in shell("doctor", code=1)
+
+
+def test_a_file_that_others_may_read_is_a_problem(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell.db.chmod(0o644)
+    assert "others on this machine may read the file (mode 644)" in shell("doctor", code=1)
+
+
+def test_many_problems_are_cut_short_on_the_screen_and_all_there_in_json(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=[{"role": "user", "content": str(number)} for number in range(80)], turns=1)
+    damage(shell, "UPDATE bodies SET data = x'00'")
+    shown = shell("doctor", code=1)
+    assert shown.count("✗ ") == 50
+    assert "… and 30 more (--json lists all)" in shown
+    assert len(shell.json("doctor", code=1)["problems"]) == 80
+
+
+def test_a_file_with_a_page_of_garbage_is_reported_without_a_traceback(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=[{"role": "user", "content": "word " * 50}] * 200, turns=3)
+    content = bytearray(shell.db.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 4096] = b"\xff" * 4096
+    shell.db.write_bytes(content)
+    shown = shell("doctor", code=1)
+    assert "✗ " in shown
+    assert "problems; " in shown
+
+
+def test_the_code_is_that_of_the_real_command_too(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell.really("doctor").returncode == 0
+    damage(shell, "UPDATE bodies SET data = x'00' WHERE message = 3")
+    run = shell.really("doctor")
+    assert (run.returncode, run.stderr) == (1, b"")

@@ -1,0 +1,18 @@
+"""What every test runs under."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# A process per store would cost each test half a second; the tests of the pool ask for one.
+os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
+
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's own store."""
+    monkeypatch.setenv("FOVEATE_DB", str(tmp_path_factory.mktemp("home") / "foveate.db"))
