@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import Any
 
 from foveate.answers import SessionInfo, describe_session
+from foveate.background.worker import Worker
 from foveate.drafts import to_us
 from foveate.errors import SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import Header
 from foveate.importing import ImportReport, Progress, import_transcript
-from foveate.session import Session, check_session_id
+from foveate.session import Session, Shared, check_session_id
 from foveate.settings import Settings, load_settings
 from foveate.store import Finding, NewSession, Pruned, Store, open_store
 from foveate.tokens import counter_for
@@ -63,6 +64,8 @@ class Foveate:
         self.settings = settings
         self._store = store
         self._events = EventBus(settings.events.queue_limit)
+        self._worker = Worker(store, self._events, settings.compress)
+        self._shared = Shared(store, self._events, settings, self._worker)
 
     @property
     def location(self) -> str:
@@ -98,11 +101,11 @@ class Foveate:
         changed = {name: value for name, value in said.items() if getattr(row, name) != value}
         if changed:
             row = await self._store.update_session(session_id, changed)
-        return Session(row, self._store, self._events, self.settings)
+        return Session(row, self._shared)
 
     async def open_session(self, session_id: str) -> Session:
         """Open a session that must exist."""
-        return Session(await self._store.get_session(session_id), self._store, self._events, self.settings)
+        return Session(await self._store.get_session(session_id), self._shared)
 
     async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
         """All sessions, or those with these labels; the one used last comes first."""
@@ -140,8 +143,9 @@ class Foveate:
         """Call `callback`, in a thread of its own, with each event of these kinds once its fact is durable."""
         return self._events.subscribe(callback, kinds)
 
-    async def settle(self) -> None:
-        """Wait until background work has nothing left to do. Recording leaves none: raw is durable when it returns."""
+    async def settle(self, *, session_id: str | None = None, progress: Callable[[int], object] | None = None) -> None:
+        """Wait until every turn, open ones included, has its renditions; `progress` is told as turns are finished."""
+        await self._worker.settle(None if session_id is None else [session_id], progress)
 
     async def check(self) -> AsyncIterator[Finding]:
         """Verify the whole store; faults and progress as they come."""
@@ -149,6 +153,7 @@ class Foveate:
             yield finding
 
     async def close(self) -> None:
+        await self._worker.close()
         self._events.close()
         await self._store.close()
 

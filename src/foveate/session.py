@@ -8,6 +8,7 @@ turn = await session.record([{"role": "user", "content": "…"}, {"role": "assis
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ from foveate.answers import (
     describe_session,
     from_us,
 )
+from foveate.background.worker import Worker
 from foveate.context.tags import tag_turn
 from foveate.drafts import draft_messages, draft_turn, restore_message
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
@@ -42,15 +44,25 @@ _EXAMPLE = '{"role": "user", "content": "…"}'
 Recordable: TypeAlias = "Turn | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]"
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all sessions of an open store use together."""
+
+    store: Store
+    events: EventBus
+    settings: Settings
+    worker: Worker
+
+
 class Session:
     """One conversation. Open it with `Foveate.session`; several handles, tasks and processes may share it."""
 
-    def __init__(self, row: SessionRow, store: Store, events: EventBus, settings: Settings) -> None:
+    def __init__(self, row: SessionRow, shared: Shared) -> None:
         self.id = row.id
         self._row = row
-        self._store = store
-        self._events = events
-        self._settings = settings
+        self._shared = shared
+        self._store = shared.store
+        self._events = shared.events
         self._counter = session_counter(row.model, row.encoding)
 
     @property
@@ -66,7 +78,7 @@ class Session:
     @property
     def compression_level(self) -> int:
         """zstd's, for what is recorded."""
-        return self._settings.store.compression_level
+        return self._shared.settings.store.compression_level
 
     async def refresh(self) -> SessionInfo:
         """Read the session again; other handles may have changed it."""
@@ -115,6 +127,7 @@ class Session:
     async def append(self, drafts: Sequence[Draft]) -> list[Place]:
         """Keep drafts that are made already, all or none, and tell the subscribers."""
         places = await self._store.append(self.id, drafts)
+        self._shared.worker.wake(self.id)
         if self._events.is_watched:
             self._announce(drafts, places)
         return places
@@ -197,7 +210,7 @@ class Session:
             encoding=row.encoding,
         )
         forked = await self._store.fork_session(new, self.id, number)
-        return Session(forked, self._store, self._events, self._settings)
+        return Session(forked, self._shared)
 
     async def rename(self, title: str) -> SessionInfo:
         return await self._update({"title": title})

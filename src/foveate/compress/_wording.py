@@ -1,5 +1,7 @@
 """The words that smoothing knows: fillers, wordy phrases, and which words may begin a sentence."""
 
+# ruff: noqa: SIM905 (word lists are easier to read as text)
+
 from __future__ import annotations
 
 import re
@@ -31,7 +33,8 @@ FILLER_SENTENCE = re.compile(
 
 ANSWER_FILLER = re.compile(
     rf"{_OPENING}(?:"
-    r"thank(?:s| you) for (?:the|that|this|providing|confirming|sharing|clarifying|checking|reaching|asking|waiting|your)"
+    r"thank(?:s| you) for (?:the|that|this|providing|confirming|sharing|clarifying|checking|reaching|asking"
+    r"|waiting|your)"
     r"[^.!?\n,;]{0,50}|let(?: me|'s) see|you're (?:very )?welcome|no worries|no problem at all"
     r"|i apologi[sz]e for (?:the|any) (?:inconvenience|confusion)(?: caused)?"
     r"|i (?:completely |totally |fully )?understand(?: your (?:frustration|concern|situation)s?)?"
@@ -75,14 +78,17 @@ DOUBLED = re.compile(r"(?i)(?<![\w'-])(the|an|to|of|and|for|with|we|they|this|th
 """Words that no grammar doubles; `that that`, `had had`, `is is` and `not not` can be meant."""
 
 PRONOUN = re.compile(
-    r"(?<![\w'.(\[-])i(?='(?:m|ve|ll|d)(?!\w)| (?:am|was|want|wanted|think|thought|need|needed|would|will|can|could|have"
+    r"(?<![\w'.(\[-])i(?='(?:m|ve|ll|d)(?!\w)| (?:am|was|want|wanted|think|thought|need|needed|would|will|can"
+    r"|could|have"
     r"|had|do|don't|did|didn't|see|saw|guess|mean|meant|know|like|hope|get|got|tried|should|also|just|really|believe"
     r"|feel|love|prefer|wonder|use|used|found|noticed|added|changed|can't|cannot|won't|wouldn't|still|never)(?!\w))"
 )
 
 STARTERS = frozenset(
-    "the this that these those there it it's its we we're we've you you're they he she my our your can could please what"
-    " how why when where which who should would will does did are was were but so also now yes no ok okay because however"
+    "the this that these those there it it's its we we're we've you you're they he she my our your can could"
+    " please what"
+    " how why when where which who should would will does did are was were but so also now yes no ok okay"
+    " because however"
     " maybe let's i'm i'll i've i'd actually here after before since although instead perhaps once".split()
 )
 """Only these are capitalised: any other word might be a command, a name or the start of code."""
@@ -95,8 +101,10 @@ NO_SPACE_AFTER = frozenset(
 
 COMMON = frozenset(
     "the a an and or but if of to in on at for with from by as is are was were be been am do does did not no yes it its"
-    " this that these those there i you he she we they me him her us them my your our their what which who when where why"
-    " how can could should would will shall may might must have has had please thanks let make use need want get all any"
+    " this that these those there i you he she we they me him her us them my your our their what which who when"
+    " where why"
+    " how can could should would will shall may might must have has had please thanks let make use need want"
+    " get all any"
     " some then than so just now also only into about after before out up more same new one two fix add run".split()
 )
 

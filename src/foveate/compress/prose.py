@@ -4,6 +4,8 @@ Code, paths, addresses, identifiers, quotes and numbers are taken out of the tex
 What is not clearly English only has its white space cleaned.
 """
 
+# ruff: noqa: RUF001 (typographic quotes are what is looked for)
+
 from __future__ import annotations
 
 import re

@@ -29,13 +29,15 @@ REPEATED_CHARS = 200
 """A result or a system text that comes again in the same turn is named, not repeated, from this length on."""
 
 _CONCLUSION = re.compile(
-    r"(?i)\b(?:so|therefore|thus|hence|decid\w+|conclu\w+|because|root cause|turns out|means that|instead|the (?:bug|problem"
+    r"(?i)\b(?:so|therefore|thus|hence|decid\w+|conclu\w+|because|root cause|turns out|means that|instead|the"
+    r" (?:bug|problem"
     r"|issue|cause|fix|reason|answer|plan|result) is|i'll|i will|let's|should|must|need to|needs to|won't|don't|cannot"
     r"|can't|never|fails?|failed|works|fixed|found|best|better|correct|wrong)\b"
 )
 _RULE = re.compile(
-    r"(?i)\b(?:must|never|always|only|not|cannot|can't|don't|no|at most|at least|unless|until|before|after|requires?|should"
-    r"|exactly|without|except|if|free|refund\w*|allowed|deny|confirm\w*|error|instead)\b|\d|`|\""
+    r"(?i)\b(?:must|never|always|only|not|cannot|can't|don't|no|at most|at least|unless|until|before|after"
+    r"|requires?|should"
+    r"|exactly|without|except|if|allowed|forbidden|deny|confirm\w*|error|instead)\b|\d|`|\""
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^a-z])")
 _HEADING = re.compile(r"^\s*(?:#{1,6} |\*\*[^*]+\*\*:?$)")

@@ -17,6 +17,7 @@ neither white space nor a slash, and ends with a newline.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class Block:
         assert self.is_range or low == high or self.level == "E", "one turn stands alone"
         assert not (self.is_range and self.level == "E"), "an era has one text"
         assert all(low <= number <= high for number in numbers), f"{numbers} are not between {low} and {high}"
-        assert all(one < two for one, two in zip(numbers, numbers[1:], strict=False)), "entries are in order"
+        assert all(one < two for one, two in itertools.pairwise(numbers)), "entries are in order"
 
     @property
     def tag(self) -> str:

@@ -24,6 +24,8 @@ MAX_RESULTS = 50
 MAX_PAGE = 100_000
 MAX_TEXT_CHARS = 2_000
 """Of a query or a topic."""
+SHOWN_CHARS = 60
+"""Of a wrong value, in an error."""
 
 _TURN = re.compile(r"</?(?=T-)|\s+")
 _TURN_ID = re.compile(r"(?:T-)?([1-9]\d{0,17})(?:-[RSCT])?>?", re.IGNORECASE)
@@ -213,7 +215,7 @@ def _usage(tool: Tool) -> str:
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
 
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
@@ -222,7 +224,8 @@ def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
         case "openai":
             return [{"type": "function", "function": _function(tool, "parameters")} for tool in TOOLS]
         case "openai-responses":
-            return [{"type": "function", **_function(tool, "parameters")} for tool in TOOLS]
+            # There, tools are strict unless they say otherwise, and strict ones can't leave an argument out.
+            return [{"type": "function", **_function(tool, "parameters"), "strict": False} for tool in TOOLS]
         case "anthropic":
             return [_function(tool, "input_schema") for tool in TOOLS]
         case "gemini":

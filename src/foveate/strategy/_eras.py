@@ -94,10 +94,14 @@ def finest_tokens(history: History) -> int:
     return sample.tokens if sample else 0
 
 
-def make_cover(history: History, boundary: int, room_tokens: int, overheads: Overheads) -> Cover:
-    """Stands for the turns 1 to `boundary`, an end of a finest era; its least cost fits the room if a stub does."""
+def make_cover(history: History, boundary: int, last: int, room_tokens: int, overheads: Overheads) -> Cover:
+    """Stands for the turns 1 to `last`: eras up to `boundary`, where one of the finest ends, the others only named.
+
+    Its least cost fits the room if that of one named range does.
+    """
+    assert boundary <= last, "eras stand for turns that are not shown"
     reader = _Reader(history)
-    found: list[Era | Row] = []
+    found: list[Era | Row] = [stub_row(boundary + 1, last, overheads)] if boundary < last else []
     for level, index in _blocks(history, boundary, room_tokens, overheads):
         for piece in reader.resolve(level, index):
             if isinstance(piece, Era):
@@ -123,6 +127,8 @@ def make_cover(history: History, boundary: int, room_tokens: int, overheads: Ove
 def _blocks(history: History, boundary: int, room_tokens: int, overheads: Overheads) -> list[tuple[int, int]]:
     """Which eras to show, newest first: as much of the finest levels as the room allows."""
     counts: list[int] = []
+    if not boundary:
+        return []
     for share in LEVEL_SHARES:
         counts, cost = _level_counts(history, boundary // history.fanout, room_tokens, share, overheads)
         if cost <= room_tokens:

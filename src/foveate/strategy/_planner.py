@@ -1,4 +1,4 @@
-"""How the gradient spends a budget: bands from the newest turn on, then Tiny for the rest, or eras where that is too much.
+"""How the gradient spends a budget: bands from the newest turn on, Tiny for the rest, eras where that is too much.
 
 Every choice is priced to the token when it is made, so a plan fits by construction; what is left is spent on
 raising turns. Nothing older than the budget could reach is read.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foveate.strategy import History, Item, Overheads, Plan, Row, Shown
 from foveate.strategy._compact import compact_rows
-from foveate.strategy._eras import Cover, finest_tokens, make_cover, stub_row
+from foveate.strategy._eras import finest_tokens, make_cover
 from foveate.strategy._ledger import ALONE, COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Costing, Ledger, Option
 from foveate.strategy._raising import raise_levels
 from foveate.strategy._rows import bands_of, chosen_rows, hidden_step_rows
@@ -38,8 +38,7 @@ class Boundary(NamedTuple):
     length: int
     """So many items stand for themselves."""
     turn: int
-    """The newest turn that is part of an era."""
-    tiny_tokens: int
+    """The newest turn that is part of an era; those between are only named."""
 
 
 class Planner:
@@ -173,14 +172,10 @@ class Planner:
         boundary = self._boundary(ledger)
         _append_tinies(ledger, boundary.length)
         hidden = hidden_step_rows(ledger, self.overheads)
-        oldest = ledger.items[boundary.length - 1]
-        if oldest.turn - 1 > boundary.turn:
-            hidden.insert(0, stub_row(boundary.turn + 1, oldest.turn - 1, self.overheads))
         spent = sum(row.tokens for row in hidden if row.level == "E")
         room = self.budget - ledger.cost - spent
-        if room < 0:
-            return None
-        cover = make_cover(self.history, boundary.turn, room, self.overheads) if boundary.turn else Cover((), self.overheads)
+        last = ledger.items[boundary.length - 1].turn - 1
+        cover = make_cover(self.history, boundary.turn, last, room, self.overheads)
         if cover.least > room:
             return None
         raise_levels(ledger, self.budget - spent - min(room, cover.full))
@@ -205,7 +200,7 @@ class Planner:
                 most = length
             if turn % fanout or ledger.items[length - 1].step > 1:
                 continue
-            here = Boundary(length, turn, cost)
+            here = Boundary(length, turn)
             first = here if first is None else first
             if cost <= max(self.settings.tiny_share * deep, deep - turn // fanout * each):
                 best = here
@@ -214,7 +209,7 @@ class Planner:
             return found
         length = max(start, most)
         turn = ledger.items[length - 1].turn - 1
-        return Boundary(length, turn - turn % fanout, 0)
+        return Boundary(length, turn - turn % fanout)
 
 
 def _append_all_raw(ledger: Ledger, budget_tokens: int) -> bool:
@@ -249,7 +244,8 @@ def _fill(ledger: Ledger, level: int, start: float, room: float, tolerance: floa
             continue
         if added <= oversize or limit - ledger.cost < oversize:
             return
-        lower = next((option for option in options[level + 1 :] if ledger.cost + ledger.appended(option) <= limit), None)
+        fitting = (option for option in options[level + 1 :] if ledger.cost + ledger.appended(option) <= limit)
+        lower = next(fitting, None)
         if lower is None:
             return
         ledger.append(lower)

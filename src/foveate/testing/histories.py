@@ -61,7 +61,7 @@ def make_era(history: ListedHistory | EvenHistory, level: int, index: int, token
     """The era, if all its turns exist."""
     size = history.fanout**level
     last = (index + 1) * size
-    return Era(level, index, index * size + 1, last, tokens) if 0 <= index and last <= history.last_turn else None
+    return Era(level, index, index * size + 1, last, tokens) if index >= 0 and last <= history.last_turn else None
 
 
 def sized(raw: int, smoothed: int | None, compressed: int | None, tiny: int | None, *, turn: int = 1) -> Item:

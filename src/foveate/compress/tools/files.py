@@ -11,13 +11,33 @@ from foveate.compress.tools._exchange import Exchange
 from foveate.compress.tools._lines import END_LINES, both_ends, brief, brief_path, count_of, fold, without_blanks
 from foveate.turn import Json
 
-_READS = ("read", "readfile", "view", "viewfile", "cat", "open", "openfile", "goto", "readmanyfiles", "notebookread")
+_READS: tuple[str, ...] = (
+    "read",
+    "readfile",
+    "view",
+    "viewfile",
+    "cat",
+    "open",
+    "openfile",
+    "goto",
+    "readmanyfiles",
+    "notebookread",
+)
 _READS += ("scrolldown", "scrollup", "viewimage", "getfilecontents", "readtextfile")
-_WRITES = ("write", "writefile", "create", "createfile", "writetofile", "savefile")
-_EDITS = ("edit", "editfile", "multiedit", "insert", "insertlines", "replace", "replacelines", "replaceinfile")
+_WRITES: tuple[str, ...] = ("write", "writefile", "create", "createfile", "writetofile", "savefile")
+_EDITS: tuple[str, ...] = (
+    "edit",
+    "editfile",
+    "multiedit",
+    "insert",
+    "insertlines",
+    "replace",
+    "replacelines",
+    "replaceinfile",
+)
 _EDITS += ("strreplace", "strreplaceeditor", "strreplacebasededittool", "searchreplace", "applypatch", "applydiff")
 _EDITS += ("notebookedit", "texteditor", "insertcontent", "patch", "deletefile", "movefile")
-tools = (*_READS, *_WRITES, *_EDITS, "*readfile*", "*writefile*", "*editfile*")
+tools: tuple[str, ...] = (*_READS, *_WRITES, *_EDITS, "*readfile*", "*writefile*", "*editfile*")
 MAX_OUTLINE = 12
 """So many names of what a file defines stand for its middle."""
 

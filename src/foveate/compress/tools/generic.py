@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foveate.compress.tools._arguments import plain
 from foveate.compress.tools._exchange import Exchange
 from foveate.compress.tools._lines import (
     both_ends,
@@ -13,9 +14,8 @@ from foveate.compress.tools._lines import (
     fold,
     without_blanks,
 )
-from foveate.compress.tools._arguments import plain
 
-tools = ()
+tools: tuple[str, ...] = ()
 SHORT_CHARS = 90
 """An answer no longer than this is its own summary."""
 SUBJECT_CHARS = 60

@@ -99,10 +99,7 @@ def _members(data: Mapping[str, Json], depth: int) -> Iterator[str]:
     for key, value in data.items():
         if not _needs_lines(value):
             continue
-        if isinstance(value, Mapping):
-            # A record filed under its own id need not say it again.
-            value = {name: _without(child, name) for name, child in value.items()}
-        inner = list(lines_of(value, depth + 1))
+        inner = list(lines_of(_filed(value), depth + 1))
         if len(inner) == 1:
             yield f"{pad}{key}: {inner[0].strip()}"
         else:
@@ -187,10 +184,14 @@ def _bare(value: Json) -> str:
     return clip(plain(value), _VALUE_CHARS)
 
 
-def _without(record: Json, value: str) -> Json:
-    if not isinstance(record, Mapping):
-        return record
-    return {key: child for key, child in record.items() if child != value}
+def _filed(value: Json) -> Json:
+    """An object of records without the ids that they are filed under."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: {key: child for key, child in record.items() if child != name} if isinstance(record, Mapping) else record
+        for name, record in value.items()
+    }
 
 
 def _needs_lines(value: Json) -> bool:

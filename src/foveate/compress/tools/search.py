@@ -9,7 +9,17 @@ from foveate.compress.tools import generic
 from foveate.compress.tools._exchange import Exchange
 from foveate.compress.tools._lines import both_ends, brief, brief_path, clip, count_of, fold
 
-tools = ("grep", "rg", "ripgrep", "searchfiles", "searchfile", "searchdir", "codesearch", "filesearch", "grepsearch")
+tools: tuple[str, ...] = (
+    "grep",
+    "rg",
+    "ripgrep",
+    "searchfiles",
+    "searchfile",
+    "searchdir",
+    "codesearch",
+    "filesearch",
+    "grepsearch",
+)
 tools += ("glob", "find", "findfile", "findfiles", "globfilesearch", "codebasesearch", "searchcode", "grepfiles")
 
 _HIT = re.compile(r"^(?P<path>(?:[A-Za-z]:)?[^\s:]{1,200}):(?P<line>\d+):(?:\d+:)?(?P<text>.*)$")

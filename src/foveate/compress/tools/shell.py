@@ -18,7 +18,17 @@ from foveate.compress.tools._lines import (
     without_blanks,
 )
 
-tools = ("bash", "exec", "shell", "terminal", "run", "execcommand", "runcommand", "runterminalcmd", "executecommand")
+tools: tuple[str, ...] = (
+    "bash",
+    "exec",
+    "shell",
+    "terminal",
+    "run",
+    "execcommand",
+    "runcommand",
+    "runterminalcmd",
+    "executecommand",
+)
 tools += ("localshell", "sh", "zsh", "powershell", "cmd", "runshellcommand", "executebash", "runinterminal", "python")
 tools += (
     "executepython",
@@ -37,8 +47,15 @@ _PREAMBLE = re.compile(
     r"^(?:cd [^&;|\n]+(?:&&|;)|(?:export )?\w+=\S+(?: &&|;)?|source \S+ *(?:&&|;)|set -\w+ *(?:&&|;|\n)|sudo)\s*"
 )
 _PROGRAM = re.compile(r"^(?:[\w./-]*/)?([\w.-]+)(?: +(?:-C \S+ +)?([a-z][\w-]*))?")
+_SHAPES = (tests, diffs, listings, search, json_data)
+_PROGRAMS: tuple[tuple[ModuleType, tuple[str, ...]], ...] = (
+    (search, ("grep", "rg", "ag", "ack", "git grep")),
+    (listings, ("ls", "find", "fd", "fdfind", "tree", "git ls-files")),
+    (files, ("cat", "sed", "head", "tail", "bat", "nl", "less")),
+)
 _PROGRESS = re.compile(
-    r"^\s*(?:\d{1,3} ?%|\[?#+[ .]*\]?|(?:Downloading|Collecting|Fetching|Unpacking|Resolving|Compiling|Downloaded|Get:\d+"
+    r"^\s*(?:\d{1,3} ?%|\[?#{3,}[#. ]*\]?\s*\d*%?$|(?:Downloading|Collecting|Fetching|Unpacking|Resolving"
+    r"|Compiling|Downloaded|Get:\d+"
     r"|Preparing|Selecting|Requirement already satisfied)\b)"
 )
 
@@ -121,22 +138,9 @@ def _specialist(exchange: Exchange) -> ModuleType | None:
     """Who knows this output: by its shape, else by the program where its output was not piped on."""
     if not exchange.lines:
         return None
-    if tests.recognises(exchange):
-        return tests
-    if diffs.recognises(exchange):
-        return diffs
-    if listings.recognises(exchange):
-        return listings
+    by_shape = next((kind for kind in _SHAPES if kind.recognises(exchange)), None)
+    if by_shape:
+        return by_shape
     found = _PROGRAM.match(_told(exchange))
-    program, verb = (found[1], found[2]) if found else ("", None)
-    if program in ("grep", "rg", "ag", "ack") or (program == "git" and verb == "grep"):
-        return search
-    if search.recognises(exchange):
-        return search
-    if json_data.recognises(exchange):
-        return json_data
-    if program in ("ls", "find", "fd", "tree", "fdfind"):
-        return listings
-    if program in ("cat", "sed", "head", "tail", "bat", "nl", "less"):
-        return files
-    return None
+    program = f"git {found[2]}" if found and found[1] == "git" else found[1] if found else ""
+    return next((kind for kind, programs in _PROGRAMS if program in programs), None)

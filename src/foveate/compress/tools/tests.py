@@ -1,5 +1,7 @@
 """Test runs of pytest, unittest, jest, vitest, mocha, go and cargo: counts, what failed, and why."""
 
+# ruff: noqa: RUF001 (the signs that test runners print)
+
 from __future__ import annotations
 
 import re
@@ -21,7 +23,7 @@ _SUMMARY = re.compile(
     r"|^Ran \d+ tests? in .*$|^FAILED \((?:failures|errors)=.*$"  # unittest
     r"|^(?:ok|FAIL)\s+\S+/\S*\s+(?:[\d.]+s|\(cached\)).*$"  # go
     r"|^[#ℹ] (?:pass|fail) \d+$",  # node
-    re.M,
+    re.MULTILINE,
 )
 _FAILED = re.compile(
     r"^(?:FAILED|ERROR) (?P<pytest>\S+?)(?: - .*)?$"
@@ -31,7 +33,7 @@ _FAILED = re.compile(
     r"|^(?:FAIL|ERROR): (?P<unittest>\w+) \(.*$"
     r"|^\s*● (?P<jest>.+)$"
     r"|^\s*(?:✕|×|✗) (?P<mark>.+?)(?: \(?\d+ ?ms\)?)?$",
-    re.M,
+    re.MULTILINE,
 )
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|passing|failing|deselected)")
 _PASSED = re.compile(

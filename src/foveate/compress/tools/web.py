@@ -8,7 +8,18 @@ from foveate.compress.tools import generic, json_data
 from foveate.compress.tools._exchange import Exchange
 from foveate.compress.tools._lines import both_ends, brief, count_of, error_lines, fold, without_blanks
 
-tools = ("webfetch", "websearch", "fetch", "fetchurl", "browse", "browser", "geturl", "openurl", "httpget", "search")
+tools: tuple[str, ...] = (
+    "webfetch",
+    "websearch",
+    "fetch",
+    "fetchurl",
+    "browse",
+    "browser",
+    "geturl",
+    "openurl",
+    "httpget",
+    "search",
+)
 tools += (
     "googlesearch",
     "tavilysearch",
@@ -20,10 +31,10 @@ tools += (
     "*webfetch*",
 )
 
-_TITLE = re.compile(r"(?i)<title[^>]*>\s*([^<]{1,200})|^(?:title:|#)\s+(.{1,200})$", re.M)
-_HEADING = re.compile(r"^(?:#{1,4} \S|={3,}$|title:|url:|source:)", re.I)
+_TITLE = re.compile(r"(?i)<title[^>]*>\s*([^<]{1,200})|^(?:title:|#)\s+(.{1,200})$", re.MULTILINE)
+_HEADING = re.compile(r"^(?:#{1,4} \S|={3,}$|title:|url:|source:)", re.IGNORECASE)
 _LINK = re.compile(r"https?://[^\s<>\"')\]]+")
-_TAG = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<!--.*?-->|<[^<>]{1,2000}>", re.I | re.S)
+_TAG = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<!--.*?-->|<[^<>]{1,2000}>", re.IGNORECASE | re.DOTALL)
 _HTML = re.compile(r"(?i)^\s*(?:<!doctype html|<html|<head|<body|<div)")
 
 

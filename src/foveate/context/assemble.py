@@ -1,0 +1,258 @@
+"""From a plan to a context: fixed part, history, memory, board and prompt, joined where token counts add up.
+
+cache-first   system · explanation · pins · history · memory · board · prompt
+documented    system · explanation · pins · memory · board · history · prompt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from foveate.context import invariants
+from foveate.context.assembled import Context, Segment, SegmentName
+from foveate.context.explanation import explanation
+from foveate.context.pairs import loose_ends, provider_message_count
+from foveate.context.pins import Pinned, check_pins, write_pins
+from foveate.context.provider import Layout, Native
+from foveate.errors import BudgetExceeded
+from foveate.strategy import Row
+from foveate.text import turn_text
+from foveate.tokens import Counter, EncodingName, count_tokens
+from foveate.turn import Message, Text
+
+Order = Literal["cache-first", "documented"]
+
+MESSAGE_TOKENS = 4
+"""What a provider adds around each message."""
+REPLY_TOKENS = 3
+"""What it adds for the answer to begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryBlock:
+    """A row of the plan, written."""
+
+    row: Row
+    text: str
+    """With its tags, as `tags.write_block` makes it."""
+    tokens: int
+    """The base tokens of the text."""
+    messages: tuple[Message, ...] | None = None
+    """The turn's messages, where it may go out as the provider's own."""
+    is_stable: bool = True
+    """The next context will show it byte for byte, unless a rebuild comes between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything a context is made of."""
+
+    budget_tokens: int
+    counter: Counter
+    calibration: float = 1.0
+    system: str = ""
+    explain: bool = True
+    pins: Sequence[Pinned] = ()
+    history: Sequence[HistoryBlock] = ()
+    memory: str = ""
+    """As `tags.tag_section` makes it."""
+    board: str = ""
+    """As `board.render` makes it."""
+    prompt: str | Sequence[Message] = ""
+    tools_tokens: int = 0
+    """The base tokens of the tool definitions that are sent along."""
+    order: Order = "cache-first"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A segment before its tokens are scaled."""
+
+    segment: Segment
+    text: str
+    base_tokens: int
+
+
+def assemble(parts: Parts) -> Context:
+    """A context within its budget; `BudgetExceeded` if what is never compressed does not fit by itself."""
+    pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
+    prompt = prompt_messages(parts.prompt)
+    fixed = _fixed_pieces(parts, pins_tokens)
+    prompt_tokens = _prompt_tokens(parts)
+    system = "".join(piece.text for piece in fixed)
+    _check_fixed(parts, fixed, prompt, prompt_tokens)
+
+    dynamic = _dynamic_pieces(parts)
+    inner_tokens = sum(piece.base_tokens for piece in [*fixed, *dynamic])
+    inner_tokens += sum(block.tokens for block in parts.history) + prompt_tokens + parts.tools_tokens
+    native_from = _first_native(parts.history, prompt)
+    while True:
+        layout = _lay_out(parts, native_from, dynamic, prompt)
+        framing = _framing_tokens(layout, system)
+        if native_from >= len(parts.history) or _scaled(parts, inner_tokens + framing) <= parts.budget_tokens:
+            break
+        # Tagged text needs no framing of its own, so a turn that does not fit as messages still fits so.
+        native_from += 1
+
+    history = _history_pieces(parts, native_from, dynamic)
+    middle = [*history, *dynamic] if parts.order == "cache-first" else [*dynamic, *history]
+    shown = [*fixed, *middle]
+    behind = [
+        _piece("prompt", "", prompt_tokens),
+        _piece("tools", "", parts.tools_tokens, is_stable=True),
+        _piece("framing", "", framing),
+    ]
+    segments = _scale_segments(parts, [*shown, *behind])
+    context = Context(
+        text="".join(piece.text for piece in shown),
+        tokens=sum(segment.tokens for segment in segments),
+        budget_tokens=parts.budget_tokens,
+        segments=segments,
+        system=system,
+        history="".join(piece.text for piece in history),
+        layout=layout,
+    )
+    invariants.check_text(context, pins=parts.pins, rows=[block.row for block in parts.history])
+    return context
+
+
+def prompt_messages(prompt: str | Sequence[Message]) -> tuple[Message, ...]:
+    """The prompt as messages; one without a visible character is none."""
+    if isinstance(prompt, str):
+        return (Message("user", (Text(prompt),)),) if prompt.strip() else ()
+    return tuple(message for message in prompt if message.kind != "display")
+
+
+def _prompt_tokens(parts: Parts) -> int:
+    prompt = parts.prompt
+    if isinstance(prompt, str):
+        return parts.counter.base(prompt) if prompt.strip() else 0
+    return parts.counter.base(turn_text(prompt_messages(prompt)))
+
+
+def _piece(name: SegmentName, text: str, base_tokens: int, *, is_stable: bool = False) -> _Piece:
+    return _Piece(Segment(name, 0, is_stable), text, base_tokens)
+
+
+def _fixed_pieces(parts: Parts, pins_tokens: int) -> list[_Piece]:
+    pieces = []
+    if parts.system:
+        # The next part begins on a new line, or the counts would not add up.
+        system = parts.system if parts.system.endswith("\n") else f"{parts.system}\n"
+        pieces.append(_piece("system", system, _counted(system, parts.counter.encoding), is_stable=True))
+    if parts.explain:
+        told = explanation()
+        pieces.append(_piece("explanation", told, _counted(told, parts.counter.encoding), is_stable=True))
+    if parts.pins:
+        pieces.append(_piece("pins", write_pins(parts.pins), pins_tokens, is_stable=True))
+    return pieces
+
+
+def _dynamic_pieces(parts: Parts) -> list[_Piece]:
+    named: tuple[tuple[SegmentName, str], ...] = (("memory", parts.memory), ("board", parts.board))
+    for name, text in named:
+        assert not text or (text.startswith("<") and text.endswith("\n")), f"the {name} is not in a tag of its own"
+    return [_piece(name, text, parts.counter.base(text)) for name, text in named if text]
+
+
+def _history_pieces(parts: Parts, native_from: int, dynamic: Sequence[_Piece]) -> list[_Piece]:
+    pieces = []
+    is_stable = parts.order == "cache-first" or not dynamic
+    for index, block in enumerate(parts.history):
+        is_stable = is_stable and block.is_stable
+        row = block.row
+        segment = Segment("history", 0, is_stable, row.first, row.last, row.level, is_native=index >= native_from)
+        pieces.append(_Piece(segment, block.text, block.tokens))
+    return pieces
+
+
+def _check_fixed(parts: Parts, fixed: Sequence[_Piece], prompt: tuple[Message, ...], prompt_tokens: int) -> None:
+    named: dict[str, int] = {piece.segment.name: piece.base_tokens for piece in fixed}
+    framing = MESSAGE_TOKENS * (bool(fixed) + provider_message_count(prompt)) + REPLY_TOKENS
+    named |= {"prompt": prompt_tokens, "tool definitions": parts.tools_tokens, "framing of messages": framing}
+    if _scaled(parts, sum(named.values())) > parts.budget_tokens:
+        raise BudgetExceeded(parts.budget_tokens, {name: _scaled(parts, tokens) for name, tokens in named.items()})
+
+
+def _first_native(history: Sequence[HistoryBlock], prompt: tuple[Message, ...]) -> int:
+    """From which block on all can go out as messages: whole tool pairs, and a user to begin with."""
+    first = len(history)
+    following: tuple[Message, ...] = _leading_results(prompt)
+    for index in range(len(history) - 1, -1, -1):
+        messages = history[index].messages
+        if messages is None or loose_ends((*messages, *following)):
+            break
+        first, following = index, ()
+    while first == 0 and history and not _opens_with_user(history[0].messages or ()):
+        first += 1
+    return first
+
+
+def _opens_with_user(messages: Sequence[Message]) -> bool:
+    shown = next((message for message in messages if message.kind != "display"), None)
+    return shown is not None and shown.role != "assistant" and not shown.tool_results
+
+
+def _leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The results that a prompt begins with: they belong right behind their calls."""
+    count = next((index for index, message in enumerate(prompt) if not message.tool_results), len(prompt))
+    return prompt[:count]
+
+
+def _lay_out(parts: Parts, native_from: int, dynamic: Sequence[_Piece], prompt: tuple[Message, ...]) -> Layout:
+    older, newer = parts.history[:native_from], parts.history[native_from:]
+    native = [Native(block.messages or (), block.is_stable) for block in newer]
+    if results := _leading_results(prompt):
+        prompt = prompt[len(results) :]
+        if native:
+            native[-1] = replace(native[-1], messages=(*native[-1].messages, *results), is_stable=False)
+        else:
+            # Their calls stand in tagged text, where no provider would find them.
+            prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
+    changing = "".join(piece.text for piece in dynamic)
+    stable = next((index for index, block in enumerate(older) if not block.is_stable), len(older))
+    if parts.order == "documented" and changing:
+        lead = changing + "".join(block.text for block in older)
+        return Layout("", lead, tuple(native), "", prompt, is_cacheable=False)
+    return Layout(
+        stable_lead="".join(block.text for block in older[:stable]),
+        lead="".join(block.text for block in older[stable:]),
+        native=tuple(native),
+        tail=changing,
+        prompt=prompt,
+        is_cacheable=stable == len(older),
+    )
+
+
+def _framing_tokens(layout: Layout, system: str) -> int:
+    messages = bool(system) + bool(layout.stable_lead or layout.lead) + bool(layout.tail)
+    messages += sum(provider_message_count(native.messages) for native in layout.native)
+    messages += provider_message_count(layout.prompt)
+    if layout.tail and layout.prompt and layout.prompt[0].role == "user":
+        messages -= 1
+    return MESSAGE_TOKENS * messages + REPLY_TOKENS
+
+
+def _scaled(parts: Parts, base_tokens: int) -> int:
+    return parts.counter.scale(base_tokens, parts.calibration)
+
+
+def _scale_segments(parts: Parts, pieces: Sequence[_Piece]) -> tuple[Segment, ...]:
+    """Each segment's share of the scaled total, so that they add up to it exactly."""
+    segments = []
+    base = scaled = 0
+    for piece in pieces:
+        base += piece.base_tokens
+        upto = _scaled(parts, base)
+        if piece.base_tokens or piece.text:
+            segments.append(replace(piece.segment, tokens=upto - scaled))
+        scaled = upto
+    return tuple(segments)
+
+
+@lru_cache(maxsize=64)
+def _counted(text: str, encoding: EncodingName) -> int:
+    return count_tokens(text, encoding)

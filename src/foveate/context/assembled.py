@@ -1,0 +1,60 @@
+"""A context as it is given out: one text, its exact size, what is where, and messages for each provider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from foveate.context import invariants
+from foveate.context.provider import Layout, render_layout
+from foveate.strategy import Shown
+from foveate.turn import Json, Message
+
+SegmentName = Literal["system", "explanation", "pins", "history", "memory", "board", "prompt", "tools", "framing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a context. The tokens of all segments add up to the context's."""
+
+    name: SegmentName
+    tokens: int
+    is_stable: bool
+    """The next context begins with the same, so a provider's cache may have it."""
+    first: int | None = None
+    last: int | None = None
+    """The turns it shows."""
+    level: Shown | None = None
+    is_native: bool = False
+    """In messages it stands as the provider's own, with its tool calls and results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that a model is shown, within a budget."""
+
+    text: str
+    """Everything before the prompt."""
+    tokens: int
+    """Of everything: the text, the prompt, tool definitions and the framing of messages."""
+    budget_tokens: int
+    segments: tuple[Segment, ...]
+    system: str
+    """The system prompt, explanation and pins, for providers that take them apart from the messages."""
+    history: str = field(repr=False)
+    """The tagged turns, as they stand in the text."""
+    layout: Layout = field(repr=False)
+
+    def messages(self, format: str = "openai", *, cache: bool = True) -> list[Json]:  # noqa: A002
+        """What a provider takes: `openai`, `openai-responses`, `anthropic` or `gemini`; ends with the prompt.
+
+        OpenAI's begin with a system message; for the other two, pass `system` where the API has its place.
+        `cache` puts Anthropic's breakpoints where the next context will still be the same.
+        """
+        rendered = render_layout(self.layout, self.system, format, cache=cache)
+        invariants.check_messages(format, rendered, self.native_messages)
+        return rendered
+
+    @property
+    def native_messages(self) -> list[Message]:
+        return [message for block in self.layout.native for message in block.messages]

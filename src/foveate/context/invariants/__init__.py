@@ -1,0 +1,52 @@
+"""What every context promises, one invariant a file; each says what is wrong, or nothing.
+
+Those of the text are checked when a context is assembled, those of messages when they are rendered, so that nothing
+that breaks one is ever given out. `check` runs all of them, in every format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foveate.context.invariants import (
+    fits_budget,
+    pins_verbatim,
+    reasoning_with_call,
+    tags_balanced,
+    tool_pairs_whole,
+)
+from foveate.errors import InvariantBroken
+from foveate.strategy import Row
+from foveate.turn import Json, Message
+
+if TYPE_CHECKING:
+    from foveate.context.assembled import Context
+    from foveate.context.pins import Pinned
+
+FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
+
+
+def check(context: Context, *, pins: Sequence[Pinned], rows: Sequence[Row]) -> None:
+    """All invariants; `InvariantBroken` names the first that does not hold."""
+    check_text(context, pins=pins, rows=rows)
+    for name in FORMATS:
+        context.messages(name)
+
+
+def check_text(context: Context, *, pins: Sequence[Pinned], rows: Sequence[Row]) -> None:
+    """Those that need no messages."""
+    _demand("fits_budget", fits_budget.problem(context))
+    _demand("pins_verbatim", pins_verbatim.problem(context, pins))
+    _demand("tags_balanced", tags_balanced.problem(context, rows))
+
+
+def check_messages(name: str, rendered: Sequence[Json], native: Sequence[Message]) -> None:
+    """Those of the messages in one format; `native` are the recorded ones among them."""
+    _demand("tool_pairs_whole", tool_pairs_whole.problem(name, rendered))
+    _demand("reasoning_with_call", reasoning_with_call.problem(name, rendered, native))
+
+
+def _demand(invariant: str, problem: str | None) -> None:
+    if problem is not None:
+        raise InvariantBroken(invariant, problem)

@@ -1,0 +1,34 @@
+"""The history consists of whole blocks, those of the plan, in order, none overlapping another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foveate.context.tags import Block, TagsBroken, parse_blocks
+from foveate.strategy import Row
+
+if TYPE_CHECKING:
+    from foveate.context.assembled import Context
+
+
+def problem(context: Context, rows: Sequence[Row]) -> str | None:
+    if context.history not in context.text:
+        return "the history is not in the context"
+    try:
+        blocks = parse_blocks(context.history)
+    except TagsBroken as error:
+        return str(error)
+    for one, two in itertools.pairwise(blocks):
+        if (one.last, one.last_step) >= (two.first, two.first_step):
+            return f"<{two.tag}> comes after <{one.tag}>"
+    planned, found = list(map(_place, rows)), list(map(_place, blocks))
+    if planned != found:
+        missing = next((row for row in planned if row not in found), None)
+        return f"{len(found)} blocks for {len(planned)} rows; not as planned: {missing or found[-1]}"
+    return None
+
+
+def _place(shown: Row | Block) -> tuple[object, ...]:
+    return (shown.first, shown.last, shown.first_step, shown.last_step, shown.level, shown.is_range)

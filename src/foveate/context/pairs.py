@@ -1,0 +1,60 @@
+"""Which calls and results of some messages belong together, before any provider's format is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from foveate.turn import Attachment, Message, Reasoning, ToolCall, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class LooseEnds:
+    """Calls without a result, and results without a call before them."""
+
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.calls or self.results)
+
+
+def loose_ends(messages: Iterable[Message]) -> LooseEnds:
+    """What the messages leave open: by id where both sides have one, else by name, else in order."""
+    waiting: list[ToolCall] = []
+    stray: list[ToolResult] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                waiting.append(part)
+            elif isinstance(part, ToolResult):
+                call = next((call for call in waiting if _belong(call, part)), None)
+                if call is None:
+                    stray.append(part)
+                else:
+                    waiting.remove(call)
+    return LooseEnds(tuple(waiting), tuple(stray))
+
+
+def _belong(call: ToolCall, result: ToolResult) -> bool:
+    if call.id and result.call_id:
+        return call.id == result.call_id
+    return result.name in (None, call.name)
+
+
+def provider_message_count(messages: Iterable[Message]) -> int:
+    """How many messages these become at most, in the format that splits them most: one for each result."""
+    count = 0
+    for message in messages:
+        if message.kind == "display":
+            continue
+        results = message.tool_results
+        says_more = len(results) < len(message.parts) or not message.parts
+        attaches = any(isinstance(part, Attachment) for result in results for part in result.content)
+        count += len(results) + says_more + attaches
+    return count
+
+
+def has_proof(reasoning: Reasoning) -> bool:
+    """Whether a provider may ask for this thinking back."""
+    return reasoning.signature is not None or reasoning.encrypted is not None or reasoning.id is not None

@@ -1,0 +1,169 @@
+"""A context as a provider's messages: older turns as tagged text, the newest as messages of the provider's own.
+
+    system · tagged history · newest turns, native · memory, board and prompt
+
+What came in the same format goes out to the letter, except for cache hints, which belong to the request that
+had them, and except where a call stands without its result: the provider would refuse that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from foveate.context.invariants import tool_pairs_whole
+from foveate.errors import UnknownFormat
+from foveate.formats import render_messages
+from foveate.turn import Json, Message
+
+Record: TypeAlias = Mapping[str, Json]
+
+FORMATS: Final = ("openai", "openai-responses", "anthropic", "gemini")
+MAX_BREAKPOINTS: Final = 4
+"""Anthropic refuses more."""
+NATIVE_BREAKPOINTS: Final = 2
+"""The ends of the newest two turns: of this context, and of the one before, whose cache is to be found."""
+_TWO_SIDED: Final = ("anthropic", "gemini")
+_TEXT_TYPES: Final = {"openai": "text", "openai-responses": "input_text", "anthropic": "text"}
+_THINKING: Final = ("thinking", "redacted_thinking")
+_EPHEMERAL: Final = {"type": "ephemeral"}
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A turn, or a step of one, that goes out as messages."""
+
+    messages: tuple[Message, ...]
+    is_stable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What goes where in a provider's messages."""
+
+    stable_lead: str = ""
+    """Tagged history that the next context repeats."""
+    lead: str = ""
+    """What else comes before the native turns."""
+    native: tuple[Native, ...] = ()
+    tail: str = ""
+    """Memory and board, where they come last."""
+    prompt: tuple[Message, ...] = ()
+    is_cacheable: bool = True
+    """Nothing that changes stands before the native turns."""
+
+
+def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002
+    if format not in FORMATS:
+        raise UnknownFormat(f"no messages of format {format!r}; there are {', '.join(FORMATS)}")
+    marks = cache and format == "anthropic"
+    rendered: list[Record] = []
+    if system and format not in _TWO_SIDED:
+        rendered.append({"role": "system", "content": system})
+    if lead := [text for text in (layout.stable_lead, layout.lead) if text]:
+        message = _user(format, lead)
+        rendered.append(_mark(message, 0) if marks and layout.stable_lead else message)
+    edges = _edges(layout) if marks and layout.is_cacheable else ()
+    for index, native in enumerate(layout.native):
+        own = _render_native(native.messages, format)
+        if index in edges and own:
+            own[-1] = _mark(own[-1])
+        rendered.extend(own)
+    rendered.extend(_render_end(layout, format))
+    return list(_two_sided(rendered, format) if format in _TWO_SIDED else rendered)
+
+
+def _edges(layout: Layout) -> Sequence[int]:
+    """The native turns at whose end a breakpoint is worth its place."""
+    unstable = next((index for index, native in enumerate(layout.native) if not native.is_stable), len(layout.native))
+    return range(unstable)[-NATIVE_BREAKPOINTS:]
+
+
+def _render_native(messages: Sequence[Message], format: str) -> list[Record]:  # noqa: A002
+    shown = [message for message in messages if message.kind != "display"]
+    rendered = render_messages(format, shown)
+    if tool_pairs_whole.problem(format, rendered):
+        by_meaning = [
+            message.without_original() if message.original and message.original.format == format else message
+            for message in shown
+        ]
+        rendered = render_messages(format, by_meaning)
+    records = [record for record in rendered if isinstance(record, Mapping)]
+    return [_without_cache_hints(record) for record in records] if format == "anthropic" else records
+
+
+def _render_end(layout: Layout, format: str) -> list[Record]:  # noqa: A002
+    """Memory and board, then the prompt, in one user message."""
+    prompt = _render_native(layout.prompt, format)
+    if not layout.tail:
+        return prompt
+    tail = _user(format, [layout.tail])
+    if prompt and prompt[0].get("role") == "user":
+        return [_join(tail, prompt[0], format), *prompt[1:]]
+    return [tail, *prompt]
+
+
+def _user(format: str, texts: Sequence[str]) -> Record:  # noqa: A002
+    if format == "gemini":
+        return {"role": "user", "parts": [{"text": text} for text in texts]}
+    if len(texts) == 1 and format != "anthropic":
+        return {"role": "user", "content": texts[0]}
+    return {"role": "user", "content": [{"type": _TEXT_TYPES[format], "text": text} for text in texts]}
+
+
+def _content(record: Record, format: str) -> list[Record]:  # noqa: A002
+    content = record.get("parts" if format == "gemini" else "content")
+    if isinstance(content, str):
+        return [{"type": _TEXT_TYPES[format], "text": content}] if content else []
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, Sequence) else []
+
+
+def _join(first: Record, second: Record, format: str) -> Record:  # noqa: A002
+    key = "parts" if format == "gemini" else "content"
+    return {**first, **second, key: [*_content(first, format), *_content(second, format)]}
+
+
+def _two_sided(records: Iterable[Record], format: str) -> list[Record]:  # noqa: A002
+    """One message for each time a side speaks: not every server of these formats takes two in a row."""
+    joined: list[Record] = []
+    for record in records:
+        if joined and _side(joined[-1]) == _side(record):
+            joined[-1] = _join(joined[-1], record, format)
+        else:
+            joined.append(record)
+    return joined
+
+
+def _side(record: Record) -> bool:
+    return record.get("role") in ("assistant", "model")
+
+
+def _mark(record: Record, index: int | None = None) -> Record:
+    """The message with a breakpoint at this block, or at the last one that can carry it."""
+    blocks = _content(record, "anthropic")
+    able = [place for place, block in enumerate(blocks) if _can_carry(block)]
+    if not able:
+        return record
+    place = able[-1] if index is None else index
+    blocks[place] = {**blocks[place], "cache_control": _EPHEMERAL}
+    return {**record, "content": blocks}
+
+
+def _can_carry(block: Record) -> bool:
+    return block.get("type") not in _THINKING and block.get("text") != ""
+
+
+def _without_cache_hints(record: Record) -> Record:
+    content = record.get("content")
+    if isinstance(content, str) or not isinstance(content, Sequence):
+        return record
+    cleaned = [_clean(block) if isinstance(block, Mapping) else block for block in content]
+    return {**record, "content": cleaned} if cleaned != list(content) else record
+
+
+def _clean(block: Record) -> Record:
+    inner = block.get("content")
+    if block.get("type") == "tool_result" and isinstance(inner, Sequence) and not isinstance(inner, str):
+        block = {**block, "content": [_clean(part) if isinstance(part, Mapping) else part for part in inner]}
+    return {key: value for key, value in block.items() if key != "cache_control"}

@@ -1,0 +1,55 @@
+"""How a budget is shared out between the history, the board and recall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Tokens for each part that can shrink; with the fixed part and the prompt never more than the budget."""
+
+    history: int
+    board: int
+    recall: int
+
+
+class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Shares of what the fixed part (system prompt, explanation, pins, tools) and the prompt leave of a budget."""
+
+    board: Annotated[float, Meta(ge=0, le=0.5)] = 0.10
+    """For what was retrieved and is shown for some turns."""
+    recall: Annotated[float, Meta(ge=0, le=0.9)] = 0.25
+    """For turns found again by what the prompt says. The history gets the rest."""
+    recall_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 10_000
+    """Recall's share is not larger than this."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.board + self.recall < 1:
+            raise ValueError(f"board and recall leave room for the history; they add up to {self.board + self.recall}")
+
+    def split(
+        self,
+        budget_tokens: int,
+        fixed_tokens: int,
+        prompt_tokens: int,
+        *,
+        one_off: bool,
+        board_tokens_used: int = 0,
+        recall_tokens_used: int = 0,
+    ) -> Split:
+        """Each part's allotment. In a one-off context the history also gets what board and recall leave unused."""
+        free = max(0, budget_tokens - fixed_tokens - prompt_tokens)
+        board = int(free * self.board)
+        recall = min(int(free * self.recall), self.recall_limit_tokens)
+        if not one_off:
+            return Split(free - board - recall, board, recall)
+        history = free - min(board, board_tokens_used) - min(recall, recall_tokens_used)
+        return Split(history, board, recall)
+
+    def recall_room(self, split: Split, history_tokens_used: int, *, one_off: bool) -> int:
+        """What recall may take in the end: in a one-off context also what the history leaves unused."""
+        return split.recall + (max(0, split.history - history_tokens_used) if one_off else 0)
