@@ -73,7 +73,9 @@ def facts_table(turns: Sequence[AnnotatedTurn], *, examples: int = 0) -> None:
     print(f"{len(turns)} turns; C {length:.0%} of raw, T {statistics.mean(tiny for _, tiny in sizes):.0f} tokens\n")
     print("| method | facts at 35 % | facts in one sentence | its main facts |\n| --- | --- | --- | --- |")
     for name, shares in rows.items():
-        print(f"| {name} | " + " | ".join(f"{statistics.mean(column):.2f}" for column in zip(*shares, strict=True)) + " |")
+        print(
+            f"| {name} | " + " | ".join(f"{statistics.mean(column):.2f}" for column in zip(*shares, strict=True)) + " |"
+        )
 
 
 def _methods() -> dict[str, Summarise]:
@@ -157,7 +159,9 @@ class Totals:
 
 
 def sessions_table(transcripts: Path) -> list[tuple[str, Refusal]]:
-    print("\n| transcript | turns | raw tokens | S | C | T on turns of 1,000+ | T too long | larger than above | refused C / T | fell back |")
+    print(
+        "\n| transcript | turns | raw tokens | S | C | T on turns of 1,000+ | T too long | larger than above | refused C / T | fell back |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     refusals: list[tuple[str, Refusal]] = []
     cpu: list[tuple[int, float]] = []
@@ -195,7 +199,9 @@ def _cpu_table(cpu: Sequence[tuple[int, float]]) -> None:
         if found:
             times = sorted(seconds * 1_000 for _, seconds in found)
             rate = sum(times) / sum(raw for raw, _ in found) * 2_000
-            print(f"| {low:,}-{high:,} | {len(found)} | {statistics.median(times):.1f} | {times[-1]:.1f} | {rate:.1f} |")
+            print(
+                f"| {low:,}-{high:,} | {len(found)} | {statistics.median(times):.1f} | {times[-1]:.1f} | {rate:.1f} |"
+            )
 
 
 def show_refusals(refusals: Sequence[tuple[str, Refusal]]) -> None:
@@ -216,7 +222,9 @@ def retention_table(data: Path) -> None:
         chats = json.loads((data / "qa" / f"{name}.json").read_text())
         made = [(chat, [_recorded(number, turn) for number, turn in enumerate(chat["turns"], 1)]) for chat in chats]
         _print_score("tiny lines", score, [(chat, "\n".join(one.tiny for one in all_)) for chat, all_ in made])
-        rolled = [(chat, roll_up([unit for one in all_ for unit in one.units], 20_000, count_tokens)) for chat, all_ in made]
+        rolled = [
+            (chat, roll_up([unit for one in all_ for unit in one.units], 20_000, count_tokens)) for chat, all_ in made
+        ]
         for budget in (2_000, 4_000, 8_000):
             texts = [(chat, era_text(units, budget, count_tokens)) for chat, units in rolled]
             _print_score(f"one era at {budget:,}", score, texts)

@@ -25,6 +25,7 @@ from store_turns import chat_turns, endless
 FILL_TURNS = 2_000
 WORKING_SIZE_TURNS = 3 * FILL_TURNS
 """Put into each file first: a write-ahead log that still grows makes every fsync slower, whatever the session."""
+WARM_UP_TURNS = 20
 READS = 3_000
 
 
@@ -35,6 +36,8 @@ class Cost:
     turns: int
     record_p50_ms: float
     record_p99_ms: float
+    record_cpu_ms: float
+    """Of all threads: what the disk's moods leave alone."""
     get_turn_cpu_ms: float
 
 
@@ -58,18 +61,21 @@ async def measure(directory: Path, samples: int, lengths: list[int]) -> list[Cos
             await fill(sessions[length], length)
         given = endless(chat_turns())
         taken: dict[int, list[float]] = {length: [] for length in lengths}
-        for number in range(samples + 20):
+        worked: dict[int, list[float]] = {length: [] for length in lengths}
+        for number in range(samples + WARM_UP_TURNS):
             turn = cast("list[dict[str, Any]]", next(given))
             for length in random.sample(lengths, len(lengths)):
-                began = time.perf_counter()
+                began, cpu = time.perf_counter(), time.process_time()
                 await sessions[length].record(turn)
-                if number >= 20:
+                if number >= WARM_UP_TURNS:
                     taken[length].append((time.perf_counter() - began) * 1000)
+                    worked[length].append((time.process_time() - cpu) * 1000)
         return [
             Cost(
                 turns=length,
                 record_p50_ms=statistics.median(taken[length]),
                 record_p99_ms=statistics.quantiles(taken[length], n=100)[98],
+                record_cpu_ms=statistics.median(worked[length]),
                 get_turn_cpu_ms=await read_cost(session, length),
             )
             for length, session in sessions.items()

@@ -24,17 +24,24 @@ from foveate.answers import (
     from_us,
 )
 from foveate.background.worker import Worker
+from foveate.compress import LEVELS, Level
+from foveate.context import board as boards
+from foveate.context.assemble import Order
+from foveate.context.assembled import Context
+from foveate.context.board import Board
 from foveate.context.tags import tag_turn
+from foveate.context.tools import tool_definitions
+from foveate.contexts import Contexts, Request
 from foveate.drafts import draft_messages, draft_turn, restore_message
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.events import Event, EventBus
+from foveate.retrieving import Retrieval
 from foveate.settings import Settings
 from foveate.store import Draft, MessageRow, NewSession, Place, SessionRow, Store
-from foveate.text import turn_text
+from foveate.store.derived import RenditionSizes
 from foveate.tokens import Counter, calibrate, session_counter
 from foveate.turn import Json, Message, Turn, parse_time, turn_id, turn_number
 
-LEVELS = ("R", "S", "C", "T")
 EXPORT_BATCH_TURNS = 200
 MAX_SESSION_ID_CHARS = 300
 NEWEST = 2**62
@@ -64,6 +71,8 @@ class Session:
         self._store = shared.store
         self._events = shared.events
         self._counter = session_counter(row.model, row.encoding)
+        self._contexts = Contexts(shared.store, row.id, shared.events, shared.settings)
+        self._tools_format: str | None = None
 
     @property
     def info(self) -> SessionInfo:
@@ -155,10 +164,11 @@ class Session:
         """The turns from `first` to `last` that exist, as `get_turn` gives them."""
         if level not in LEVELS:
             raise LevelUnknown(level, LEVELS)
-        if level != "R":
-            raise LevelNotReady(str(first), level, ("R",))
-        found = await self.load_turns(first, last)
-        return [self._content(turn, level, format) for turn in found]
+        low, high = self._range(first, last)
+        shown: Level = level  # type: ignore[assignment]
+        sizes = await self._store.derived.sizes_of(self.id, low, high)
+        texts = await self._contexts.viewer.texts(shown, low, high) if sizes else {}
+        return [self._content(size, shown, texts, format) for size in sizes]
 
     async def load_turn(self, turn: str | int) -> Turn:
         """A turn as the values it was recorded from."""
@@ -191,6 +201,61 @@ class Session:
             )
             for row in await self._store.turns(self.id, low, high)
         ]
+
+    async def context(
+        self,
+        prompt: str | Sequence[Mapping[str, Any]] = "",
+        *,
+        budget_tokens: int | None = None,
+        system: str = "",
+        order: Order | None = None,
+    ) -> Context:
+        """All that a model is shown before a prompt, and the prompt, within the budget.
+
+        At a budget other than the session's own it is a one-off: planned afresh, filled to the full, changing
+        nothing. The definitions of the history tools are counted once `tools` has been asked for them.
+        """
+        await self.refresh()
+        request = Request(
+            prompt=prompt if isinstance(prompt, str) else _as_messages(prompt, None),
+            budget_tokens=self._row.budget_tokens if budget_tokens is None else budget_tokens,
+            system=system,
+            pins=await self.pins(),
+            tools_format=self._tools_format,
+            order=order or self._shared.settings.context.order,
+        )
+        return await self._contexts.make(self._row, self._counter, request)
+
+    def tools(self, format: str = "openai") -> list[dict[str, Json]]:  # noqa: A002
+        """The history tools as a provider takes them; contexts leave room for them from now on."""
+        definitions = tool_definitions(format)
+        self._tools_format = format
+        return definitions
+
+    async def call_tool(self, name: str, arguments: object) -> str:
+        """A model's call of a history tool, answered as text; mistakes are explained to the model."""
+        await self.refresh()
+        return await Retrieval(self._store, self._row, self._contexts, self._counter).answer(name, arguments)
+
+    async def search(self, query: str, max_results: int = 10) -> list[TurnContent]:
+        """The turns that match some words, the best first, at their smallest level that is made."""
+        found = []
+        for turn in await self._store.derived.search(self.id, query, max_results):
+            found.append(await self.get_turn(turn, "T", format="plain"))
+        return found
+
+    async def board(self) -> Board:
+        """What was retrieved and is shown for some turns."""
+        await self.refresh()
+        return await self._contexts.board(self._row)
+
+    async def dismiss(self, name: str) -> None:
+        """Take something off the board, by its name as in `T-87-R`."""
+        await self._contexts.keep_board(boards.dismiss(await self.board(), name))
+
+    async def save(self, name: str) -> None:
+        """Keep something on the board until it is dismissed."""
+        await self._contexts.keep_board(boards.save(await self.board(), name))
 
     async def fork(self, session_id: str, at: str | int | None = None, *, title: str | None = None) -> Session:
         """A worker session that starts from turn `at` (the newest, if not said) and shares what is stored up to it."""
@@ -300,10 +365,18 @@ class Session:
         tokens = self._counter.scale(sum(row.tokens for row in rows), self._row.calibration)
         return Turn(tuple(restore_message(row) for row in rows), number, tokens)
 
-    def _content(self, turn: Turn, level: str, shape: str) -> TurnContent:
-        text = turn_text(turn.messages)
-        content = tag_turn(turn.number, level, text) if shape == "tagged" else text
-        return TurnContent(turn.id, level, content, turn.tokens, ("R",))
+    def _content(self, size: RenditionSizes, level: Level, texts: Mapping[int, str], shape: str) -> TurnContent:
+        available = LEVELS if size.tiny is not None else ("R",)
+        if size.is_pruned:
+            raise TurnPruned(self.id, turn_id(size.turn))
+        if level not in available:
+            raise LevelNotReady(turn_id(size.turn), level, available)
+        text = texts[size.turn]
+        content = tag_turn(size.turn, level, text) if shape == "tagged" else text
+        known = {"R": size.raw, "S": size.smoothed, "C": size.compressed, "T": size.tiny}[level]
+        tokens = known if level in ("R", "S") and known is not None else self._counter.base(text)
+        scaled = self._counter.scale(tokens, self._row.calibration)
+        return TurnContent(turn_id(size.turn), level, content, scaled, available)
 
     def _announce(self, drafts: Sequence[Draft], places: Sequence[Place]) -> None:
         """Tell what is durable now; what was there already is no news."""

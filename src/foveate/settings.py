@@ -19,6 +19,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from foveate.errors import SettingsError
+from foveate.strategy.allotments import Allotments
+from foveate.strategy.gradient import Gradient
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
 CONFIG_VARIABLE = "FOVEATE_CONFIG"
@@ -68,6 +70,19 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A turn claimed by a worker that died is free again after this."""
 
 
+class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How contexts are put together."""
+
+    order: Literal["cache-first", "documented"] = "cache-first"
+    """`cache-first`: what changes comes after what does not. `documented`: memory and board before the history."""
+    explain: bool = True
+    """Tell the model what tags are and how to retrieve."""
+    board_life_turns: Annotated[int, Meta(ge=1, le=1_000)] = 5
+    """For how many turns something retrieved stays on the board."""
+    cache_ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
+    """After this long unused a provider's cache is cold, and a rebuild costs nothing extra. None: not known."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings; each part documents its own."""
 
@@ -75,6 +90,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session: SessionSettings = SessionSettings()
     events: EventSettings = EventSettings()
     compress: CompressSettings = CompressSettings()
+    context: ContextSettings = ContextSettings()
+    allotments: Allotments = Allotments()
+    gradient: Gradient = Gradient()
 
 
 def load_settings(

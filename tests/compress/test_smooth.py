@@ -86,8 +86,7 @@ any_text = st.one_of(documents, st.text(max_size=300))
 
 
 def exact_parts(text: str) -> list[str]:
-    found = re.findall("|".join(sorted(map(re.escape, EXACT), key=len, reverse=True)), text)
-    return found
+    return re.findall("|".join(sorted(map(re.escape, EXACT), key=len, reverse=True)), text)
 
 
 def is_subsequence(short: list[str], long: list[str]) -> bool:
@@ -161,6 +160,7 @@ def test_noise_goes(text: str, smoothed: str) -> None:
         "Feel free to reach out to Marta if the deploy breaks.",
         "Let me see the file.",
         "Yes. No. Yes.",
+        "Option 1\n\n**Flight**: from the harbour to town\n\nOption 2\n\n**Flight**: from the harbour to town",
         "Run the tests. Wait for it. Run the tests.",
         "Ich  glaube".replace("  ", " ") + ", die Datei ist um acht Uhr da gewesen.",
         "Um dia a gente vai para casa, e o teh é bom.",

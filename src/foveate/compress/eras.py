@@ -13,6 +13,8 @@ from foveate.turn import turn_id
 
 FADING = 0.75
 """Each further clause of a turn counts so much less: an era tells of all its turns."""
+AGAIN = 0.15
+"""What a fact counts that the era has already: the same words may say something new together."""
 LINE_TOKENS = 120
 """About so many tokens stand behind one turn reference."""
 
@@ -24,7 +26,7 @@ def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit,
     scale = _scale(units, count)
     kept: list[Unit] = []
     left = float(max_tokens)
-    for place in best_first(choices, fading=FADING):
+    for place in best_first(choices, fading=FADING, again=AGAIN):
         cost = choices[place].tokens * scale + 1
         if cost <= left:
             kept.append(units[place])

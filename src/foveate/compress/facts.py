@@ -179,9 +179,8 @@ def _signs(chunk: str) -> tuple[_Sign, ...]:
             signs.append(_word_sign(token))
         elif kind == "cjk":
             signs.extend(_cjk_signs(token))
-        elif kind == "number":
-            key = number_key(token)
-            signs.append(_Sign("number", f"#:{key}", WEIGHTS["#"] if len(key) > 1 else 1.2))
+        elif kind == "number" and (number := number_key(token)):
+            signs.append(_Sign("number", f"#:{number}", WEIGHTS["#"] if len(number) > 1 else 1.2))
         else:
             signs.append(_Sign("fact", *_typed_fact(kind or "", token)))
     return tuple(signs)
@@ -189,12 +188,12 @@ def _signs(chunk: str) -> tuple[_Sign, ...]:
 
 def _word_sign(token: str) -> _Sign:
     word = token.casefold().replace("’", "'")
+    if word in MONTHS and token[0].isupper():
+        return _Sign("fact", f"@:{word[:3]}", 1.2)
     if word in NEGATIONS or word.endswith("n't"):
         return _Sign("negation")
     if word in CONDITIONS:
         return _Sign("condition", word if word in STRICT_CONDITIONS else "")
-    if word in MONTHS and token[0].isupper():
-        return _Sign("fact", f"@:{word[:3]}", 1.2)
     if token[0].isupper() and len(word) > 1 and "'" not in word.removesuffix("'s"):
         return _Sign("name?", f"w:{word}", word_weight(word))
     return _Sign("period" if word in PERIOD_OPENERS else "fact", *_word_fact(word))
@@ -246,17 +245,19 @@ def _joined(facts: Facts, number: str, key: str, weight: float) -> tuple[str, fl
 
 
 def number_key(token: str) -> str:
-    """`1,500min` as `1500min`, `16th` as `16`."""
+    """`1,500min` as `1500min`, `16th` as `16`; nothing for what only begins like a number, such as `2FBBAH`."""
     match = _NUMBER.match(token)
     if match is None:
-        return token.casefold()
+        return ""
     currency, value, unit = match.groups()
     value = value.strip("+~").rstrip(".,")
     if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?", value):
         value = value.replace(",", "")
     unit = unit.casefold()
-    unit = "" if unit in ("st", "nd", "rd", "th") else UNIT_KEYS.get(stem(unit), unit)
-    return f"{value}{currency or unit}"
+    known = "" if unit in ("", "st", "nd", "rd", "th", "b", "%") else UNIT_KEYS.get(unit, UNIT_KEYS.get(stem(unit)))
+    if known is None:
+        return ""
+    return f"{value}{currency or (unit if unit in ('%', 'b') else known)}"
 
 
 def _cjk_signs(run: str) -> Iterator[_Sign]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from foveate.compress import Level
 from foveate.compress.facts import Facts, find_facts
-from foveate.compress.lexicon import SPEECHLESS, STRICT_CONDITIONS, stem
-from foveate.compress.telegraph import bare, is_negation
+from foveate.compress.telegraph import look_at
 from foveate.compress.units import sentences
 from foveate.text import MARK_WORDS
 
@@ -30,6 +29,7 @@ CLAIMS = "#i/u"
 
 _MARK = re.compile(rf"(?<!\\)\[(?:{MARK_WORDS})\b[^\]\n]*\]")
 _TAG = re.compile(r"<\s*/?\s*T-\d|(?<!\\)\bTurn \d+:", re.IGNORECASE)
+_TOOLS_NOTE = re.compile(r"\{\d+ tools? called\}")
 _PARTS = re.compile(r"\n|;\s|(?<!\\)\[(?:" + MARK_WORDS + r")\b[^\]\n]*\]")
 _BREAK = re.compile(r"[,;:—–]\s|\sbut\s|\saber\s")
 
@@ -70,29 +70,24 @@ class Source:
     facts: Facts
     """Weights by key, the speaker's part in them included."""
     clauses: Sequence[str]
-    _whole: list[_Words] = field(default_factory=list)
-    _parts: list[_Words] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for clause in self.clauses[:MAX_CLAUSES]:
-            self._whole.append(_words(clause))
-            self._parts.extend(_words(part) for part in _BREAK.split(clause))
 
     def turned_round(self, rendition: str) -> str:
         """The first clause of a rendition that lost its negation or condition, or nothing."""
-        negated = [words for words in self._parts if words.negated]
-        conditioned = [words for words in self._whole if words.conditioned]
+        whole = [_words(clause) for clause in self.clauses[:MAX_CLAUSES]]
+        conditioned = [words for words in whole if words.conditioned]
+        parts: list[_Words] = []
+        if any(words.negated for words in whole):
+            parts = [_words(part) for clause in self.clauses[:MAX_CLAUSES] for part in _BREAK.split(clause)]
+        negated = [words for words in parts if words.negated]
         if not negated and not conditioned:
             return ""
         for clause in _clauses(rendition):
             words = _words(clause)
             if len(words.roots) < 2:  # noqa: PLR2004 - one word is in many clauses
                 continue
-            if not words.negated and _lost(words, negated, (part for part in self._parts if not part.negated)):
+            if not words.negated and _lost(words, negated, (part for part in parts if not part.negated)):
                 return clause
-            if not words.conditioned and _lost(
-                words, conditioned, (whole for whole in self._whole if not whole.conditioned)
-            ):
+            if not words.conditioned and _lost(words, conditioned, (one for one in whole if not one.conditioned)):
                 return clause
         return ""
 
@@ -103,9 +98,13 @@ def _clauses(rendition: str) -> list[str]:
 
 
 def _words(text: str) -> _Words:
-    words = [bare(word) for word in text.split()]
-    roots = frozenset(stem(word) for word in words if word and word not in SPEECHLESS)
-    return _Words(roots, any(map(is_negation, words)), any(word in STRICT_CONDITIONS for word in words))
+    roots: list[str] = []
+    negated = conditioned = False
+    for word in map(look_at, text.split()):
+        negated = negated or word.negates
+        conditioned = conditioned or word.limits
+        roots.append(word.root)
+    return _Words(frozenset(filter(None, roots)), negated, conditioned)
 
 
 def _lost(words: _Words, cued: Iterable[_Words], uncued: Iterable[_Words]) -> bool:
@@ -130,7 +129,7 @@ def check(
     """Whether a rendition keeps what its level must keep; `above_tokens` is the size of the next higher level."""
     if not rendition.strip():
         return Verdict(False, 0.0, reason="it is empty")
-    facts = find_facts(_MARK.sub(" ", rendition))
+    facts = find_facts(_TOOLS_NOTE.sub(" ", _MARK.sub(" ", rendition)))
     kept_share, lost = _kept(level, source.facts, facts)
     found = Verdict(False, kept_share, lost)
     if tokens > above_tokens:

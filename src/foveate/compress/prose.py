@@ -56,7 +56,9 @@ _PLACE = re.compile("[\ue000-\uf8ff]")
 _WORD = re.compile(r"(?<![\w'’-])[A-Za-z]{3,}(?![\w'’-])")
 _ANY_WORD = re.compile(r"[A-Za-z][a-z'’]*")
 _SENTENCE_END = re.compile(r"((?<=[.!?…])\s+)")
-_SENTENCE_START = re.compile(r"(\A|(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<![.!?])[.!?]\s+)([a-z][a-z']*)(?=[\s,])")
+_SENTENCE_START = re.compile(r"(?:\A|([.!?])\s+)([a-z][a-z']*)(?=[\s,])")
+_NO_END = ("e.g", "i.e", "etc", "vs", "cf", "approx", ".", "!", "?")
+"""Behind these a full stop ends no sentence."""
 _LOOSE_MARK = re.compile(r"([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
 _SPACES = re.compile(r"(?<=\S)[ \t]{2,}|(?<=\S)\t(?=\S)")
 _ODD_SPACE = re.compile(r"[^\S \t\n]")
@@ -184,7 +186,8 @@ def _repair(masked: str, *, is_sentence: bool) -> str:
             return word
         return right if word.islower() else right[0].upper() + right[1:]
 
-    masked = _WORD.sub(spelled, masked)
+    if not known.keys().isdisjoint(_WORD.findall(masked.lower())):
+        masked = _WORD.sub(spelled, masked)
     masked = FILLER_WORDS.sub("", masked)
     masked = WORDY_PHRASE.sub(_plainer, masked)
     masked = DOUBLED.sub(r"\1", masked)
@@ -205,8 +208,10 @@ def _tightened(found: re.Match[str]) -> str:
 
 
 def _capitalised(found: re.Match[str]) -> str:
-    word = found[2]
-    return found[1] + (word[0].upper() + word[1:] if word in STARTERS else word)
+    word, start = found[2], found.start()
+    if word not in STARTERS or found.string[max(start - 8, 0) : start].lower().endswith(_NO_END):
+        return found[0]
+    return found[0][: -len(word)] + word[0].upper() + word[1:]
 
 
 def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_answer: bool) -> str:
@@ -217,7 +222,8 @@ def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_
     for index, sentence in enumerate(sentences):
         if not _PLACE.search(sentence) and _is_filler(sentence, is_answer, is_last=index + 1 == len(sentences)):
             continue
-        if seen is not None:
+        # A line without an end, such as a label, may stand under several headings.
+        if seen is not None and sentence.endswith((".", "!", "?")):
             full = _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], sentence)
             key = " ".join(full.lower().split()).rstrip(".!?…")
             if key in seen and key.count(" ") + 1 >= MIN_REPEATED_WORDS:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from foveate.compress import tools
 from foveate.compress.facts import Facts, find_facts, find_names
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
-from foveate.compress.telegraph import bare, plain
+from foveate.compress.telegraph import bare, estimate_tokens, is_courtesy, plain, telegraph
 from foveate.compress.units import Clause, ClauseKind, cut_text
 from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 
@@ -19,7 +19,8 @@ MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
 """How much a fact counts by who says it: the user, the assistant at last, the assistant while working, and so on."""
-_BY_KIND: dict[str, float] = {"prose": 1.0, "item": 0.95, "heading": 0.7, "code": 0.45, "row": 0.7, "tool": 1.0}
+_BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.7, "code": 0.45, "row": 0.7}
+COURTESY = 0.15
 FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.5, 1.25, 1.2
 
 _LABEL = re.compile(r"([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*)?): (?=\S)")
@@ -32,12 +33,21 @@ class Candidate:
     place: int
     message: int
     speaker: str
-    kind: ClauseKind | str
+    kind: ClauseKind
     text: str
     facts: Facts
     factor: float
-    label: str = ""
+    label: str
     """`Maria: ` where a message begins with its speaker's name."""
+    short: str
+    """The clause in telegraphic style."""
+    short_tokens: int
+    """About what that takes."""
+
+    @property
+    def who(self) -> str:
+        """Whose mark stands before it: calls are the assistant's."""
+        return "assistant" if self.speaker == "call" else self.speaker
 
     @property
     def worth(self) -> float:
@@ -97,12 +107,22 @@ def _read_message(
 
     def add(clause: Clause, speaker: str, factor: float, label: str = "") -> None:
         text = plain(clause.text) if clause.kind != "code" else clause.text
-        facts = find_facts(text, names)
-        by_kind = _BY_KIND.get(clause.kind, 1.0)
-        candidate = Candidate(
-            len(reading.candidates), place, speaker, clause.kind, text, facts, factor * by_kind, label
+        short = text if clause.kind in ("code", "row") or speaker == "call" else telegraph(text)
+        weight = factor * _BY_KIND[clause.kind] * (COURTESY if is_courtesy(text) else 1.0)
+        reading.candidates.append(
+            Candidate(
+                place=len(reading.candidates),
+                message=place,
+                speaker=speaker,
+                kind=clause.kind,
+                text=text,
+                facts=find_facts(text, names),
+                factor=weight,
+                label=label,
+                short=short,
+                short_tokens=estimate_tokens(short),
+            )
         )
-        reading.candidates.append(candidate)
 
     for part in message.parts:
         match part:

@@ -18,6 +18,8 @@ from foveate.text import compact_json, message_text, part_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
+__all__ = ["conclusions", "rules", "smooth_messages", "smooth_prose"]
+
 REASONING_WORDS = 60
 """Reasoning no longer than this stays whole."""
 REASONING_SHARE = 0.5
@@ -136,13 +138,14 @@ def rules(text: str) -> str:
     ]
     room = int(len(text) * RULES_SHARE)
     chosen = _choose(sentences, room)
-    kept: list[str] = []
-    for index, line in enumerate(lines):
-        said = [sentence for place, (at, sentence) in enumerate(sentences) if at == index and place in chosen]
-        if _HEADING.match(line):
-            kept.append(line)
-        elif said:
-            kept.append(" ".join(said))
+    said: dict[int, list[str]] = {}
+    for place in sorted(chosen):
+        said.setdefault(sentences[place][0], []).append(sentences[place][1])
+    kept = [
+        line if _HEADING.match(line) else " ".join(said[index])
+        for index, line in enumerate(lines)
+        if index in said or _HEADING.match(line)
+    ]
     return "\n".join([*kept, f"(… {len(sentences) - len(chosen)} of {len(sentences)} sentences left out)"])
 
 

@@ -7,8 +7,10 @@ a number and its unit, the parts of a name, a verb and its particle.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from foveate.compress.lexicon import (
     CONDITIONS,
@@ -20,17 +22,26 @@ from foveate.compress.lexicon import (
     QUANTITIES,
     SPEECHLESS,
     STRICT_CONDITIONS,
+    stem,
     word_weight,
 )
 
 _EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
 _BARE = re.compile(r"^[^\w$€£¥#@/~+<-]+|[^\w%)°$€£]+$")
-_FILLER_PHRASE = re.compile(
-    r"\b(?:I(?:'m| am) (?:glad|happy|sorry|excited) to (?:hear|help|see)(?: that| from you)?|of course|by the way|you know"
-    r"|as you can see|feel free to|I hope (?:this|that) helps|let me know if you (?:have|need)[^.!?]*|thank you(?: so much)?"
-    r"|thanks(?: so much| a lot)?|in order(?= to )|the fact that|it is (?:worth noting|important to note) that)\b[,!]?\s*",
+_FILLER = re.compile(
+    r"\b(?:of course|by the way|as you can see|it is (?:worth noting|important to note) that)[,:]?\s+|\bin order(?= to )",
     re.IGNORECASE,
 )
+_COURTESY = re.compile(
+    r"(?:(?:(?:many |great,? |ok(?:ay)?,? |alright,? |perfect[,!]? )?(?:thanks|thank you|thx|cheers)|danke|merci|gracias"
+    r"|you(?:'re| are) (?:very |most )?welcome|no problem|my pleasure|have a (?:great|good|nice|wonderful|lovely)"
+    r"|(?:hi|hello|hey|good (?:morning|afternoon|evening))\b|(?:please )?(?:feel free to|let me know|don't hesitate)"
+    r"|is there anything else|i hope (?:this|that|you)|sounds (?:good|great)|that(?:'s| is) (?:great|good|nice|awesome)"
+    r"|(?:i'm|i am) (?:glad|happy|sorry) to (?:hear|help|see)|how are you|good to (?:see|hear)|great question"
+    r"|(?:wow|cool|nice|great|awesome|perfect|sure|certainly|absolutely)[!.,])[^.!?]{0,90}[.!?]*\s*)+",
+    re.IGNORECASE,
+)
+MAX_COURTESY_CHARS = 120
 _PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
 _PAIRS = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»")
 
@@ -40,9 +51,36 @@ def estimate_tokens(text: str) -> int:
     return len(_PIECE.findall(text))
 
 
+@lru_cache(maxsize=50_000)
 def bare(word: str) -> str:
     """A word without the punctuation around it, casefolded."""
     return _BARE.sub("", word).casefold().replace("’", "'")
+
+
+class Word(NamedTuple):
+    """What is known of a word by itself."""
+
+    core: str
+    """Without punctuation, casefolded."""
+    root: str
+    """Nothing for a word that carries no fact."""
+    negates: bool
+    limits: bool
+    """A condition that may never be lost."""
+    counts: bool
+    """A number, which must keep what stands behind it."""
+
+
+@lru_cache(maxsize=50_000)
+def look_at(word: str) -> Word:
+    core = bare(word)
+    return Word(
+        core,
+        stem(core) if core and core not in SPEECHLESS else "",
+        is_negation(core),
+        core in STRICT_CONDITIONS,
+        core[:1].isdigit() or core in NUMBER_WORDS,
+    )
 
 
 def is_negation(word: str) -> bool:
@@ -54,17 +92,22 @@ def plain(text: str) -> str:
     text = " ".join(text.split())
     if "**" in text or "__" in text:
         text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
-    return " ".join(_FILLER_PHRASE.sub("", text).split()) or text
+    return " ".join(_FILLER.sub("", text).split()) or text
+
+
+def is_courtesy(text: str) -> bool:
+    """Whether a clause is only politeness."""
+    return len(text) <= MAX_COURTESY_CHARS and _COURTESY.fullmatch(text) is not None
 
 
 def headline(text: str) -> str:
-    """Without articles and filler."""
-    return _without(plain(text), LIGHT)
+    """A plain line without articles and filler."""
+    return _without(text, LIGHT)
 
 
 def telegraph(text: str) -> str:
-    """Without articles, auxiliaries, filler, and the pronouns of who speaks."""
-    return _without(plain(text), DROPPABLE)
+    """A plain line without articles, auxiliaries, filler, and the pronouns of who speaks."""
+    return _without(text, DROPPABLE)
 
 
 def _without(text: str, droppable: Collection[str]) -> str:
@@ -73,17 +116,22 @@ def _without(text: str, droppable: Collection[str]) -> str:
     kept: list[str] = []
     keep_next = False
     for place, word in enumerate(words):
-        core = bare(word)
-        behind = bare(words[place + 1]) if place + 1 < len(words) else ""
-        bound = keep_next or place in quoted or (core in ("have", "has", "had") and behind == "to")
-        keep_next = is_negation(core) or core in STRICT_CONDITIONS or core[:1].isdigit() or core in NUMBER_WORDS
-        opener = not kept and core in OPENERS and core != "but" and len(words) - place > 2  # noqa: PLR2004
-        doubled = core == "and" and bool(kept) and kept[-1][-1:] in ",;" and droppable is DROPPABLE
-        if bound or not core or (core not in droppable and not opener and not doubled):
+        core, _, negates, limits, counts = look_at(word)
+        bound = keep_next or place in quoted or not core
+        keep_next = negates or limits or counts
+        if bound or not _may_go(core, words, place, kept, droppable):
             kept.append(word)
         elif word[-1:] in ".!?;:" and kept:
             kept[-1] = kept[-1].rstrip(",.;:") + word[-1]
     return " ".join(kept).lstrip(",;:!.? ") if kept else text
+
+
+def _may_go(core: str, words: Sequence[str], place: int, kept: Sequence[str], droppable: Collection[str]) -> bool:
+    if core in ("have", "has", "had") and place + 1 < len(words) and words[place + 1] == "to":
+        return False
+    if core == "and" and kept and kept[-1][-1:] in ",;" and droppable is DROPPABLE:
+        return True
+    return core in droppable or (not kept and core in OPENERS and core != "but" and len(words) - place > 2)  # noqa: PLR2004
 
 
 def _quoted_places(text: str, words: int) -> Collection[int]:
@@ -110,9 +158,8 @@ class _Atom:
         return " ".join(self.words)
 
 
-def squeeze(text: str, max_tokens: int, scale: float = 1.0) -> str:
-    """The telegraphic clause cut to about `max_tokens`, its negations and conditions always in it; else nothing."""
-    short = telegraph(text)
+def squeeze(short: str, max_tokens: int, scale: float = 1.0) -> str:
+    """A telegraphic clause cut to about `max_tokens`, its negations and conditions always in it; else nothing."""
     if estimate_tokens(short) * scale <= max_tokens:
         return short
     atoms = _atoms(short)

@@ -152,7 +152,9 @@ def _governs(line: str) -> bool:
 
 
 def _governed(lead: str, items: list[str]) -> Iterator[Clause]:
-    joined = f"{lead} {'; '.join(item.rstrip('.;,') for item in items)}" if items else lead
+    # With full stops inside, a reader would take the later sentences for claims of their own.
+    items = [_SENTENCE_END.sub(", ", item).rstrip(".;, ") for item in items]
+    joined = f"{lead} {', '.join(items)}" if items else lead
     if len(joined.split()) <= MAX_GROUP_WORDS or len(lead.split()) > MAX_LEAD_WORDS:
         yield Clause("item" if items else "prose", joined)
         return

@@ -5,12 +5,23 @@ All functions are pure: they take a board and give the next one. Its state is JS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from foveate.context.cut import Count, take_head
-from foveate.context.tags import MARKED, Block, Entry, escape_tags, tag_section, write_block
+from foveate.context.tags import (
+    MARKED,
+    Block,
+    Entry,
+    closing_text,
+    content_text,
+    escape_tags,
+    label_text,
+    opening_text,
+    tag_section,
+    write_block,
+)
 from foveate.strategy import Shown
 from foveate.turn import Json, turn_id
 
@@ -86,57 +97,47 @@ def paginate(blocks: Iterable[Block], page_tokens: int, count: Count) -> list[Pa
     """The blocks on pages of at most this many tokens, tags included; too long a text is continued on the next."""
     room = max(page_tokens - FRAME_TOKENS, MIN_PAGE_TOKENS)
     pages: list[list[Block]] = [[]]
-    used = 0
-    for piece in _pieces(blocks, room, count):
-        size = count(write_block(piece))
-        grown = _grow(pages[-1], piece)
-        grown_size = sum(count(write_block(block)) for block in grown[-1:])
-        before = used - (count(write_block(pages[-1][-1])) if len(grown) == len(pages[-1]) else 0)
-        if pages[-1] and before + grown_size > room:
-            pages.append([piece])
-            used = size
-        else:
-            pages[-1] = grown
-            used = before + grown_size
+    left = room
+    for block in blocks:
+        frame = count(opening_text(block)) + count(closing_text(block))
+        measure = _measure(block, count)
+        held: list[Entry] = []
+        for entry in block.entries:
+            for piece in _pieces(entry, room - frame, measure, block.level):
+                cost = measure(piece) + (0 if held else frame)
+                is_continued = bool(held) and held[-1].number == piece.number
+                if (cost > left and (held or pages[-1])) or is_continued:
+                    pages[-1] += [replace(block, entries=tuple(held))] if held else []
+                    pages.append([])
+                    held, left, cost = [], room, measure(piece) + frame
+                held.append(piece)
+                left -= cost
+        pages[-1] += [replace(block, entries=tuple(held))] if held else []
     return [tuple(page) for page in pages]
 
 
-def _grow(page: Sequence[Block], piece: Block) -> list[Block]:
-    """A page with one more piece, in the last block if they are parts of the same range."""
-    last = page[-1] if page else None
-    if (
-        last is None
-        or not piece.is_range
-        or last.tag != piece.tag
-        or last.entries[-1].number >= piece.entries[0].number
-    ):
-        return [*page, piece]
-    return [*page[:-1], replace(last, entries=(*last.entries, *piece.entries))]
+def _measure(block: Block, count: Count) -> Callable[[Entry], int]:
+    """What an entry adds to a block: counts of entries add up."""
+    steps = bool(block.first_step)
+
+    def measure(entry: Entry) -> int:
+        label = label_text(entry.number, block.level, in_steps=steps) if block.is_range else ""
+        return count(label + content_text(entry.text, block.level, in_steps=steps))
+
+    return measure
 
 
-def _pieces(blocks: Iterable[Block], room: int, count: Count) -> Iterable[Block]:
-    """Each entry as a block of its own, in as many pieces as its size asks for."""
-    for block in blocks:
-        for entry in block.entries:
-            rest = entry.text
-            while True:
-                piece, rest = _split(replace(block, entries=(replace(entry, text=rest),)), room, count)
-                yield piece
-                if not rest:
-                    break
-
-
-def _split(block: Block, room: int, count: Count) -> tuple[Block, str]:
-    """As much of a one-entry block as fits, and the text that is left."""
-    (entry,) = block.entries
-    if count(write_block(block)) <= room:
-        return block, ""
-
-    def measure(text: str) -> int:
-        return count(write_block(replace(block, entries=(Entry(entry.number, _ended(text, block.level)),))))
-
-    head = take_head(entry.text, room, measure) or entry.text[:1]
-    return replace(block, entries=(Entry(entry.number, _ended(head, block.level)),)), entry.text[len(head) :]
+def _pieces(entry: Entry, room: int, measure: Callable[[Entry], int], level: Shown) -> Iterator[Entry]:
+    """The entry in as many pieces as its size asks for."""
+    rest = entry.text
+    while True:
+        whole = Entry(entry.number, rest)
+        if len(rest) <= 1 or measure(whole) <= room:
+            yield whole
+            return
+        head = take_head(rest, room, lambda text: measure(Entry(entry.number, _ended(text, level)))) or rest[:1]
+        yield Entry(entry.number, _ended(head, level))
+        rest = rest[len(head) :]
 
 
 def _ended(text: str, level: Shown) -> str:
@@ -221,8 +222,7 @@ def render(board: Board, *, now_turn: int, budget_tokens: int, count: Count) -> 
     Empty if there is nothing to show, or no room for anything.
     """
     notes = [_note_line(note) for kind in NOTE_HEADINGS for note in board.notes if note.kind == kind]
-    frame = count(tag_section("board", "\n"))
-    left = budget_tokens - frame
+    left = budget_tokens - count("<board>\n") - count("</board>\n")
     shown: dict[int, str] = {}
     for index in reversed(range(len(board.retrieved))):
         text = _retrieved_text(board.retrieved[index], now_turn)

@@ -24,10 +24,8 @@ from foveate.strategy import Overheads, Shown
 from foveate.tokens import Counter, EncodingName, count_tokens
 
 _DIGIT = re.compile(r"\d")
-MAX_STEP = 99_999
-"""Overheads allow for steps up to this number."""
 MAX_CUT_TOKENS = 999_999_999
-"""They allow for notes on texts of up to this many tokens."""
+"""Overheads allow for notes on texts of up to this many tokens."""
 
 
 def content_tokens(text: str, level: Shown, counter: Counter, *, in_steps: bool = False) -> int:
@@ -62,20 +60,21 @@ def block_tokens(block: Block, counter: Counter) -> int:
     return frame_tokens(block, counter) + labels + texts
 
 
-def overheads(last_turn: int, counter: Counter) -> Overheads:
-    """What structure costs at most in a conversation of this many turns."""
-    turn, nothing = max(last_turn, 1), ""
+def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overheads:
+    """What structure costs at most in a conversation of this many turns, whose running one has this many steps."""
+    turn, step = max(last_turn, 1), last_step
     levels: tuple[Shown, ...] = ("R", "S", "C", "T")
-    singles = [Block(turn, turn, level, (Entry(turn, nothing),)) for level in levels]
-    steps = [Block(turn, turn, level, (Entry(MAX_STEP, nothing),), MAX_STEP, MAX_STEP) for level in levels]
+    singles = [Block(turn, turn, level, (Entry(turn, ""),)) for level in levels]
     ranges = [Block(turn, turn, level, (), is_range=True) for level in levels]
-    ranges += [Block(turn, turn, level, (), MAX_STEP, MAX_STEP, is_range=True) for level in levels]
-    ranges.append(Block(turn, turn, "E", (Entry(turn, nothing),)))
+    ranges.append(Block(turn, turn, "E", (Entry(turn, ""),)))
     labels = [label_tokens(turn, level, counter) for level in levels]
-    labels += [label_tokens(MAX_STEP, level, counter, in_steps=True) for level in levels]
+    if step:
+        singles += [Block(turn, turn, level, (Entry(step, ""),), step, step) for level in levels]
+        ranges += [Block(turn, turn, level, (), step, step, is_range=True) for level in levels]
+        labels += [label_tokens(step, level, counter, in_steps=True) for level in levels]
     return Overheads(
         line=max(labels),
-        tag=max(frame_tokens(block, counter) for block in [*singles, *steps]),
+        tag=max(frame_tokens(block, counter) for block in singles),
         range=max(frame_tokens(block, counter) for block in ranges),
         cut_note=counter.base(f" {cut_note(MAX_CUT_TOKENS)}\n"),
     )

@@ -42,7 +42,7 @@ class PinText:
 
 def write_pin(pin: Pinned) -> str:
     assert _PIN_ID.fullmatch(pin.id), f"{pin.id!r} is not the id of a pin"
-    return f"<{pin.id}>\n{escape_text(pin.text, 'R')}\n</{pin.id}>\n"
+    return f"<{pin.id}>\n{escape_text(pin.text, 'E')}\n</{pin.id}>\n"
 
 
 def write_pins(pins: Iterable[Pinned]) -> str:
@@ -58,7 +58,7 @@ def parse_pins(text: str) -> list[PinText]:
         pin = _PIN.match(text, position)
         if pin is None:
             raise TagsBroken(f"no pin at character {position}: {text[position : position + 40]!r}")
-        pins.append(PinText(pin[1], unescape_text(pin[2], "R")))
+        pins.append(PinText(pin[1], unescape_text(pin[2], "E")))
         position = pin.end()
     return pins
 

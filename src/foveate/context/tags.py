@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,9 +54,11 @@ def _label_patterns(word: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 _TURN_LABELS = _label_patterns("Turn")
 _STEP_LABELS = _label_patterns("Step")
 
-# Counts don't add up where a line begins with white space or a slash.
+# Counts don't add up where a line begins with white space or a slash. Behind an era's text comes a newline.
 _BAD_START = re.compile(r"\A(\\*[\s/])")
 _ESCAPED_START = re.compile(r"\A\\(\\*[\s/])")
+_BAD_ERA_START = re.compile(r"\A(\\*(?:[\s/]|\Z))")
+_ESCAPED_ERA_START = re.compile(r"\A\\(\\*(?:[\s/]|\Z))")
 
 _OPENING = re.compile(
     r"<(T-([1-9]\d*)(?:-through-([1-9]\d*)|-step-([1-9]\d*)|-steps-([1-9]\d*)-through-([1-9]\d*))?-([RSCTE]))>"
@@ -138,12 +140,15 @@ def escape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     """The text as it stands in a block of this level: nothing in it reads as a tag or as the label of an entry."""
     forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
     escaped = forged.sub(r"\\\1", escape_tags(text))
-    return _BAD_START.sub(r"\\\1", escaped) if level in OWN_LINES else escaped
+    if level == "E":
+        return _BAD_ERA_START.sub(r"\\\1", escaped)
+    return _BAD_START.sub(r"\\\1", escaped) if level in MARKED else escaped
 
 
 def unescape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     _, escaped = _STEP_LABELS if in_steps else _TURN_LABELS
-    started = _ESCAPED_START.sub(r"\1", text) if level in OWN_LINES else text
+    start = _ESCAPED_ERA_START if level == "E" else _ESCAPED_START
+    started = start.sub(r"\1", text) if level in OWN_LINES else text
     return unescape_tags(escaped.sub(r"\1", started))
 
 
@@ -246,8 +251,3 @@ def _parse_range(inner: str, level: Shown, *, in_steps: bool, tag: str) -> tuple
 
 def _parse_content(content: str, level: Shown, *, in_steps: bool) -> str:
     return unescape_text(content if level in MARKED else content[:-1], level, in_steps=in_steps)
-
-
-def covers(blocks: Sequence[Block]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where each block begins and ends, as turn and step, to see that none overlaps another."""
-    return [((block.first, block.first_step), (block.last, block.last_step)) for block in blocks]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from foveate.strategy import Era, Item, Overheads
 
@@ -50,7 +50,7 @@ class EvenHistory:
         like, reads = self.like, self.reads
         for turn in range(self.turns, 0, -1):
             reads["items"] += 1
-            yield replace(like, turn=turn)
+            yield Item(turn, 0, like.raw, like.smoothed, like.compressed, like.tiny)
 
     def era(self, level: int, index: int) -> Era | None:
         self.reads["eras"] += 1

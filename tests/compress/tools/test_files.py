@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from exchanges import lines, smoothed, summary
+from foveate.turn import Json
 
 MODULE = "\n".join(["import os", "", *(f"def step_{n}():\n    return os.{'abc'[n % 3]}\n" for n in range(60))])
 
@@ -24,7 +25,7 @@ def test_a_write_is_its_path_and_its_lines() -> None:
 def test_an_edit_counts_lines_out_and_in_and_names_what_it_defines() -> None:
     edit = {"path": "x.py", "oldText": "a\nb", "newText": "def load_rows():\n    pass\n    return 1"}
     assert summary("edit", edit, "ok") == "{edit x.py: -2 +3 lines (load_rows)}"
-    several = {
+    several: Json = {
         "file_path": "x.py",
         "edits": [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": ""}],
     }

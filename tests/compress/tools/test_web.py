@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from exchanges import lines, smoothed, summary
 
-HTML = "<!DOCTYPE html><html><head><title>Tide tables</title><style>b{}</style></head>\n<body><h1>Tides</h1>\n<p>High at 11:30</p></body></html>"
+HTML = (
+    "<!DOCTYPE html><html><head><title>Tide tables</title><style>b{}</style></head>"
+    "\n<body><h1>Tides</h1>\n<p>High at 11:30</p></body></html>"
+)
 MARKDOWN = "# Tide tables\n\n## Today\n\nHigh at 11:30, see https://example.org/t\n"
 
 

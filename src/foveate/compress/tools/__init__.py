@@ -22,8 +22,18 @@ from foveate.compress.tools._exchange import Exchange, bare_name, read_exchange
 from foveate.compress.tools._lines import KEY_LINES, SUMMARY_CHARS, brief, count_of, pick
 from foveate.turn import ToolCall, ToolResult
 
-__all__ = ["Exchange", "ToolCompressor", "key_lines", "names", "register", "smooth_call", "smooth_result"]
-__all__ += ["summarise_call"]
+__all__ = [
+    "Exchange",
+    "ToolCompressor",
+    "key_lines",
+    "names",
+    "register",
+    "serves",
+    "smooth_call",
+    "smooth_result",
+    "summarise_call",
+    "unregister",
+]
 
 ENTRY_POINT_GROUP = "foveate.tool_compressors"
 _BY_SHAPE = ("tests", "diffs", "json_data", "search")

@@ -175,6 +175,6 @@ def _exit_said(output: str) -> int | None:
 
 def _joined(words: Sequence[Json]) -> str:
     """An argument vector as one would type it; of `bash -lc script` the script."""
-    if len(words) > 1 and words[0] in _SHELLS and isinstance(words[-1], str):
+    if len(words) > 1 and isinstance(words[0], str) and words[0] in _SHELLS and isinstance(words[-1], str):
         return words[-1]
     return " ".join(word if isinstance(word, str) else json.dumps(word, ensure_ascii=False) for word in words)

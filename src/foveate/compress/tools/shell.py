@@ -65,7 +65,8 @@ def recognises(exchange: Exchange) -> bool:  # noqa: ARG001
 
 
 def summarise(exchange: Exchange) -> str:
-    return f"{brief(_told(exchange), COMMAND_CHARS)}: {_outcome(exchange)}"
+    first, _, more = _told(exchange).partition("\n")
+    return f"{brief(first, COMMAND_CHARS)}{' …' if more.strip() else ''}: {_outcome(exchange)}"
 
 
 def _outcome(exchange: Exchange) -> str:

@@ -26,7 +26,7 @@ _SUMMARY = re.compile(
     re.MULTILINE,
 )
 _FAILED = re.compile(
-    r"^(?:FAILED|ERROR) (?P<pytest>\S+?)(?: - .*)?$"
+    r"^(?:FAILED|ERROR) (?P<pytest>[^\s(]\S*?)(?: - .*)?$"
     r"|^(?P<verbose>\S+::\S+) (?:FAILED|ERROR)\b.*$"
     r"|^--- FAIL: (?P<go>\S+).*$"
     r"|^test (?P<cargo>\S+) \.\.\. FAILED$"

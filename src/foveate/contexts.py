@@ -1,0 +1,152 @@
+"""A session's contexts: the fixed part, the history in its room, the board and the prompt, within the budget.
+
+At the session's own budget the plan is kept between calls; at any other the context is a one-off, planned afresh,
+filled to the full, and nothing is changed by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from foveate.answers import Pin
+from foveate.context import board as boards
+from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Order, Parts, assemble, prompt_messages
+from foveate.context.assembled import Context
+from foveate.context.board import Board
+from foveate.context.explanation import explanation
+from foveate.context.pins import write_pins
+from foveate.context.tags import Block
+from foveate.context.tools import definitions_tokens
+from foveate.events import Event, EventBus, EventKind
+from foveate.keeping import Keeper, View
+from foveate.settings import Settings
+from foveate.store import SessionRow, Store, bodies
+from foveate.text import turn_text
+from foveate.tokens import Counter, exact_counter
+from foveate.turn import Json, Message, turn_id
+from foveate.viewing import Viewer
+
+BOARD = "board"
+"""The keepsake's name."""
+FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
+"""Room for the framing of messages that every context has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a context is asked for."""
+
+    prompt: str | Sequence[Message]
+    budget_tokens: int
+    system: str
+    pins: Sequence[Pin]
+    tools_format: str | None
+    order: Order
+
+
+class Contexts:
+    """Makes the contexts of one session."""
+
+    def __init__(self, store: Store, session_id: str, events: EventBus, settings: Settings) -> None:
+        self.viewer = Viewer(store, session_id)
+        self._keeper = Keeper(store, session_id, self.viewer)
+        self._store = store
+        self._session_id = session_id
+        self._events = events
+        self._settings = settings
+
+    async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
+        one_off = request.budget_tokens != session.budget_tokens
+        budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
+        exact = exact_counter(session.encoding)
+        tools = definitions_tokens(request.tools_format, exact) if request.tools_format else 0
+        fixed = self._fixed_tokens(request, exact) + tools + FRAMING_TOKENS
+        prompt = _prompt_tokens(request.prompt, exact)
+        allotments = self._settings.allotments
+        board = await self.board(session, keep=not one_off)
+        room = allotments.split(budget, fixed, prompt, one_off=one_off)
+        shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
+        used = exact.base(shown)
+        room = allotments.split(budget, fixed, prompt, one_off=one_off, board_tokens_used=used)
+        view = await self._view(session, room.history, one_off=one_off)
+        return assemble(
+            Parts(
+                budget_tokens=request.budget_tokens,
+                counter=counter,
+                calibration=session.calibration,
+                system=request.system,
+                explain=self._settings.context.explain,
+                pins=request.pins,
+                history=view.blocks,
+                board=shown,
+                prompt=request.prompt,
+                tools_tokens=tools,
+                order=request.order,
+            )
+        )
+
+    async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
+        """The board as the newest turn sees it; what has lived its time is taken off, and told."""
+        packed = await self._store.derived.kept(self._session_id, BOARD)
+        if packed is None:
+            return Board()
+        state = bodies.expand(packed)
+        assert isinstance(state, dict), "a board's state is an object"
+        left = boards.expire(boards.from_json(state), session.last_turn)
+        if left.retrieved and keep:
+            await self.keep_board(left.board)
+            for entry in left.retrieved:
+                self._publish("board-expired", entry.first, {"name": entry.name})
+        return left.board
+
+    async def keep_board(self, board: Board) -> None:
+        await self._store.derived.keep(self._session_id, BOARD, bodies.squeeze(boards.to_json(board)))
+
+    async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[Block], page: int) -> str:
+        """Put what a model asked for on the board, and give it the page."""
+        exact = exact_counter(session.encoding)
+        free = session.budget_tokens / (counter.factor * session.calibration)
+        grown = boards.retrieve(
+            await self.board(session),
+            blocks,
+            now_turn=session.last_turn,
+            page_tokens=int(free * self._settings.allotments.board),
+            count=exact.base,
+            page=page,
+            life_turns=self._settings.context.board_life_turns,
+        )
+        await self.keep_board(grown)
+        entry = grown.retrieved[-1]
+        self._publish("turn-retrieved", entry.first, {"name": entry.name, "page": entry.page})
+        more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""
+        return f"{more}{entry.text}"
+
+    async def _view(self, session: SessionRow, room_tokens: int, *, one_off: bool) -> View:
+        strategy = self._settings.gradient
+        if one_off:
+            plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
+            return View(blocks, plan.bands, None)
+        ttl = self._settings.context.cache_ttl_seconds
+        view = await self._keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
+        if view.cause == "full":
+            self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})
+        if view.cause:
+            tokens = sum(block.tokens for block in view.blocks)
+            data: dict[str, Json] = {"cause": view.cause, "tokens": tokens, "churn": round(view.churn, 3)}
+            self._publish("gradient-recalculated", session.last_turn, data)
+        return view
+
+    def _fixed_tokens(self, request: Request, counter: Counter) -> int:
+        told = explanation() if self._settings.context.explain else ""
+        system = f"{request.system}\n" if request.system else ""
+        return counter.base(f"{system}{told}") + counter.base(write_pins(request.pins))
+
+    def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
+        self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
+
+
+def _prompt_tokens(prompt: str | Sequence[Message], counter: Counter) -> int:
+    return counter.base(prompt if isinstance(prompt, str) else turn_text(prompt_messages(prompt)))

@@ -1,0 +1,217 @@
+"""The plan that a session keeps between calls: what was shown is shown again byte for byte, until a rebuild.
+
+The plan's texts are stored with it, raw turns by their number; what comes after it is appended raw. So a prompt is
+the one before it and something more, which is what provider caches match.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from foveate.context.assemble import HistoryBlock
+from foveate.context.costs import overheads
+from foveate.store import SessionRow, Store, bodies
+from foveate.strategy import Band, Row
+from foveate.strategy.gradient import Gradient
+from foveate.strategy.schedule import Cause, PlanState, due, settings_key, target_tokens
+from foveate.tokens import exact_counter
+from foveate.viewing import Viewer
+
+PLAN = "plan"
+"""The keepsake's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan with its texts, as it is stored."""
+
+    state: PlanState
+    cause: Cause
+    rows: tuple[Row, ...]
+    texts: tuple[str | None, ...]
+    """Of each row; None where it is raw and made from the log."""
+    tokens: tuple[int, ...]
+    bands: tuple[Band, ...]
+    raw_tokens: int
+    """What the turns it reaches take raw."""
+
+    def pack(self) -> bytes:
+        return bodies.squeeze(asdict(self))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> KeptPlan:
+        kept: Any = bodies.expand(data)
+        return cls(
+            PlanState(**kept["state"]),
+            kept["cause"],
+            tuple(Row(**row) for row in kept["rows"]),
+            tuple(kept["texts"]),
+            tuple(kept["tokens"]),
+            tuple(Band(**band) for band in kept["bands"]),
+            kept["raw_tokens"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A session's history as it is shown now."""
+
+    blocks: list[HistoryBlock]
+    bands: tuple[Band, ...]
+    cause: Cause | None
+    """Why it was made anew in this call; None if it stands."""
+    churn: float = 0.0
+
+
+class Keeper:
+    """Decides when a kept plan is made anew, and keeps it."""
+
+    def __init__(self, store: Store, session_id: str, viewer: Viewer) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._viewer = viewer
+        self._packed: bytes | None = None
+        self._plan: KeptPlan | None = None
+
+    async def view(
+        self,
+        session: SessionRow,
+        strategy: Gradient,
+        room_tokens: int,
+        *,
+        cache_ttl_seconds: float | None = None,
+        now: float | None = None,
+    ) -> View:
+        """The history within its room, as it was shown last where that still holds."""
+        moment = time.time() if now is None else now
+        plan = await self.load()
+        appended = await self._appended(session, plan)
+        cause = due(
+            strategy,
+            plan.state if plan else None,
+            appended_tokens=sum(block.tokens for block in appended),
+            turns_now=session.last_turn,
+            budget_tokens=session.budget_tokens,
+            allotment_tokens=room_tokens,
+            now=moment,
+            cache_ttl_seconds=cache_ttl_seconds,
+        )
+        churn = 0.0
+        if cause:
+            plan = await self._rebuild(session, strategy, room_tokens, cause=cause, moment=moment, old=plan)
+            appended = await self._appended(session, plan)
+            churn = plan.state.churn
+        assert plan is not None
+        blocks = [*await self._base(session, plan), *appended]
+        if sum(block.tokens for block in blocks) > room_tokens:
+            # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
+            fresh, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
+            return View(blocks, fresh.bands, cause, churn)
+        if not cause and moment - plan.state.used_at > 1:
+            await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
+        return View(blocks, plan.bands, cause, churn)
+
+    async def load(self) -> KeptPlan | None:
+        packed = await self._store.derived.kept(self._session_id, PLAN)
+        if packed != self._packed:
+            self._packed = packed
+            self._plan = None if packed is None else KeptPlan.unpack(packed)
+        return self._plan
+
+    async def _keep(self, plan: KeptPlan) -> None:
+        self._packed = plan.pack()
+        self._plan = plan
+        await self._store.derived.keep(self._session_id, PLAN, self._packed)
+
+    async def _base(self, session: SessionRow, plan: KeptPlan) -> list[HistoryBlock]:
+        """The plan's rows: texts as they were stored, raw turns from the log."""
+        counter = exact_counter(session.encoding)
+        costs = overheads(max(session.last_turn, 1), counter)
+        raw_rows = [row for row, text in zip(plan.rows, plan.texts, strict=True) if text is None]
+        raw = iter(await self._viewer.write(raw_rows, counter, costs))
+        return [
+            next(raw) if text is None else HistoryBlock(row, text, tokens)
+            for row, text, tokens in zip(plan.rows, plan.texts, plan.tokens, strict=True)
+        ]
+
+    async def _appended(self, session: SessionRow, plan: KeptPlan | None) -> list[HistoryBlock]:
+        if plan is None:
+            return []
+        counter = exact_counter(session.encoding)
+        costs = overheads(max(session.last_turn, 1), counter)
+        return await self._viewer.appended(session, plan.state.last_turn, plan.state.last_step, counter, costs)
+
+    async def _rebuild(
+        self,
+        session: SessionRow,
+        strategy: Gradient,
+        room_tokens: int,
+        *,
+        cause: Cause,
+        moment: float,
+        old: KeptPlan | None,
+    ) -> KeptPlan:
+        last_turn, last_step, raw_tokens = await self._reach(session, room_tokens)
+        target = target_tokens(strategy, cause, room_tokens, raw_tokens=raw_tokens)
+        plan, blocks = await self._viewer.plan(
+            session, strategy, target, last_turn=last_turn, last_step=last_step or None
+        )
+        texts = tuple(None if _is_from_log(block.row) else block.text for block in blocks)
+        kept = KeptPlan(
+            PlanState(
+                base_tokens=sum(block.tokens for block in blocks),
+                last_turn=last_turn,
+                last_step=last_step,
+                budget_tokens=session.budget_tokens,
+                settings_key=settings_key(strategy),
+                made_at=moment,
+                used_at=moment,
+                churn=_churn(old, blocks, texts),
+            ),
+            cause,
+            tuple(block.row for block in blocks),
+            texts,
+            tuple(block.tokens for block in blocks),
+            plan.bands,
+            raw_tokens,
+        )
+        await self._keep(kept)
+        return kept
+
+    async def _reach(self, session: SessionRow, room_tokens: int) -> tuple[int, int, int]:
+        """How far a plan made now reaches, and what that takes raw.
+
+        The open turn is left to be appended, unless it is large: then its answered steps are planned too.
+        """
+        is_open = session.head != "closed"
+        raw_tokens = (await self._store.sizes(self._session_id)).tokens
+        if not is_open or not session.last_turn:
+            return session.last_turn, 0, raw_tokens
+        steps = await self._viewer.running(session, session.last_turn, room_tokens)
+        answered = [step.number for step in steps if step.is_answered]
+        if len(answered) > 1:
+            return session.last_turn, answered[-1], raw_tokens
+        return session.last_turn - 1, 0, raw_tokens
+
+
+def _is_from_log(row: Row) -> bool:
+    """Raw and whole: the log gives the same bytes each time, and the provider's own messages with them."""
+    return row.level == "R" and not row.is_cut and not row.first_step
+
+
+def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence[str | None]) -> float:
+    """The share of tokens that were not shown so before."""
+    total = sum(block.tokens for block in blocks)
+    if old is None or not total:
+        return 0.0
+    shown = {text for text in old.texts if text is not None}
+    raw = {row.first for row, text in zip(old.rows, old.texts, strict=True) if text is None}
+    same = sum(
+        block.tokens
+        for block, text in zip(blocks, texts, strict=True)
+        if (text in shown if text is not None else block.row.first in raw or block.row.first > old.state.last_turn)
+    )
+    return 1 - same / total

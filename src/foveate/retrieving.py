@@ -1,0 +1,78 @@
+"""A model's calls of the history tools, answered: what it asks for in full is given, and put on the board."""
+
+from __future__ import annotations
+
+from foveate.context.tags import Block, Entry
+from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
+from foveate.contexts import Contexts
+from foveate.errors import FoveateError, LevelNotReady, TurnNotFound
+from foveate.store import SessionRow, Store
+from foveate.strategy import Shown
+from foveate.tokens import Counter
+from foveate.turn import turn_id
+
+TOPIC_RESULTS = 8
+"""Turns that a topic brings at most."""
+MAX_RANGE_TURNS = 1_000
+"""Turns that one call can ask for; the board gives them page by page."""
+
+
+class Retrieval:
+    """Answers calls on one session."""
+
+    def __init__(self, store: Store, session: SessionRow, contexts: Contexts, counter: Counter) -> None:
+        self._store = store
+        self._session = session
+        self._contexts = contexts
+        self._counter = counter
+
+    async def answer(self, name: str, arguments: object) -> str:
+        """What the model is told; a wrong call or an unknown turn is explained to it."""
+        try:
+            match parse_call(name, arguments):
+                case GetTurn(turn, level, page):
+                    return await self._give(await self.blocks(turn, turn, level), page)
+                case GetTurns(first, last, "E", page):
+                    return await self._give(await self._eras(first, last), page)
+                case GetTurns(first, last, level, page):
+                    reach = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
+                    return await self._give(await self.blocks(first, reach, level), page)
+                case SearchHistory(query, max_results):
+                    return await self._found(query, max_results)
+                case GetTurnsByTopic(topic, level):
+                    turns = sorted(await self._store.derived.search(self._session.id, topic, TOPIC_RESULTS))
+                    blocks = [block for turn in turns for block in await self.blocks(turn, turn, level)]
+                    return await self._give(blocks, 1) if blocks else f"No turn speaks of {topic!r}.\n"
+        except FoveateError as error:
+            return f"Error: {error}\n"
+
+    async def blocks(self, first: int, last: int, level: Shown) -> list[Block]:
+        """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
+        if not 1 <= first <= self._session.last_turn or last < first:
+            raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
+        texts = await self._contexts.viewer.texts(level, first, last)
+        if not texts:
+            raise LevelNotReady(turn_id(first), level, ("R",))
+        if len(texts) == 1:
+            ((turn, text),) = texts.items()
+            return [Block(turn, turn, level, (Entry(turn, text),))]
+        entries = tuple(Entry(turn, text) for turn, text in texts.items())
+        return [Block(entries[0].number, entries[-1].number, level, entries, is_range=True)]
+
+    async def _eras(self, first: int, last: int) -> list[Block]:
+        blocks = await self._contexts.viewer.eras(self._session, first, min(last, self._session.last_turn))
+        # Turns too new for an era, or too few, are shown as they are.
+        return blocks or await self.blocks(first, min(last, self._session.last_turn), "T")
+
+    async def _give(self, blocks: list[Block], page: int) -> str:
+        return await self._contexts.retrieve(self._session, self._counter, blocks, page)
+
+    async def _found(self, query: str, max_results: int) -> str:
+        turns = await self._store.derived.search(self._session.id, query, max_results)
+        if not turns:
+            return f"Nothing was found for {query!r}.\n"
+        lines = []
+        for turn in turns:
+            tiny = (await self._contexts.viewer.texts("T", turn, turn)).get(turn, "")
+            lines.append(f"{turn_id(turn)}: {tiny}\n")
+        return "".join(lines)

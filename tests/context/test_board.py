@@ -1,0 +1,190 @@
+"""The board keeps what was retrieved for its time, in its own budget."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contexts import blocks, boards, counters, marked
+from foveate.context.board import (
+    MAX_RETRIEVED,
+    Board,
+    Note,
+    add_note,
+    dismiss,
+    expire,
+    from_json,
+    paginate,
+    renew,
+    render,
+    retrieve,
+    save,
+    to_json,
+)
+from foveate.context.tags import MARKED, Block, Entry, parse_blocks, write_block
+from foveate.tokens import O200K, Counter
+
+
+def turn_block(number: int, text: str = "[user] hi\n") -> Block:
+    return Block(number, number, "R", (Entry(number, text),))
+
+
+def board_with(*numbers: int, now_turn: int = 10) -> Board:
+    board = Board()
+    for number in numbers:
+        board = retrieve(board, [turn_block(number)], now_turn=now_turn, page_tokens=500, count=O200K.base)
+    return board
+
+
+def shown(board: Board, now_turn: int = 10, budget_tokens: int = 1_000) -> str:
+    return render(board, now_turn=now_turn, budget_tokens=budget_tokens, count=O200K.base)
+
+
+def test_a_retrieved_turn_stays_for_five_turns() -> None:
+    board = board_with(87, now_turn=10)
+    for now in range(10, 16):
+        assert expire(board, now).retrieved == ()
+    left = expire(board, 16)
+    assert [entry.name for entry in left.retrieved] == ["T-87-R"]
+    assert left.board == Board()
+
+
+def test_the_board_says_how_long_a_turn_still_stays() -> None:
+    board = board_with(87)
+    assert shown(board, 11) == ("<board>\nRetrieved (4 more turns):\n<T-87-R>\n[user] hi\n</T-87-R>\n</board>\n")
+    assert "Retrieved (last turn):" in shown(board, 15)
+    assert "Retrieved (saved):" in shown(save(board, "T-87-R"), 15)
+
+
+def test_retrieving_again_renews() -> None:
+    board = board_with(87, now_turn=10)
+    again = retrieve(board, [turn_block(87)], now_turn=14, page_tokens=500, count=O200K.base)
+    assert len(again.retrieved) == 1
+    assert again.retrieved[0].until_turn == 19
+    assert renew(board, "T-87-R", now_turn=14) == again
+
+
+def test_a_saved_turn_stays_until_it_is_dismissed() -> None:
+    board = save(board_with(87), "T-87-R")
+    assert expire(board, 1_000).board == board
+    assert retrieve(board, [turn_block(87)], now_turn=14, page_tokens=500, count=O200K.base).retrieved[0].is_saved
+    assert dismiss(board, "T-87-R") == Board()
+
+
+def test_the_life_of_an_entry_is_a_setting() -> None:
+    board = retrieve(Board(), [turn_block(1)], now_turn=10, page_tokens=500, count=O200K.base, life_turns=2)
+    assert board.retrieved[0].until_turn == 12
+
+
+def test_the_board_shows_notes_of_every_kind() -> None:
+    board = add_note(Board(), Note("fetch", "F-3", "https://tides.example\nsecond line"))
+    board = add_note(board, Note("cabinet", "F-1", "report.pdf, 20 pages"))
+    board = add_note(board, Note("reminder", "tools", "exec needs a timeout"))
+    board = add_note(board, Note("bands", "bands", "C 1-9, R 10-12"))
+    assert shown(board) == (
+        "<board>\nShown now: C 1-9, R 10-12\nRemember: exec needs a timeout\n"
+        "In the file cabinet (F-1): report.pdf, 20 pages\nFetched (F-3): https://tides.example second line\n</board>\n"
+    )
+
+
+def test_a_later_note_takes_the_place_of_the_earlier_one() -> None:
+    board = add_note(add_note(Board(), Note("bands", "bands", "old")), Note("bands", "bands", "new"))
+    assert [note.text for note in board.notes] == ["new"]
+
+
+def test_a_note_goes_when_its_time_is_over() -> None:
+    board = add_note(Board(), Note("fetch", "F-1", "x", until_turn=4))
+    assert expire(board, 4).board == board
+    assert expire(board, 5).board == Board()
+    assert dismiss(board, "F-1") == Board()
+
+
+def test_what_has_no_room_is_named() -> None:
+    board = board_with(1, 2)
+    board = retrieve(
+        board, [turn_block(3, "[user] " + "long " * 90 + "\n")], now_turn=10, page_tokens=500, count=O200K.base
+    )
+    text = shown(board, budget_tokens=80)
+    assert "No room for T-3-R: retrieve again\n" in text
+    assert "<T-1-R>" in text
+
+
+def test_an_empty_board_shows_nothing() -> None:
+    assert shown(Board()) == ""
+    assert shown(board_with(1), budget_tokens=5) == ""
+
+
+def test_a_text_larger_than_the_board_comes_in_pages() -> None:
+    text = "[user] " + "A sentence of some length, and another. " * 200 + "\n"
+    board = Board()
+    pages = []
+    for page in (1, 2, 3):
+        board = retrieve(board, [turn_block(5, text)], now_turn=1, page_tokens=800, count=O200K.base, page=page)
+        assert len(board.retrieved) == 1
+        pages.append(board.retrieved[0])
+    assert [(entry.page, entry.pages) for entry in pages] == [(1, 3), (2, 3), (3, 3)]
+    assert "Retrieved (5 more turns, page 3 of 3):" in shown(board, 1)
+
+
+def test_a_page_beyond_the_last_is_the_last() -> None:
+    board = retrieve(Board(), [turn_block(5)], now_turn=1, page_tokens=800, count=O200K.base, page=9)
+    assert (board.retrieved[0].page, board.retrieved[0].pages) == (1, 1)
+
+
+@given(st.lists(blocks(), min_size=1, max_size=3), st.integers(100, 400), counters)
+def test_pages_fit_and_together_hold_everything(found: list[Block], page_tokens: int, counter: Counter) -> None:
+    pages = paginate(found, page_tokens, counter.base)
+    for page in pages:
+        assert counter.base("".join(map(write_block, page))) <= page_tokens
+    texts = [entry.text for page in pages for block in page for entry in block.entries]
+    originals = [entry.text for block in found for entry in block.entries]
+    added = len([block for block in found if block.level in MARKED]) * len(texts)
+    joined, original = "".join(texts), "".join(originals)
+    assert len(original) <= len(joined) <= len(original) + added
+    assert joined.replace("\n", "") == original.replace("\n", "")
+
+
+def test_a_range_of_many_turns_is_paged_between_its_lines() -> None:
+    entries = tuple(Entry(number, "Did something worth a line.") for number in range(1, 2_001))
+    pages = paginate([Block(1, 2_000, "T", entries, is_range=True)], 1_000, O200K.base)
+    assert [entry for page in pages for block in page for entry in block.entries] == list(entries)
+    assert all(O200K.base(write_block(page[0])) > 900 for page in pages[:-1])
+
+
+@given(boards(), st.integers(-5, 300), st.integers(1, 20), counters)
+def test_the_board_never_exceeds_its_budget(board: Board, budget: int, now: int, counter: Counter) -> None:
+    text = render(board, now_turn=now, budget_tokens=budget, count=counter.base)
+    assert not text or counter.base(text) <= budget
+
+
+@given(boards())
+def test_no_content_closes_the_board(board: Board) -> None:
+    text = shown(board, budget_tokens=100_000)
+    assert text.count("</board>") == (1 if text else 0)
+    for entry in board.retrieved:
+        assert parse_blocks(entry.text)
+
+
+@given(boards())
+def test_a_boards_state_is_json(board: Board) -> None:
+    assert from_json(json.loads(json.dumps(to_json(board)))) == board
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 3))
+def test_the_board_holds_a_limited_number_of_entries(saved: int) -> None:
+    board = board_with(1)
+    for number in range(2, MAX_RETRIEVED + 10):
+        board = retrieve(board, [turn_block(number)], now_turn=10, page_tokens=500, count=O200K.base)
+        if number <= saved:
+            board = save(board, f"T-{number}-R")
+    assert len(board.retrieved) == MAX_RETRIEVED
+    assert sum(entry.is_saved for entry in board.retrieved) == max(saved - 1, 0)
+
+
+def test_marked_text_keeps_its_newline_on_every_page() -> None:
+    pages = paginate([turn_block(1, marked("[user] " + "x" * 5_000, "R"))], 100, O200K.base)
+    assert len(pages) > 1
+    assert all(block.entries[0].text.endswith("\n") for page in pages for block in page)

@@ -1,0 +1,41 @@
+"""The explanation is short, and says what the tags and tools really are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from foveate.context.explanation import explanation
+from foveate.context.tags import Block, Entry
+from foveate.context.tools import TOOLS
+from foveate.tokens import CL100K, O200K, Counter
+
+GOLDEN = (
+    "Earlier turns of this conversation are shown in tags with id and level: R is word for word, S smoothed, "
+    "C compressed, T one sentence, E an era that sums up many turns. <T-183-R> is turn 183; <T-101-through-160-C> has a "
+    "line for each of turns 101 to 160. Unmarked text is the user's; marks such as [assistant], [call], [result] say "
+    "who else spoke. A backslash in <\\T- or before a label marks quoted text, not a tag. Nothing is lost: before you "
+    'rely on a shortened detail, read it with get_turn("T-183", "R"); open an era with get_turns(first, last, "E"), '
+    'then "T"; find words with search_history. What you retrieve stays on the board for some turns. <P-1> is a pinned '
+    "rule that always holds. Never write tags yourself.\n"
+)
+
+
+def test_the_explanation_reads_as_agreed() -> None:
+    assert explanation() == GOLDEN
+
+
+@pytest.mark.parametrize("counter", [O200K, CL100K])
+def test_the_explanation_takes_less_than_200_tokens(counter: Counter) -> None:
+    assert counter.base(explanation()) < 200
+
+
+def test_the_tags_it_shows_are_those_that_are_written() -> None:
+    single = Block(183, 183, "R", (Entry(183, ""),))
+    several = Block(101, 160, "C", (), is_range=True)
+    assert f"<{single.tag}>" in explanation()
+    assert f"<{several.tag}>" in explanation()
+
+
+def test_the_tools_it_names_exist() -> None:
+    named = [tool.name for tool in TOOLS if tool.name in explanation()]
+    assert named == ["get_turn", "get_turns", "search_history"]
