@@ -13,16 +13,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from foveate import strategy as strategies
 from foveate.answers import SessionInfo, describe_session
 from foveate.background.worker import Worker
 from foveate.drafts import to_us
-from foveate.errors import SessionNotFound
+from foveate.errors import SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import Header
 from foveate.importing import ImportReport, Progress, import_transcript
-from foveate.session import Session, Shared, check_session_id
+from foveate.inputs import check_session_id, check_text, printable_text
+from foveate.session import Session, Shared
 from foveate.settings import Settings, load_settings
-from foveate.store import Finding, NewSession, Pruned, Store, open_store
+from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
 from foveate.tokens import counter_for
 from foveate.turn import parse_time
 
@@ -92,12 +94,19 @@ class Foveate:
             "channel": channel,
         }
         said = {name: value for name, value in given.items() if value is not None}
-        if budget_tokens is not None or strategy is not None:
-            load_settings(environment={}, overrides={"session": _only(said, "budget_tokens", "strategy")})
+        if budget_tokens is not None:
+            load_settings(environment={}, overrides={"session": {"budget_tokens": budget_tokens}})
+        if strategy is not None:
+            strategies.load(strategy)
+        for name in ("title", "model", "platform", "channel"):
+            check_text(name, str(said.get(name, "")))
         try:
             row = await self._store.get_session(check_session_id(session_id))
         except SessionNotFound:
-            row = await self._create(session_id, said)
+            try:
+                row = await self._create(session_id, said)
+            except SessionExists:  # someone else was faster
+                row = await self._store.get_session(session_id)
         changed = {name: value for name, value in said.items() if getattr(row, name) != value}
         if changed:
             row = await self._store.update_session(session_id, changed)
@@ -157,7 +166,7 @@ class Foveate:
         self._events.close()
         await self._store.close()
 
-    async def _create(self, session_id: str, said: Mapping[str, Any]) -> Any:
+    async def _create(self, session_id: str, said: Mapping[str, Any]) -> SessionRow:
         defaults = self.settings.session
         model = said.get("model", defaults.model)
         new = NewSession(
@@ -176,12 +185,8 @@ class Foveate:
     async def _open_imported(self, header: Header) -> Session:
         return await self.session(
             header.session,
-            title=header.title,
-            model=header.model,
+            title=header.title and printable_text(header.title),
+            model=header.model and printable_text(header.model),
             platform=header.platform,
-            channel=header.channel,
+            channel=header.channel and printable_text(header.channel),
         )
-
-
-def _only(values: Mapping[str, object], *names: str) -> dict[str, object]:
-    return {name: values[name] for name in names if name in values}

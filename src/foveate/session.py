@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
-from foveate import exporting, formats
+from foveate import exporting
 from foveate.answers import (
     Pin,
     Recorded,
@@ -35,20 +35,16 @@ from foveate.contexts import Contexts, Request
 from foveate.drafts import draft_messages, draft_turn, restore_message
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.events import Event, EventBus
+from foveate.inputs import Recordable, as_messages, check_session_id, check_text, numbered_keys
 from foveate.retrieving import Retrieval
 from foveate.settings import Settings
 from foveate.store import Draft, MessageRow, NewSession, Place, SessionRow, Store
 from foveate.store.derived import RenditionSizes
 from foveate.tokens import Counter, calibrate, session_counter
-from foveate.turn import Json, Message, Turn, parse_time, turn_id, turn_number
+from foveate.turn import Json, Turn, parse_time, turn_id, turn_number
 
 EXPORT_BATCH_TURNS = 200
-MAX_SESSION_ID_CHARS = 300
 NEWEST = 2**62
-
-_EXAMPLE = '{"role": "user", "content": "…"}'
-
-Recordable: TypeAlias = "Turn | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +116,16 @@ class Session:
     ) -> list[Recorded]:
         """Like `record`, and return every turn that was recorded or added to, in order."""
         moment = None if at is None else parse_time(at)
+        check_text("key", key or "")
         if isinstance(messages, Turn):
             if not messages.messages:
                 raise InvalidMessage("turn", "has no messages; a turn has at least one")
             drafts = await draft_turn(messages, moment, key, self._counter, self.compression_level)
         else:
-            given = _as_messages(messages, format)
-            drafts = await draft_messages(given, moment, _keys(key, len(given)), self._counter, self.compression_level)
+            given = as_messages(messages, format)
+            drafts = await draft_messages(
+                given, moment, numbered_keys(key, len(given)), self._counter, self.compression_level
+            )
         placed = list(zip(drafts, await self.append(drafts), strict=True))
         return [
             Recorded(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
@@ -165,7 +164,7 @@ class Session:
         if level not in LEVELS:
             raise LevelUnknown(level, LEVELS)
         low, high = self._range(first, last)
-        shown: Level = level  # type: ignore[assignment]
+        shown: Level = level
         sizes = await self._store.derived.sizes_of(self.id, low, high)
         texts = await self._contexts.viewer.texts(shown, low, high) if sizes else {}
         return [self._content(size, shown, texts, format) for size in sizes]
@@ -217,7 +216,7 @@ class Session:
         """
         await self.refresh()
         request = Request(
-            prompt=prompt if isinstance(prompt, str) else _as_messages(prompt, None),
+            prompt=prompt if isinstance(prompt, str) else as_messages(prompt, None),
             budget_tokens=self._row.budget_tokens if budget_tokens is None else budget_tokens,
             system=system,
             pins=await self.pins(),
@@ -239,10 +238,8 @@ class Session:
 
     async def search(self, query: str, max_results: int = 10) -> list[TurnContent]:
         """The turns that match some words, the best first, at their smallest level that is made."""
-        found = []
-        for turn in await self._store.derived.search(self.id, query, max_results):
-            found.append(await self.get_turn(turn, "T", format="plain"))
-        return found
+        turns = await self._store.derived.search(self.id, query, max_results)
+        return [await self.get_turn(turn, "T", format="plain") for turn in turns]
 
     async def board(self) -> Board:
         """What was retrieved and is shown for some turns."""
@@ -278,12 +275,14 @@ class Session:
         return Session(forked, self._shared)
 
     async def rename(self, title: str) -> SessionInfo:
-        return await self._update({"title": title})
+        return await self._update({"title": check_text("title", title)})
 
     async def label(self, *, platform: str | None = None, channel: str | None = None) -> SessionInfo:
         """Say where the conversation takes place; what is not said stays as it was."""
         labels = {"platform": platform, "channel": channel}
-        return await self._update({name: value for name, value in labels.items() if value is not None})
+        return await self._update(
+            {name: check_text(name, value) for name, value in labels.items() if value is not None}
+        )
 
     async def calibrate(self, *, counted_tokens: int, reported_tokens: int) -> float:
         """Learn from what a provider reported for a prompt that was counted here; the factor only ever tightens."""
@@ -294,6 +293,7 @@ class Session:
         """Keep a rule or fact in every context, verbatim; a locked one is not removed by mistake."""
         if not text.strip():
             raise InvalidMessage("pin", "has no text")
+        check_text("pin", text)
         row = await self._store.add_pin(self.id, text, locked=locked)
         return Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us))
 
@@ -387,43 +387,6 @@ class Session:
             self._events.publish(Event("message-added", self.id, now, turn_id(place.turn), data))
         for number, group in _by_turn(fresh).items():
             self._events.publish(Event("turn-recorded", self.id, now, turn_id(number), {"messages": len(group)}))
-
-
-def check_session_id(session_id: str) -> str:
-    """The id, if it can be one: some text on one line."""
-    if not session_id.strip() or not session_id.isprintable() or len(session_id) > MAX_SESSION_ID_CHARS:
-        allowed = f"use 1 to {MAX_SESSION_ID_CHARS} printable characters"
-        raise InvalidMessage("session id", f"{session_id[:50]!r} can't be one; {allowed}")
-    return session_id
-
-
-def _as_messages(given: object, format_name: str | None) -> list[Message]:
-    """What a user passed, as canonical messages; an error says what else was expected."""
-    if isinstance(given, Message | Mapping):
-        given = [given]
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InvalidMessage("messages", f"is {type(given).__name__}; give a list of messages such as {_EXAMPLE}")
-    listed = list(given)
-    if not listed:
-        raise InvalidMessage("messages", f"is empty; give at least one, such as {_EXAMPLE}")
-    if all(isinstance(entry, Message) for entry in listed):
-        return [_with_true_original(message) for message in listed]
-    for index, entry in enumerate(listed):
-        if not isinstance(entry, Mapping):
-            raise InvalidMessage(f"messages[{index}]", f"is {type(entry).__name__}; a message looks like {_EXAMPLE}")
-    return formats.parse_messages(listed, format_name)
-
-
-def _with_true_original(message: Message) -> Message:
-    """The message, without an original that says something else: what is stored is what was meant."""
-    original = message.original
-    if original and formats.parse_message(original.format, original.data) != message:
-        return message.without_original()
-    return message
-
-
-def _keys(key: str | None, count: int) -> list[str | None]:
-    return [None] * count if key is None else [f"{key}#{index}" for index in range(count)]
 
 
 def _by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft, Place]]]:

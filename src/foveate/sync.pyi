@@ -1,10 +1,10 @@
 # Written by tests/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from foveate import __version__ as __version__
 from foveate import errors as errors
@@ -14,17 +14,21 @@ from foveate.answers import SessionInfo as SessionInfo
 from foveate.answers import SessionStats as SessionStats
 from foveate.answers import TurnContent as TurnContent
 from foveate.answers import TurnOutline as TurnOutline
+from foveate.context.assemble import Order
+from foveate.context.assembled import Context
+from foveate.context.board import Board
 from foveate.errors import FoveateError as FoveateError
 from foveate.events import Event as Event
 from foveate.events import EventKind, Subscription
 from foveate.importing import ImportReport as ImportReport
 from foveate.importing import Progress
-from foveate.session import Recordable
+from foveate.inputs import Recordable
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, Pruned
 from foveate.tokens import Counter
 from foveate.turn import Attachment as Attachment
+from foveate.turn import Json
 from foveate.turn import Message as Message
 from foveate.turn import Opaque as Opaque
 from foveate.turn import Reasoning as Reasoning
@@ -69,6 +73,20 @@ class Session:
     def load_turn(self, turn: str | int) -> Turn: ...
     def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]: ...
     def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]: ...
+    def context(
+        self,
+        prompt: str | Sequence[Mapping[str, Any]] = "",
+        *,
+        budget_tokens: int | None = None,
+        system: str = "",
+        order: Order | None = None,
+    ) -> Context: ...
+    def tools(self, format: str = "openai") -> list[dict[str, Json]]: ...
+    def call_tool(self, name: str, arguments: object) -> str: ...
+    def search(self, query: str, max_results: int = 10) -> list[TurnContent]: ...
+    def board(self) -> Board: ...
+    def dismiss(self, name: str) -> None: ...
+    def save(self, name: str) -> None: ...
     def fork(self, session_id: str, at: str | int | None = None, *, title: str | None = None) -> Session: ...
     def rename(self, title: str) -> SessionInfo: ...
     def label(self, *, platform: str | None = None, channel: str | None = None) -> SessionInfo: ...

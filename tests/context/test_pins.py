@@ -33,9 +33,9 @@ def test_pins_larger_than_the_budget_are_an_error_that_lists_them() -> None:
     with pytest.raises(PinsExceedBudget) as caught:
         check_pins(kept, 60, O200K)
     assert isinstance(caught.value, InputError)
-    assert caught.value.pins == {"P-1": 10, "P-2": 111}
+    assert caught.value.pins == {"P-1": 11, "P-2": 110}
     assert str(caught.value) == (
-        "the pins take 121 tokens of a budget of 60 (P-1 10, P-2 111); unpin some, shorten them, or raise budget_tokens"
+        "the pins take 121 tokens of a budget of 60 (P-1 11, P-2 110); unpin some, shorten them, or raise budget_tokens"
     )
 
 

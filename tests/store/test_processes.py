@@ -30,7 +30,9 @@ class Recorders:
         for child in chosen:
             assert child.stdin
             child.stdin.flush()
-        return [json.loads(line_of(child)) for child in chosen]
+        answers = [json.loads(line_of(child)) for child in chosen]
+        assert [answer for answer in answers if isinstance(answer, str)] == []
+        return answers
 
 
 def line_of(child: subprocess.Popen[str]) -> str:

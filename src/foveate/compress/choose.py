@@ -20,21 +20,23 @@ class Choice:
     weights: tuple[tuple[str, float], ...]
 
 
-def best_first(choices: Sequence[Choice], *, fading: float = 1.0, again: float = 0.0) -> Iterator[int]:
+def best_first(
+    choices: Sequence[Choice], *, fading: float = 1.0, again: float = 0.0, fixed: float = FIXED_COST
+) -> Iterator[int]:
     """Places of the choices, by uncovered weight per token; each further one of a group counts `fading` times as much.
 
-    A fact that was covered counts `again` times its weight. Choices that tell nothing are never given.
+    A fact that was covered counts `again` times its weight, `fixed` is added to all tokens. Choices that tell nothing are never given.
     """
     covered: set[str] = set()
     taken: dict[int, int] = {}
-    heap = [(-_gain(choice, covered, again), place, 0) for place, choice in enumerate(choices)]
+    heap = [(-_gain(choice, covered, again, fixed), place, 0) for place, choice in enumerate(choices)]
     heapq.heapify(heap)
     turn = 0
     while heap:
         gain, place, seen = heapq.heappop(heap)
         choice = choices[place]
         if seen != turn:
-            fresh = _gain(choice, covered, again) * fading ** taken.get(choice.group, 0)
+            fresh = _gain(choice, covered, again, fixed) * fading ** taken.get(choice.group, 0)
             if fresh <= 0:
                 continue
             if heap and -fresh > heap[0][0]:
@@ -48,8 +50,8 @@ def best_first(choices: Sequence[Choice], *, fading: float = 1.0, again: float =
         taken[choice.group] = taken.get(choice.group, 0) + 1
 
 
-def _gain(choice: Choice, covered: set[str], again: float) -> float:
+def _gain(choice: Choice, covered: set[str], again: float, fixed: float) -> float:
     gain = 0.0
     for key, weight in choice.weights:
         gain += weight * again if key in covered else weight
-    return gain / (choice.tokens + FIXED_COST)
+    return gain / (choice.tokens + fixed)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from foveate.compress import Count, Unit
 from foveate.compress.choose import Choice, best_first
 from foveate.compress.facts import base_weight
+from foveate.compress.reading import split_label
 from foveate.compress.telegraph import estimate_tokens
 from foveate.turn import turn_id
 
-FADING = 0.75
+FADING = 0.85
 """Each further clause of a turn counts so much less: an era tells of all its turns."""
-AGAIN = 0.15
+AGAIN = 0.3
 """What a fact counts that the era has already: the same words may say something new together."""
 LINE_TOKENS = 120
 """About so many tokens stand behind one turn reference."""
@@ -83,30 +84,36 @@ def era_text(units: Sequence[Unit], budget_tokens: int, count: Count) -> str:
 
 
 def _lines(units: Sequence[Unit]) -> str:
-    """`T-12 …; …; …` lines; a turn reference begins each, and a speaker's name is not said twice running."""
-    ordered = sorted(range(len(units)), key=lambda place: (units[place].turn, place))
+    """`T-12 …; … [assistant] …; …` lines: a few turns each, in order, their first one named.
+
+    Inside a line each speaker comes once, the user first: a mark for every clause would cost more than it tells.
+    """
     lines: list[str] = []
-    room = 0
-    speaker = ""
-    for place in ordered:
-        unit = units[place]
+    group: list[Unit] = []
+    room = LINE_TOKENS
+    for unit in sorted(units, key=lambda unit: unit.turn):
         size = estimate_tokens(unit.text)
-        who, said = _split_speaker(unit.text)
-        if room < size:
-            lines.append(f"{turn_id(unit.turn)} {unit.text}")
-            room = LINE_TOKENS
-        else:
-            lines[-1] += f"; {said if who == speaker else unit.text}"
-            room -= size
-        speaker = who
+        if group and room < size:
+            lines.append(_line(group))
+            group, room = [], LINE_TOKENS
+        group.append(unit)
+        room -= size
+    if group:
+        lines.append(_line(group))
     return "\n".join(lines)
+
+
+def _line(group: Sequence[Unit]) -> str:
+    said: dict[str, list[str]] = {"": []}
+    for unit in group:
+        who, text = _split_speaker(unit.text)
+        said.setdefault(who, []).append(text)
+    parts = [f"{who}{'; '.join(texts)}" for who, texts in said.items() if texts]
+    return f"{turn_id(group[0].turn)} {' '.join(parts)}"
 
 
 def _split_speaker(text: str) -> tuple[str, str]:
     if text.startswith("["):
-        mark, _, said = text.partition("] ")
-        return mark, said
-    name, colon, said = text.partition(": ")
-    if colon and len(name) <= 30 and name.istitle():  # noqa: PLR2004
-        return name, said
-    return "", text
+        mark, end, said = text.partition("] ")
+        return mark + end, said
+    return split_label(text)

@@ -181,9 +181,17 @@ def _signs(chunk: str) -> tuple[_Sign, ...]:
             signs.extend(_cjk_signs(token))
         elif kind == "number" and (number := number_key(token)):
             signs.append(_Sign("number", f"#:{number}", WEIGHTS["#"] if len(number) > 1 else 1.2))
+        elif kind == "ident" and _is_shouted(token):
+            signs.append(_word_sign(token.casefold()))
         else:
             signs.append(_Sign("fact", *_typed_fact(kind or "", token)))
     return tuple(signs)
+
+
+def _is_shouted(token: str) -> bool:
+    """An ordinary word in capitals is no identifier."""
+    word = token.casefold()
+    return token.isalpha() and token.isupper() and (word in CONDITIONS or word in NEGATIONS or word_weight(word) < 1)
 
 
 def _word_sign(token: str) -> _Sign:

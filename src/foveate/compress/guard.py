@@ -63,6 +63,14 @@ class _Words:
     conditioned: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A clause of the source and what was kept of it."""
+
+    source: str
+    kept: str
+
+
 @dataclass(slots=True)
 class Source:
     """What a turn says, ready for comparing."""
@@ -73,11 +81,11 @@ class Source:
 
     def turned_round(self, rendition: str) -> str:
         """The first clause of a rendition that lost its negation or condition, or nothing."""
-        whole = [_words(clause) for clause in self.clauses[:MAX_CLAUSES]]
+        whole = [_words(sentence) for clause in self.clauses[:MAX_CLAUSES] for sentence in sentences(clause)]
         conditioned = [words for words in whole if words.conditioned]
         parts: list[_Words] = []
         if any(words.negated for words in whole):
-            parts = [_words(part) for clause in self.clauses[:MAX_CLAUSES] for part in _BREAK.split(clause)]
+            parts = [_words(part) for clause in self.clauses[:MAX_CLAUSES] for part in _finest(clause)]
         negated = [words for words in parts if words.negated]
         if not negated and not conditioned:
             return ""
@@ -90,6 +98,21 @@ class Source:
             if not words.conditioned and _lost(words, conditioned, (one for one in whole if not one.conditioned)):
                 return clause
         return ""
+
+
+def _turned_round(pairs: Sequence[Pair]) -> str:
+    for pair in pairs:
+        if pair.kept != pair.source and not _cues(pair.source) <= _cues(pair.kept):
+            return pair.kept
+    return ""
+
+
+def _cues(text: str) -> frozenset[str]:
+    return frozenset(word.core for word in map(look_at, text.split()) if word.negates or word.limits)
+
+
+def _finest(clause: str) -> list[str]:
+    return [part for sentence in sentences(clause) for part in _BREAK.split(sentence)]
 
 
 def _clauses(rendition: str) -> list[str]:
@@ -124,9 +147,13 @@ def check(
     tokens: int,
     above_tokens: int,
     shares: Shares | None = None,
+    pairs: Sequence[Pair] | None = None,
     written_by_model: bool = False,
 ) -> Verdict:
-    """Whether a rendition keeps what its level must keep; `above_tokens` is the size of the next higher level."""
+    """Whether a rendition keeps what its level must keep; `above_tokens` is the size of the next higher level.
+
+    `pairs` are the clauses it was made of; where nobody knows them, each of its clauses is compared with the source's.
+    """
     if not rendition.strip():
         return Verdict(False, 0.0, reason="it is empty")
     facts = find_facts(_TOOLS_NOTE.sub(" ", _MARK.sub(" ", rendition)))
@@ -142,7 +169,7 @@ def check(
     unit = _lost_unit(source.facts, facts)
     if unit:
         return _refused(found, f"it lost a unit: {unit}")
-    clause = source.turned_round(rendition)
+    clause = source.turned_round(rendition) if pairs is None else _turned_round(pairs)
     if clause:
         return _refused(found, f"a clause lost its negation or condition: {clause[:120]}")
     least = (shares or Shares()).of(level)

@@ -51,10 +51,9 @@ STRICT_CONDITIONS = _words(
 )
 """The conditions that a kept clause may never lose."""
 
-PARTICLES = _words(
-    "up down off out on in away back over through into onto against toward towards auf ab aus ein zu los"
-)
-"""`turn off` is not `turn`: behind a verb these stay."""
+CJK_NEGATIONS = ("不", "没", "沒", "无", "無", "别", "未", "勿", "ない", "ません", "なく", "않", "없", "못", "ไม่")
+CJK_CONDITIONS = ("如果", "除非", "只", "否则", "但", "除了", "要是", "もし", "だけ", "しか", "以外", "なら", "만약", "ถ้า")
+"""In languages without spaces they are found inside longer runs."""
 
 NUMBER_WORDS: dict[str, str] = {
     word: str(value)
@@ -90,6 +89,8 @@ QUANTITIES = _words(
     triple thirty forty fifty sixty seventy eighty ninety several many few all both some any most fewer none one first
     second last next another other same alle beide einige viele tous plusieurs todos varios"""
 )
+RATES = _words("twice thrice half double triple per daily weekly hourly nightly monthly yearly täglich wöchentlich pro")
+"""They change what a number stands for."""
 
 MONTHS = _words(
     """january february march april may june july august september october november december jan feb mar apr jun jul
@@ -144,7 +145,7 @@ DROPPABLE = _words(
     i me my mine we us our it its there here which your whom of so then just really very quite
     actually basically simply literally honestly definitely certainly oh ah wow hey hi hello
     thanks thank please let lets let's i'm i've we're we've you're you've it's that's there's
-    got gonna kind sort bit lot lots thing things stuff such too own like truly totally super
+    got gonna kind sort bit lot lots thing things stuff such own like truly totally super
     ein eine einen einem einer der die das den dem des ist sind war waren und ich wir mein auch noch schon mal ja doch
     denn dann le la les une du de et est sont je nous que qui el los las una unos y es son yo
     il lo gli è os um uma het een en zijn"""

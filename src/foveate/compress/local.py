@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from foveate.compress import TINY_TOKENS, Count, Level, Refusal, Renditions, Unit
+from foveate.compress import Count, Level, Refusal, Renditions, Unit
 from foveate.compress.choose import Choice, best_first
-from foveate.compress.guard import Shares, Source, check
+from foveate.compress.guard import Pair, Shares, Source, check
 from foveate.compress.inline import escape_inline, marked, one_line
 from foveate.compress.reading import Candidate, Reading, read_turn
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.telegraph import estimate_tokens, headline, squeeze
-from foveate.compress.tiny import TINY_MARGIN, tiny_line
+from foveate.compress.tiny import MAX_TOKENS, Line, tiny_line
 from foveate.text import turn_text
 from foveate.turn import Message
 
@@ -73,7 +73,7 @@ class LocalCompressor:
         share = self.share or compressed_share(raw_tokens)
         job = _Job(Source(reading.facts, [clause.text for clause in reading.candidates]), self.shares, count)
 
-        def compress(extra: float) -> str:
+        def compress(extra: float) -> Line:
             room = min(above, round(raw_tokens * share * extra))
             return _compress(reading, raw_tokens, room, scale=scale, count=count)
 
@@ -82,10 +82,10 @@ class LocalCompressor:
         )
         line = one_line(compressed.text)
 
-        def shrink(extra: float) -> str:
+        def shrink(extra: float) -> Line:
             return tiny_line(reading, raw_tokens, above=compressed.tokens, extra=extra, scale=scale, count=count)
 
-        most = min(TINY_TOKENS - TINY_MARGIN, compressed.tokens)
+        most = min(MAX_TOKENS, compressed.tokens)
         tiny = job.make("T", shrink, fallback=lambda: cut_line(line, most, count), above=compressed.tokens)
         return Renditions(
             smoothed,
@@ -106,11 +106,13 @@ class _Job:
     count: Count
     refusals: list[Refusal] = field(default_factory=list)
 
-    def make(self, level: Level, make: Callable[[float], str], *, fallback: Callable[[], str], above: int) -> _Made:
+    def make(self, level: Level, make: Callable[[float], Line], *, fallback: Callable[[], str], above: int) -> _Made:
         for extra in (1.0, RETRY_SHARE):
-            text = make(extra)
-            tokens = self.count(text)
-            verdict = check(level, self.source, text, tokens=tokens, above_tokens=above, shares=self.shares)
+            line = make(extra)
+            text, tokens = line.text, self.count(line.text)
+            verdict = check(
+                level, self.source, text, tokens=tokens, above_tokens=above, shares=self.shares, pairs=line.pairs
+            )
             if verdict.ok:
                 return _Made(text, tokens, is_fallback=False)
             refusal = Refusal(level, verdict.reason, verdict.kept_share, verdict.lost, text)
@@ -134,12 +136,12 @@ def _smooth(messages: Sequence[Message], raw: str, raw_tokens: int, count: Count
     return (smoothed, tokens) if smoothed.strip() and tokens <= raw_tokens else (raw, raw_tokens)
 
 
-def _compress(reading: Reading, raw_tokens: int, room: int, *, scale: float, count: Count) -> str:
+def _compress(reading: Reading, raw_tokens: int, room: int, *, scale: float, count: Count) -> Line:
     candidates = reading.candidates
     if not candidates:
-        return NOTHING
+        return Line(NOTHING)
     if raw_tokens < SHORT_TOKENS:
-        return _render(candidates, [candidate.text for candidate in candidates])
+        return Line(_render(candidates, [candidate.text for candidate in candidates]))
     texts = [headline(candidate.text) if candidate.speaker == "user" else candidate.short for candidate in candidates]
     chosen = _choose(candidates, texts, room, scale)
     while True:
@@ -147,7 +149,7 @@ def _compress(reading: Reading, raw_tokens: int, room: int, *, scale: float, cou
         text = _render([candidates[place] for place in places], [texts[place] for place in places])
         over = float(count(text) - room)
         if over <= 0 or len(chosen) <= 1:
-            return text
+            return Line(text, tuple(Pair(candidates[place].text, texts[place]) for place in places))
         while over > 0 and len(chosen) > 1:
             over -= estimate_tokens(texts[chosen.pop()]) * scale
 

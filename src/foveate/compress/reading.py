@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from foveate.compress import tools
 from foveate.compress.facts import Facts, find_facts, find_names
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
-from foveate.compress.telegraph import bare, estimate_tokens, is_courtesy, plain, telegraph
+from foveate.compress.telegraph import bare, estimate_tokens, is_courtesy, is_meta, plain, telegraph
 from foveate.compress.units import Clause, ClauseKind, cut_text
 from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 
@@ -19,8 +19,8 @@ MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
 """How much a fact counts by who says it: the user, the assistant at last, the assistant while working, and so on."""
-_BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.7, "code": 0.45, "row": 0.7}
-COURTESY = 0.15
+_BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.5, "code": 0.45, "row": 0.9}
+COURTESY, META = 0.15, 0.5
 FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.5, 1.25, 1.2
 
 _LABEL = re.compile(r"([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*)?): (?=\S)")
@@ -109,6 +109,7 @@ def _read_message(
         text = plain(clause.text) if clause.kind != "code" else clause.text
         short = text if clause.kind in ("code", "row") or speaker == "call" else telegraph(text)
         weight = factor * _BY_KIND[clause.kind] * (COURTESY if is_courtesy(text) else 1.0)
+        weight *= META if speaker == "assistant" and is_meta(text) else 1.0
         reading.candidates.append(
             Candidate(
                 place=len(reading.candidates),
@@ -127,7 +128,7 @@ def _read_message(
     for part in message.parts:
         match part:
             case Text(text):
-                label, text = _split_label(text) if speaker == "user" else ("", text)
+                label, text = split_label(text) if speaker == "user" else ("", text)
                 for clause in cut_text(text):
                     add(clause, speaker, factor, label)
             case Reasoning(text):
@@ -164,7 +165,7 @@ def _factor(message: Message, *, is_last: bool) -> float:
     return OUTPUT if message.role == "tool" else OTHER
 
 
-def _split_label(text: str) -> tuple[str, str]:
+def split_label(text: str) -> tuple[str, str]:
     """The name of who speaks, where chats put it before the words: `Maria: hello`."""
     match = _LABEL.match(text)
     if match is None or match.end() > MAX_LABEL_CHARS:

@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from foveate.compress.lexicon import (
+    CJK_CONDITIONS,
+    CJK_NEGATIONS,
     CONDITIONS,
     DROPPABLE,
     LIGHT,
@@ -20,6 +22,7 @@ from foveate.compress.lexicon import (
     NUMBER_WORDS,
     OPENERS,
     QUANTITIES,
+    RATES,
     SPEECHLESS,
     STRICT_CONDITIONS,
     stem,
@@ -41,6 +44,18 @@ _COURTESY = re.compile(
     r"|(?:wow|cool|nice|great|awesome|perfect|sure|certainly|absolutely)[!.,])[^.!?]{0,90}[.!?]*\s*)+",
     re.IGNORECASE,
 )
+_GREETING = re.compile(
+    r"(?:(?:(?:good )?(?:morning|afternoon|evening)|hi|hello|hey|wow|of course|absolutely|certainly|sure(?: thing)?|great"
+    r"|perfect|alright|thanks|thank you|understood|guten (?:morgen|tag)|hallo|bonjour|hola)(?: again| there| so much)?"
+    r"(?:,? [A-Z][a-z]+)?[!.,]+ +)+(?=\S)",
+    re.IGNORECASE,
+)
+_META = re.compile(
+    r"(?:i (?:sincerely )?apologi[sz]e|(?:i'm |i am )?sorry (?:for|about)|let(?:'s| us| me)\b|here(?:'s| is| are)\b"
+    r"|(?:now,? )?(?:i|we)(?:'ll| will) (?:now |also |start |need to )?(?:go|look|check|see|start|begin|walk|dive|create|use|need|add)"
+    r"|below (?:is|are)|the following|(?:in|by) (?:this|following) |to (?:summari[sz]e|address|achieve)|step \d)",
+    re.IGNORECASE,
+)
 MAX_COURTESY_CHARS = 120
 _PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
 _PAIRS = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»")
@@ -55,6 +70,11 @@ def estimate_tokens(text: str) -> int:
 def bare(word: str) -> str:
     """A word without the punctuation around it, casefolded."""
     return _BARE.sub("", word).casefold().replace("’", "'")
+
+
+def is_meta(text: str) -> bool:
+    """Whether a clause only announces what follows."""
+    return text.endswith(":") or _META.match(text) is not None
 
 
 class Word(NamedTuple):
@@ -78,13 +98,17 @@ def look_at(word: str) -> Word:
         core,
         stem(core) if core and core not in SPEECHLESS else "",
         is_negation(core),
-        core in STRICT_CONDITIONS,
+        core in STRICT_CONDITIONS or _has(core, CJK_CONDITIONS),
         core[:1].isdigit() or core in NUMBER_WORDS,
     )
 
 
 def is_negation(word: str) -> bool:
-    return word in NEGATIONS or word.endswith("n't")
+    return word in NEGATIONS or word.endswith("n't") or _has(word, CJK_NEGATIONS)
+
+
+def _has(word: str, cues: tuple[str, ...]) -> bool:
+    return not word.isascii() and any(cue in word for cue in cues)
 
 
 def plain(text: str) -> str:
@@ -92,6 +116,8 @@ def plain(text: str) -> str:
     text = " ".join(text.split())
     if "**" in text or "__" in text:
         text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
+    if (greeting := _GREETING.match(text)) is not None:
+        text = text[greeting.end() :]
     return " ".join(_FILLER.sub("", text).split()) or text
 
 
@@ -183,8 +209,7 @@ def _atoms(text: str) -> list[_Atom]:
     holds = 0
     """How many further content words the last atom must take."""
     for place, word in enumerate(words):
-        core = bare(word)
-        negation, condition = is_negation(core), core in STRICT_CONDITIONS
+        core, _, negation, condition, _ = look_at(word)
         weight = _weight(core, word)
         joins = bool(atoms) and (holds > 0 or (place in quoted and place - 1 in quoted) or _goes_with(words, place))
         if joins and not (negation or condition):
@@ -196,7 +221,7 @@ def _atoms(text: str) -> list[_Atom]:
             atoms[-1].must = True
             holds = 2
         else:
-            atoms.append(_Atom([word], weight, negation or condition))
+            atoms.append(_Atom([word], weight, negation or condition or core in RATES))
             holds = 2 if negation or condition else 1 if core[:1].isdigit() or core in CONDITIONS else 0
         if word[-1:] in ".;!?":
             holds = 0

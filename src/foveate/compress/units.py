@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.compress.lexicon import STRICT_CONDITIONS
+from foveate.compress.lexicon import CJK_CONDITIONS, CJK_NEGATIONS, MONTHS, STRICT_CONDITIONS
 from foveate.compress.telegraph import bare, is_negation
 
 ClauseKind = Literal["prose", "item", "heading", "code", "row"]
@@ -54,6 +54,7 @@ _DEPENDENT = frozenset(
     иначе кроме""".split()
 )
 """A sentence that begins so belongs to the one before it."""
+_BEFORE_ORDINALS = frozenset("am ab vom zum bis der den dem im seit nr".split())
 _CONTRAST = frozenset("but however yet although though aber jedoch mais pero però но".split())
 
 
@@ -137,7 +138,7 @@ def _tidy(kind: ClauseKind, line: str) -> str:
     if kind == "item":
         return line[_ITEM.match(line).end() :] if _ITEM.match(line) else line  # type: ignore[union-attr]
     if kind == "heading":
-        return line.strip("#* ")
+        return re.sub(r"^\d{1,2}[.)]\s+", "", line.strip("#* ")) or line
     if kind == "row":
         return " | ".join(cell.strip() for cell in line.strip("| ").split("|"))
     return " ".join(line.split())
@@ -193,7 +194,18 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
         return True
     if behind.islower() and mark in ".…" and not _WORD_END.search(text, max(0, match.start() - 3), match.start()):
         return False
+    if mark == "." and text[match.start() - 1 : match.start()].isdigit() and _is_ordinal(text, match):
+        return False
     return not (mark == "." and _ABBREVIATION.search(text, max(0, match.start() - 8), match.start() + 1))
+
+
+def _is_ordinal(text: str, match: re.Match[str]) -> bool:
+    """`am 1. Oktober`: the dot belongs to the number."""
+    before = text[max(0, match.start() - 12) : match.start()].split()
+    behind = text[match.end() : match.end() + 20].split(None, 1)
+    return (len(before) > 1 and before[-2].casefold() in _BEFORE_ORDINALS) or (
+        bool(behind) and bare(behind[0]) in MONTHS
+    )
 
 
 def _append_sentence(found: list[str], sentence: str) -> None:
@@ -211,9 +223,11 @@ def _append_sentence(found: list[str], sentence: str) -> None:
 
 def split_clauses(sentence: str) -> list[str]:
     """A long sentence's clauses, if no condition, contrast or earlier negation reaches over the cut."""
-    if len(sentence.split()) <= LONG_WORDS and len(sentence) < LONG_WORDS * 8:
+    if len(sentence.split()) <= LONG_WORDS and len(sentence) < LONG_WORDS * (8 if sentence.isascii() else 2):
         return [sentence]
     if any(bare(word) in STRICT_CONDITIONS or bare(word) in _CONTRAST for word in sentence.split()):
+        return [sentence]
+    if any(cue in sentence for cue in CJK_CONDITIONS):
         return [sentence]
     spans = _protected(sentence)
     clauses: list[str] = []

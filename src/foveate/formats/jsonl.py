@@ -39,15 +39,19 @@ SAMPLE_RECORDS = 50
 """So many records at the beginning decide of what provider those are that could be anybody's."""
 
 _LISTS = ("messages", "contents")
+_TELLING = (b'"role"', b'"messages"', b'"contents"', b'"parts"')
 _ENDINGS = (".json", ".jsonl", ".ndjson")
 
 
 def detect(head: bytes, name: str) -> bool:
-    start = head.lstrip()
-    if name.lower().endswith(_ENDINGS):
-        return not start or start.startswith((b"{", b"["))
     first = first_json_line(head)
-    return isinstance(first, Mapping) and (_list_in(first) is not None or _is_message(first))
+    if isinstance(first, Mapping):
+        return _list_in(first) is not None or _is_message(first)
+    start = head.lstrip()
+    if not name.lower().endswith(_ENDINGS):
+        return False
+    # A list or object over several lines, or a first line that is damaged: it speaks of messages, or it is none.
+    return not start or (start.startswith((b"{", b"[")) and any(word in head for word in _TELLING))
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[Item]:

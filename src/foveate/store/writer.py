@@ -60,7 +60,7 @@ class Writer:
     async def submit(self, run: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job in a transaction; returns once it is durable."""
         if self._closed:
-            raise StoreClosed(self._location, "the store is closed; open it again")
+            raise self._gone()
         loop = asyncio.get_running_loop()
         job = _Job(run, loop, loop.create_future())
         self._queue.put(job)
@@ -72,6 +72,14 @@ class Writer:
         self._closed = True
         self._queue.put(None)
         self._thread.join()
+        late: list[_Job] = []
+        self._collect(late)
+        for job in late:
+            job.error = self._gone()
+        _settle(late)
+
+    def _gone(self) -> StoreClosed:
+        return StoreClosed(self._location, "the store is closed; open it again")
 
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None

@@ -13,8 +13,8 @@ ERA_GUESS_TOKENS = 100
 LEVEL_SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.25)
 """Each level of eras may spend this share of what the finer ones leave: the first with which all levels fit."""
 MAX_LEVELS = 40
-MAX_ERA_READS = 2_000
-"""Missing eras are looked for among their children; this many questions, then the range is only named."""
+MAX_MISSING_ERAS = 200
+"""A missing era is looked for among its children; when this many were missing, the rest is only named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +173,16 @@ class _Reader:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.reads_left = MAX_ERA_READS
+        self.misses_left = MAX_MISSING_ERAS
 
     def resolve(self, level: int, index: int) -> list[Era | tuple[int, int]]:
         """The era, or its children, newest first; a range of turns where there is none."""
-        era = self.history.era(level, index) if self.reads_left > 0 else None
-        self.reads_left -= 1
+        era = self.history.era(level, index) if self.misses_left else None
         if era is not None:
             return [era]
+        self.misses_left = max(0, self.misses_left - 1)
         fanout = self.history.fanout
-        if level == 1 or self.reads_left <= 0:
+        if level == 1 or not self.misses_left:
             return [(index * fanout**level + 1, (index + 1) * fanout**level)]
         return [
             piece

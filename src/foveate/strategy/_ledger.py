@@ -28,9 +28,6 @@ class Option(NamedTuple):
     is_cut: bool
 
 
-Options = tuple[Option, Option, Option, Option]
-
-
 @dataclass(frozen=True, slots=True)
 class Costing:
     """How items are priced: what structure costs, which turns are short, and from which size on a Tiny is cut."""
@@ -49,17 +46,24 @@ class Costing:
         """A range that is only named."""
         return self.overheads.range + self.overheads.cut_note
 
-    def options(self, item: Item) -> Options:
-        """How the item is shown in each of the four bands: where a level is missing, at the next higher one."""
-        raw = self.option(item, RAW, item.raw)
-        smoothed = raw if item.smoothed is None else self.option(item, SMOOTHED, item.smoothed)
-        compressed = smoothed if item.compressed is None else self.option(item, COMPRESSED, item.compressed)
+    def at(self, item: Item, level: int) -> Option:
+        """How the item is shown in a band: where the band's level is not made yet, at the next higher one that is."""
+        if level == TINY:
+            return self._tiny(item)
+        if level == COMPRESSED and item.compressed is not None:
+            return self.option(item, COMPRESSED, item.compressed)
+        if level >= SMOOTHED and item.smoothed is not None:
+            return self.option(item, SMOOTHED, item.smoothed)
+        return self.option(item, RAW, item.raw)
+
+    def _tiny(self, item: Item) -> Option:
+        """Its Tiny, a higher level that is as small, or a cut."""
         if item.tiny is not None and item.tiny <= self.tiny_limit:
-            return raw, smoothed, compressed, self.option(item, TINY, item.tiny)
-        if compressed.text <= TINY_TOKENS:
-            return raw, smoothed, compressed, compressed
-        level = compressed.level if item.tiny is None else TINY
-        return raw, smoothed, compressed, Option(TINY_TOKENS, ALONE, level, True)
+            return self.option(item, TINY, item.tiny)
+        higher = self.at(item, COMPRESSED)
+        if higher.text <= TINY_TOKENS:
+            return higher
+        return Option(TINY_TOKENS, ALONE, higher.level if item.tiny is None else TINY, True)
 
     def option(self, item: Item, level: int, text: int) -> Option:
         if item.step:
@@ -80,17 +84,13 @@ class Ledger:
     def __init__(self, items: list[Item], costing: Costing) -> None:
         self.items = items
         self.costing = costing
-        self._options: list[Options] = []
         self.chosen: list[Option] = []
         self.cost = 0
         self.kept: dict[int, Option] = {}
 
-    def options(self, index: int) -> Options:
-        """How an item can be shown; worked out when first asked for, since few of the items read are."""
-        known = self._options
-        while len(known) <= index:
-            known.append(self.costing.options(self.items[len(known)]))
-        return known[index]
+    def at(self, index: int, level: int) -> Option:
+        """How an item is shown in a band."""
+        return self.costing.at(self.items[index], level)
 
     def keep(self, index: int, option: Option) -> None:
         """Shows an item like this whatever its band; it is paid for at once."""
@@ -106,8 +106,8 @@ class Ledger:
             return option.text + self.costing.overheads.line
         return option.text + self.costing.pair
 
-    def append(self, option: Option) -> None:
-        self.cost += self.appended(option)
+    def append(self, option: Option, added: int) -> None:
+        self.cost += added
         self.chosen.append(option)
 
     def append_kept(self) -> bool:
@@ -149,7 +149,7 @@ class Ledger:
                 if item.tiny is not None and item.tiny <= tiny_limit and not item.step:
                     text, key = item.tiny, TINY
                 else:
-                    text, key, _, _ = self.costing.options(item)[TINY]
+                    text, key, _, _ = self.costing.at(item, TINY)
                 if key == ALONE or key != last_key:
                     total, is_pair = total + text + tag, False
                 else:

@@ -28,6 +28,8 @@ TINY_LIMIT_SHARE = 0.02
 """A single Tiny larger than this share of the budget is cut."""
 OVERSIZE_SHARE = 0.5
 """A turn that takes more than this share of its band falls to a lower level alone; the band goes on behind it."""
+FULL_SHARE = 0.95
+"""A plan with eras that uses less of the budget is made again with turns in place of the newest of them."""
 TAKE_STEPS = 8
 """How finely it is found out what Deep has to take: to 1 part in 2**8 of what it may."""
 
@@ -107,7 +109,7 @@ class Planner:
                 continue
             most = int(self.budget * self.settings.newest_share) if index == 0 else room
             if item.raw + tag <= most:
-                ledger.keep(index, ledger.options(index)[RAW])
+                ledger.keep(index, ledger.at(index, RAW))
             elif most - tag - note >= CUT_MINIMUM_TOKENS:
                 ledger.keep(index, Option(most - tag, ALONE, RAW, is_cut=True))
             else:
@@ -119,14 +121,15 @@ class Planner:
         if ledger.append_kept():
             return True
         room = int((self.budget - ledger.cost) * self.settings.newest_share)
-        for option in ledger.options(0)[:COMPRESSED]:
-            if ledger.appended(option) <= room:
-                ledger.append(option)
+        for option in (ledger.at(0, RAW), ledger.at(0, SMOOTHED)):
+            added = ledger.appended(option)
+            if added <= room:
+                ledger.append(option, added)
                 return True
         text = room - self.overheads.tag
         if text - self.overheads.cut_note < CUT_MINIMUM_TOKENS:
             return False
-        ledger.append(Option(text, ALONE, ledger.options(0)[SMOOTHED].level, is_cut=True))
+        ledger.append(Option(text, ALONE, ledger.at(0, SMOOTHED).level, is_cut=True), room)
         return True
 
     def _append_bands(self, ledger: Ledger, *, is_all: bool) -> bool:
@@ -169,7 +172,19 @@ class Planner:
 
     def _with_eras(self, ledger: Ledger) -> list[Row] | None:
         """Tiny for the newer part of Deep, eras for the rest."""
-        boundary = self._boundary(ledger)
+        chosen, cost = ledger.chosen.copy(), ledger.cost
+        boundary = self._aligned_boundary(ledger)
+        rows = None if boundary is None else self._era_rows(ledger, boundary)
+        used = _tokens(rows)
+        if rows is not None and used >= FULL_SHARE * self.budget:
+            return rows
+        eras = sum(row.tokens for row in rows or () if row.level == "E")
+        ledger.chosen[:], ledger.cost = chosen, cost
+        fuller = self._era_rows(ledger, self._loose_boundary(ledger, eras))
+        return fuller if _tokens(fuller) > used else rows
+
+    def _era_rows(self, ledger: Ledger, boundary: Boundary) -> list[Row] | None:
+        """The rows of a history whose single turns end here; None where they don't fit."""
         _append_tinies(ledger, boundary.length)
         hidden = hidden_step_rows(ledger, self.overheads)
         spent = sum(row.tokens for row in hidden if row.level == "E")
@@ -181,35 +196,40 @@ class Planner:
         raise_levels(ledger, self.budget - spent - min(room, cover.full))
         return cover.rows(self.budget - spent - ledger.cost) + hidden + chosen_rows(ledger)
 
-    def _boundary(self, ledger: Ledger) -> Boundary:
-        """The oldest end of an era that leaves eras their share of Deep, or all they can use."""
-        fanout, stub = self.history.fanout, ledger.costing.stub
-        start, deep = len(ledger.chosen), self.budget - ledger.cost
-        costs = ledger.tiny_costs(range(start, len(ledger.items)), deep)
+    def _aligned_boundary(self, ledger: Ledger) -> Boundary | None:
+        """The oldest end of an era that leaves eras their share of Deep, or all they can use; None without eras."""
         era_tokens = finest_tokens(self.history)
-        each = self.overheads.range + era_tokens if era_tokens else 0
+        if not era_tokens:
+            return None
+        start, deep = len(ledger.chosen), self.budget - ledger.cost
+        least, fanout = 2 * ledger.costing.stub, self.history.fanout
+        costs = [0, *ledger.tiny_costs(range(start, len(ledger.items)), deep - least)]
         first: Boundary | None = None
         best: Boundary | None = None
-        most = 0
-        for length in range(start, start + len(costs) + 1):
-            cost = costs[length - start - 1] if length > start else 0
-            if cost + 3 * stub > deep:
-                break
-            turn = ledger.items[length - 1].turn - 1
-            if cost <= self.settings.tiny_share * deep:
-                most = length
-            if turn % fanout or ledger.items[length - 1].step > 1:
+        for length, cost in enumerate(costs, start):
+            oldest = ledger.items[length - 1]
+            turn = oldest.turn - 1
+            if turn % fanout or oldest.step > 1:
                 continue
             here = Boundary(length, turn)
             first = here if first is None else first
-            if cost <= max(self.settings.tiny_share * deep, deep - turn // fanout * each):
+            eras = turn // fanout * (self.overheads.range + era_tokens)
+            if cost <= max(self.settings.tiny_share * deep, deep - eras):
                 best = here
-        found = best if best is not None else first
-        if found is not None:
-            return found
-        length = max(start, most)
+        return first if best is None else best
+
+    def _loose_boundary(self, ledger: Ledger, era_tokens: int) -> Boundary:
+        """As many single turns as leave room for so much; the rest of an era that they break up is only named."""
+        start = len(ledger.chosen)
+        named = 2 if ledger.items[0].step else 1
+        room = self.budget - ledger.cost - era_tokens - named * ledger.costing.stub
+        length = start + len(ledger.tiny_costs(range(start, len(ledger.items)), room))
         turn = ledger.items[length - 1].turn - 1
-        return Boundary(length, turn - turn % fanout)
+        return Boundary(length, turn - turn % self.history.fanout)
+
+
+def _tokens(rows: list[Row] | None) -> int:
+    return sum(row.tokens for row in rows or ())
 
 
 def _append_all_raw(ledger: Ledger, budget_tokens: int) -> bool:
@@ -217,7 +237,8 @@ def _append_all_raw(ledger: Ledger, budget_tokens: int) -> bool:
     if sum(item.raw for item in ledger.items) > budget_tokens:
         return False
     for index in range(len(ledger.items)):
-        ledger.append(ledger.options(index)[RAW])
+        option = ledger.at(index, RAW)
+        ledger.append(option, ledger.appended(option))
     if ledger.cost <= budget_tokens:
         return True
     ledger.cut_back(0, 0)
@@ -227,7 +248,8 @@ def _append_all_raw(ledger: Ledger, budget_tokens: int) -> bool:
 def _append_tinies(ledger: Ledger, length: int) -> None:
     while len(ledger.chosen) < length:
         if not ledger.append_kept():
-            ledger.append(ledger.options(len(ledger.chosen))[TINY])
+            option = ledger.at(len(ledger.chosen), TINY)
+            ledger.append(option, ledger.appended(option))
 
 
 def _fill(ledger: Ledger, level: int, start: float, room: float, tolerance: float) -> None:
@@ -237,15 +259,15 @@ def _fill(ledger: Ledger, level: int, start: float, room: float, tolerance: floa
     for index in range(len(ledger.chosen), len(ledger.items)):
         if ledger.append_kept():
             continue
-        options = ledger.options(index)
-        added = ledger.appended(options[level])
+        option = ledger.at(index, level)
+        added = ledger.appended(option)
         if ledger.cost < limit and ledger.cost + added <= soft_limit:
-            ledger.append(options[level])
+            ledger.append(option, added)
             continue
         if added <= oversize or limit - ledger.cost < oversize:
             return
-        fitting = (option for option in options[level + 1 :] if ledger.cost + ledger.appended(option) <= limit)
-        lower = next(fitting, None)
-        if lower is None:
+        lower = (ledger.at(index, below) for below in range(level + 1, TINY + 1))
+        fitting = next((option for option in lower if ledger.cost + ledger.appended(option) <= limit), None)
+        if fitting is None:
             return
-        ledger.append(lower)
+        ledger.append(fitting, ledger.appended(fitting))

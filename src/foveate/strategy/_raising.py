@@ -22,8 +22,8 @@ def _raise_newest(ledger: Ledger, limit_tokens: int) -> None:
     if not ledger.chosen or 0 in ledger.kept:
         return
     for level in (RAW, SMOOTHED):
-        option = ledger.options(0)[level]
-        if option is ledger.chosen[0]:
+        option = ledger.at(0, level)
+        if option == ledger.chosen[0]:
             return
         added = ledger.change(0, option)
         if ledger.cost + added <= limit_tokens:
@@ -35,11 +35,11 @@ def _raise_edge(ledger: Ledger, level: int, limit_tokens: int) -> None:
     """The band's turns one level up, newest first, until one does not fit."""
     chosen = ledger.chosen
     for index in range(len(chosen)):
-        if chosen[index].level < level:
+        now = chosen[index]
+        if (now.level < level and not now.is_cut) or now != ledger.at(index, level):
             continue
-        options = ledger.options(index)
-        better = options[level - 1]
-        if chosen[index] is options[level] and chosen[index] is not better:
+        better = ledger.at(index, level - 1)
+        if now != better:
             added = ledger.change(index, better)
             if ledger.cost + added > limit_tokens:
                 return
@@ -52,8 +52,9 @@ def _raise_single(ledger: Ledger, limit_tokens: int) -> None:
     for index in range(1, len(chosen)):
         if index in ledger.kept:
             continue
-        for option in ledger.options(index)[:TINY]:
-            if option is chosen[index]:
+        for level in (RAW, SMOOTHED, COMPRESSED):
+            option = ledger.at(index, level)
+            if option == chosen[index]:
                 break
             added = ledger.change(index, option)
             if ledger.cost + added <= limit_tokens:
@@ -78,5 +79,5 @@ def _grow_cuts(ledger: Ledger, limit_tokens: int) -> None:
         if added <= spare:
             ledger.replace(index, whole, added)
         else:
-            grown = min(spare, max(0, size + note - option.text))
+            grown = min(spare, max(0, size + note - 1 - option.text))
             ledger.replace(index, option._replace(text=option.text + grown), grown)
