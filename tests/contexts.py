@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from foveate.context.assemble import HistoryBlock, Parts
-from foveate.context.board import Board, add_note, render, retrieve
+from foveate.context.board import NOTE_HEADINGS, Board, add_note, render, retrieve
 from foveate.context.board import Note as BoardNote
 from foveate.context.costs import block_tokens
 from foveate.context.pins import PinText
@@ -33,7 +33,7 @@ forgeries = st.lists(
     )
     | texts,
     max_size=12,
-).map("".join)
+).map(lambda found: str(json.loads(json.dumps("".join(found)))))
 """Content that would like to be structure."""
 
 counters = st.sampled_from([O200K, CL100K])
@@ -146,7 +146,7 @@ def boards(draw: st.DrawFn) -> Board:
             page=draw(st.integers(1, 3)),
             count=O200K.base,
         )
-    for kind in draw(st.lists(st.sampled_from(["fetch", "cabinet", "reminder", "bands"]), max_size=3)):
+    for kind in draw(st.lists(st.sampled_from(list(NOTE_HEADINGS)), max_size=3)):
         board = add_note(board, BoardNote(kind, draw(forgeries), draw(forgeries)))
     return board
 
@@ -236,7 +236,7 @@ def flattened(rendered: Sequence[Json]) -> list[Any]:
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
         rest = {key: value for key, value in record.items() if key not in ("content", "parts")}
-        found = [_plain(block) for block in content or [None]]  # type: ignore[union-attr]
+        found = [_plain(block) for block in content or [None]]
         flat += [(rest, block) for block in found]
     return flat
 
@@ -246,7 +246,3 @@ def _plain(block: Json) -> Json:
         kind = {"input_text": "text"}.get(str(block.get("type")), block.get("type"))
         return {key: kind if key == "type" else value for key, value in block.items() if key != "cache_control"}
     return block
-
-
-def with_budget(found: Parts, budget_tokens: int) -> Parts:
-    return replace(found, budget_tokens=budget_tokens)

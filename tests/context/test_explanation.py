@@ -11,8 +11,8 @@ from foveate.tokens import CL100K, O200K, Counter
 
 GOLDEN = (
     "Earlier turns of this conversation are shown in tags with id and level: R is word for word, S smoothed, "
-    "C compressed, T one sentence, E an era that sums up many turns. <T-183-R> is turn 183; <T-101-through-160-C> has a "
-    "line for each of turns 101 to 160. Unmarked text is the user's; marks such as [assistant], [call], [result] say "
+    "C compressed, T one sentence, E an era that sums up many turns. <T-183-R> is turn 183; <T-101-through-160-C> has "
+    "a line for each of turns 101 to 160. Unmarked text is the user's; marks such as [assistant], [call], [result] say "
     "who else spoke. A backslash in <\\T- or before a label marks quoted text, not a tag. Nothing is lost: before you "
     'rely on a shortened detail, read it with get_turn("T-183", "R"); open an era with get_turns(first, last, "E"), '
     'then "T"; find words with search_history. What you retrieve stays on the board for some turns. <P-1> is a pinned '

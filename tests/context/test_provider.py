@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -51,7 +52,7 @@ def test_what_came_in_a_format_goes_out_in_it_to_the_letter() -> None:
 def test_sides_alternate_and_a_user_begins(parts: Parts) -> None:
     for name in ("anthropic", "gemini"):
         roles = [message["role"] for message in messages(parts, name)]
-        assert all(one != two for one, two in zip(roles, roles[1:], strict=False))
+        assert all(one != two for one, two in itertools.pairwise(roles))
         assert roles[:1] in ([], ["user"])
 
 
@@ -104,7 +105,7 @@ def test_no_breakpoint_stands_behind_what_changes() -> None:
 
 
 def test_a_breakpoint_passes_over_thinking_at_the_end() -> None:
-    record = {
+    record: Any = {
         "role": "assistant",
         "content": [{"type": "text", "text": "Hm."}, {"type": "thinking", "thinking": "…", "signature": "s"}],
     }
@@ -125,7 +126,7 @@ def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
         "content": None,
         "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
     }
-    torn = [
+    torn: Any = [
         {"role": "user", "content": "a"},
         call,
         {"role": "assistant", "content": "waiting"},

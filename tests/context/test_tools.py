@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -42,7 +43,7 @@ def test_each_provider_gets_its_own_shape() -> None:
     flat = {"type": "function", **search, "parameters": schema, "strict": False}
     assert tool_definitions("openai-responses")[2] == flat
     assert tool_definitions("anthropic")[2] == {**search, "input_schema": schema}
-    assert tool_definitions("gemini")[0]["functionDeclarations"][2] == {**search, "parameters": schema}  # type: ignore[index, call-overload]
+    assert tool_definitions("gemini")[0]["functionDeclarations"][2] == {**search, "parameters": schema}  # type: ignore[index]
 
 
 def test_an_unknown_format_has_no_definitions() -> None:
@@ -106,10 +107,8 @@ def test_a_wrong_call_says_what_to_write_instead(name: str, arguments: object, m
 
 @given(st.sampled_from([tool.name for tool in TOOLS]), jsons | st.text())
 def test_whatever_a_model_writes_is_a_request_or_a_clear_error(name: str, arguments: object) -> None:
-    try:
-        parse_call(name, arguments)
-    except InvalidToolCall as error:
-        assert str(error).startswith(f"{name}: ")
+    with suppress(InvalidToolCall):
+        assert isinstance(parse_call(name, arguments), GetTurn | GetTurns | SearchHistory | GetTurnsByTopic)
 
 
 def test_definitions_are_json_and_their_names_are_those_that_are_dispatched() -> None:

@@ -16,9 +16,9 @@ TINY_MARGIN = 2
 """Left free below TINY_TOKENS for the space and the newline around a line."""
 MAX_TOKENS = TINY_TOKENS - TINY_MARGIN
 MIN_TOKENS = 6
-SHARE = 0.42
+SHARE = 0.45
 """Of a short turn; a long one has TINY_TOKENS."""
-DENSITY, LEAST, MOST = 0.3, 0.6, 1.3
+DENSITY, LEAST, MOST = 0.3, 0.7, 1.3
 """The weight of facts per token in ordinary talk, and how far a turn's own may change its room."""
 ASSISTANT_TOKENS = 30
 """The most that an assistant's turn without a prompt takes."""

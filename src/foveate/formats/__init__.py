@@ -142,12 +142,19 @@ def parse_messages(records: Sequence[Json], name: str | None = None, path: str =
 
 def detect_messages(records: Sequence[Json]) -> str:
     """The message format that any of the records can only be of; plain ones are OpenAI's."""
+    if all(_is_anybodys(record) for record in records):
+        return "openai"
     candidates = message_formats()
     for record in records:
         for name, format_ in candidates.items():
             if format_.recognises(record):
                 return name
     return "openai"
+
+
+def _is_anybodys(record: Json) -> bool:
+    """A role and a text: every provider has that, and no format has to be loaded to know it."""
+    return isinstance(record, dict) and record.keys() == {"role", "content"} and isinstance(record["content"], str)
 
 
 def render_messages(name: str, messages: Sequence[Message]) -> list[Json]:

@@ -22,7 +22,7 @@ from foveate.errors import (
 from foveate.settings import StoreSettings
 from foveate.store import sql
 
-TYPES = {"serial": "INTEGER PRIMARY KEY", "blob": "BLOB"}
+TYPES = {"serial": "INTEGER PRIMARY KEY", "key": "INTEGER PRIMARY KEY", "blob": "BLOB"}
 """How SQLite spells what the shared schema leaves open."""
 OWN_MIGRATIONS = {2: ("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter unicode61')",)}
 """What a schema version has in SQLite only. A row of `words` has the id of the rendition it was indexed with."""

@@ -52,7 +52,8 @@ class Writer:
         self._connect = connect
         self._guarded = guarded
         self._group_limit = group_limit
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
+        self._waiting: dict[int, list[_Job]] = {}
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="foveate-writer", daemon=True)
         self._thread.start()
@@ -63,13 +64,20 @@ class Writer:
             raise self._gone()
         loop = asyncio.get_running_loop()
         job = _Job(run, loop, loop.create_future())
-        self._queue.put(job)
+        # What one turn of the loop submits is handed over together, so that it shares a commit.
+        waiting = self._waiting.get(id(loop))
+        if waiting is None:
+            waiting = self._waiting[id(loop)] = []
+            loop.call_soon(self._hand_over, id(loop))
+        waiting.append(job)
         result: T = await job.future
         return result
 
     def close(self) -> None:
         """Finish what is queued, close the connection, and end the thread."""
         self._closed = True
+        for key in list(self._waiting):
+            self._hand_over(key)
         self._queue.put(None)
         self._thread.join()
         late: list[_Job] = []
@@ -78,16 +86,20 @@ class Writer:
             job.error = self._gone()
         _settle(late)
 
+    def _hand_over(self, key: int) -> None:
+        jobs = self._waiting.pop(key, None)
+        if jobs:
+            self._queue.put(jobs)
+
     def _gone(self) -> StoreClosed:
         return StoreClosed(self._location, "the store is closed; open it again")
 
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
         while True:
-            job = self._queue.get()
-            if job is None:
+            group = self._queue.get()
+            if group is None:
                 break
-            group = [job]
             ending = self._collect(group)
             try:
                 connection = connection or self._connect()
@@ -105,12 +117,12 @@ class Writer:
         """Take what else is waiting; True if that includes the word to stop."""
         while len(group) < self._group_limit:
             try:
-                job = self._queue.get_nowait()
+                jobs = self._queue.get_nowait()
             except queue.Empty:
                 return False
-            if job is None:
+            if jobs is None:
                 return True
-            group.append(job)
+            group += jobs
         return False
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Job]) -> None:

@@ -30,6 +30,7 @@ OVERSIZE_SHARE = 0.5
 """A turn that takes more than this share of its band falls to a lower level alone; the band goes on behind it."""
 FULL_SHARE = 0.95
 """A plan with eras that uses less of the budget is made again with turns in place of the newest of them."""
+LOOSE_TRIES = 3
 TAKE_STEPS = 8
 """How finely it is found out what Deep has to take: to 1 part in 2**8 of what it may."""
 
@@ -174,14 +175,16 @@ class Planner:
         """Tiny for the newer part of Deep, eras for the rest."""
         chosen, cost = ledger.chosen.copy(), ledger.cost
         boundary = self._aligned_boundary(ledger)
-        rows = None if boundary is None else self._era_rows(ledger, boundary)
-        used = _tokens(rows)
-        if rows is not None and used >= FULL_SHARE * self.budget:
-            return rows
-        eras = sum(row.tokens for row in rows or () if row.level == "E")
-        ledger.chosen[:], ledger.cost = chosen, cost
-        fuller = self._era_rows(ledger, self._loose_boundary(ledger, eras))
-        return fuller if _tokens(fuller) > used else rows
+        best = None if boundary is None else self._era_rows(ledger, boundary)
+        eras = sum(row.tokens for row in best or () if row.level == "E")
+        for _ in range(LOOSE_TRIES):
+            if _tokens(best) >= FULL_SHARE * self.budget:
+                break
+            ledger.chosen[:], ledger.cost = chosen, cost
+            rows = self._era_rows(ledger, self._loose_boundary(ledger, eras))
+            eras = sum(row.tokens for row in rows or () if row.level == "E" and row.era_level)
+            best = rows if _tokens(rows) > _tokens(best) else best
+        return best
 
     def _era_rows(self, ledger: Ledger, boundary: Boundary) -> list[Row] | None:
         """The rows of a history whose single turns end here; None where they don't fit."""

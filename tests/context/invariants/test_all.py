@@ -17,7 +17,7 @@ from foveate.turn import Message, ToolCall
 def test_a_broken_promise_is_named_as_a_defect() -> None:
     parts = sample_parts()
     context = replace(assemble(parts), budget_tokens=1)
-    with pytest.raises(InvariantBroken, match="fits_budget: .* this is a defect in foveate") as caught:
+    with pytest.raises(InvariantBroken, match=r"fits_budget: .* this is a defect in foveate") as caught:
         invariants.check(context, pins=parts.pins, rows=[block.row for block in parts.history])
     assert caught.value.invariant == "fits_budget"
 

@@ -51,7 +51,7 @@ def test_a_pair_that_lost_one_side_is_noticed(name: str) -> None:
 def test_a_word_between_call_and_result_is_noticed(name: str) -> None:
     sent: Any = assemble(sample_parts()).messages(name)
     place = next(index for index, record in enumerate(sent) if is_result(record))
-    word = {"role": "user", "parts": [{"text": "x"}]} if name == "gemini" else {"role": "user", "content": "x"}
+    word: Any = {"role": "user", "parts": [{"text": "x"}]} if name == "gemini" else {"role": "user", "content": "x"}
     assert problem(name, [*sent[:place], word, *sent[place:]]) is not None
 
 
@@ -63,8 +63,8 @@ def test_a_call_at_the_end_is_noticed(name: str) -> None:
 
 
 def test_results_behind_other_content_of_their_message_are_noticed() -> None:
-    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]}
-    late = {
+    call: Any = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]}
+    late: Any = {
         "role": "user",
         "content": [{"type": "text", "text": "x"}, {"type": "tool_result", "tool_use_id": "a", "content": "y"}],
     }

@@ -49,7 +49,7 @@ CREATE UNIQUE INDEX messages_key ON messages (session, key) WHERE key IS NOT NUL
 
 -- Bodies: the messages themselves, compressed, apart from the rows that planning reads.
 CREATE TABLE bodies (
-    message BIGINT PRIMARY KEY REFERENCES messages (id),
+    message {key} REFERENCES messages (id),
     data {blob} NOT NULL
 );
 
