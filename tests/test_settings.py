@@ -224,3 +224,17 @@ def test_whatever_is_given_the_answer_is_settings_or_an_error_that_names_the_key
             assert any(error.key.startswith(part) for part in overrides)
         case taken:
             assert taken == Settings()
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "problem"),
+    [
+        ("gradient", {"recent": 0.5}, "add up to 1"),
+        ("allotments", {"board": 0.4, "recall": 0.8}, "leave room for the history"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_refused_with_the_reason(
+    part: str, values: dict[str, float], problem: str
+) -> None:
+    with pytest.raises(SettingsError, match=rf"setting {part}: .*{problem}"):
+        load_settings(environment={}, overrides={part: values})

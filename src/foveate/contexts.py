@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from foveate.answers import Pin
 from foveate.context import board as boards
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Order, Parts, assemble, prompt_messages
-from foveate.context.assembled import Context
+from foveate.context.assembled import Context, Planned
 from foveate.context.board import Board
 from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
@@ -72,7 +72,7 @@ class Contexts:
         used = exact.base(shown)
         room = allotments.split(budget, fixed, prompt, one_off=one_off, board_tokens_used=used)
         view = await self._view(session, room.history, one_off=one_off)
-        return assemble(
+        context = assemble(
             Parts(
                 budget_tokens=request.budget_tokens,
                 counter=counter,
@@ -87,6 +87,7 @@ class Contexts:
                 order=request.order,
             )
         )
+        return replace(context, planned=view.planned)
 
     async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
         """The board as the newest turn sees it; what has lived its time is taken off, and told."""
@@ -128,14 +129,15 @@ class Contexts:
         strategy = self._settings.gradient
         if one_off:
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
-            return View(blocks, plan.bands, None)
+            return View(blocks, Planned(plan.bands, last_turn=session.last_turn))
         ttl = self._settings.context.cache_ttl_seconds
         view = await self._keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
-        if view.cause == "full":
+        cause = view.planned.cause if view.planned.is_new else None
+        if cause == "full":
             self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})
-        if view.cause:
+        if cause:
             tokens = sum(block.tokens for block in view.blocks)
-            data: dict[str, Json] = {"cause": view.cause, "tokens": tokens, "churn": round(view.churn, 3)}
+            data: dict[str, Json] = {"cause": cause, "tokens": tokens, "churn": round(view.churn, 3)}
             self._publish("gradient-recalculated", session.last_turn, data)
         return view
 

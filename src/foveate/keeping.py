@@ -7,18 +7,19 @@ the one before it and something more, which is what provider caches match.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from foveate.context.assemble import HistoryBlock
+from foveate.context.assembled import Change, Planned
 from foveate.context.costs import overheads
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Band, Row
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.schedule import Cause, PlanState, due, settings_key, target_tokens
 from foveate.tokens import exact_counter
-from foveate.viewing import Viewer
+from foveate.viewing import Viewer, is_from_log
 
 PLAN = "plan"
 """The keepsake's name."""
@@ -37,6 +38,8 @@ class KeptPlan:
     bands: tuple[Band, ...]
     raw_tokens: int
     """What the turns it reaches take raw."""
+    changes: tuple[Change, ...] = ()
+    """Which levels it changed."""
 
     def pack(self) -> bytes:
         return bodies.squeeze(asdict(self))
@@ -52,6 +55,7 @@ class KeptPlan:
             tuple(kept["tokens"]),
             tuple(Band(**band) for band in kept["bands"]),
             kept["raw_tokens"],
+            tuple(Change(**change) for change in kept.get("changes", ())),
         )
 
 
@@ -60,10 +64,9 @@ class View:
     """A session's history as it is shown now."""
 
     blocks: list[HistoryBlock]
-    bands: tuple[Band, ...]
-    cause: Cause | None
-    """Why it was made anew in this call; None if it stands."""
+    planned: Planned
     churn: float = 0.0
+    """The share of tokens that a plan made in this call changed."""
 
 
 class Keeper:
@@ -109,10 +112,11 @@ class Keeper:
         if sum(block.tokens for block in blocks) > room_tokens:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
             fresh, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
-            return View(blocks, fresh.bands, cause, churn)
+            return View(blocks, Planned(fresh.bands, cause or "full", True, session.last_turn), churn)
         if not cause and moment - plan.state.used_at > 1:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
-        return View(blocks, plan.bands, cause, churn)
+        planned = Planned(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes)
+        return View(blocks, planned, churn)
 
     async def load(self) -> KeptPlan | None:
         packed = await self._store.derived.kept(self._session_id, PLAN)
@@ -159,7 +163,7 @@ class Keeper:
         plan, blocks = await self._viewer.plan(
             session, strategy, target, last_turn=last_turn, last_step=last_step or None
         )
-        texts = tuple(None if _is_from_log(block.row) else block.text for block in blocks)
+        texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
         kept = KeptPlan(
             PlanState(
                 base_tokens=sum(block.tokens for block in blocks),
@@ -177,6 +181,7 @@ class Keeper:
             tuple(block.tokens for block in blocks),
             plan.bands,
             raw_tokens,
+            tuple(_changes(old, plan.rows)) if old else (),
         )
         await self._keep(kept)
         return kept
@@ -197,11 +202,6 @@ class Keeper:
         return session.last_turn - 1, 0, raw_tokens
 
 
-def _is_from_log(row: Row) -> bool:
-    """Raw and whole: the log gives the same bytes each time, and the provider's own messages with them."""
-    return row.level == "R" and not row.is_cut and not row.first_step
-
-
 def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence[str | None]) -> float:
     """The share of tokens that were not shown so before."""
     total = sum(block.tokens for block in blocks)
@@ -215,3 +215,28 @@ def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence
         if (text in shown if text is not None else block.row.first in raw or block.row.first > old.state.last_turn)
     )
     return 1 - same / total
+
+
+def _changes(old: KeptPlan, rows: Sequence[Row]) -> Iterator[Change]:
+    """Ranges of turns that went from one level to another; what was appended to the old plan was raw."""
+    appended = Row(old.state.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
+    before = [row for row in (*old.rows, appended) if not row.first_step]
+    start = 0
+    held: Change | None = None
+    for row in rows:
+        while start < len(before) and before[start].last < row.first:
+            start += 1
+        for was in before[start:]:
+            if was.first > row.last or row.first_step:
+                break
+            if was.level == row.level:
+                continue
+            change = Change(max(was.first, row.first), min(was.last, row.last), was.level, row.level)
+            if held and (held.last + 1, held.before, held.after) == (change.first, change.before, change.after):
+                held = replace(held, last=change.last)
+                continue
+            if held:
+                yield held
+            held = change
+    if held:
+        yield held

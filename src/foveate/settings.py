@@ -158,8 +158,10 @@ def _convert(values: dict[str, object]) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        _, _, place = str(error).partition(" - at `$.")
+        problem, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
+        if isinstance(error.__cause__, ValueError):
+            raise SettingsError(key, problem) from error  # a part's own check of its keys together
         given: object = values
         for step in key.split("."):
             given = given.get(step) if isinstance(given, Mapping) else given

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from foveate.background.making import unpack_units
 from foveate.compress.eras import era_text
@@ -26,6 +27,9 @@ RUNNING_SHARE = 0.25
 MAX_TRIES = 6
 """Plans made until their texts fit: escaping can make a text a little longer than its stored size."""
 MAX_CACHED_TURNS = 2_000
+K = TypeVar("K")
+V = TypeVar("V")
+
 UNSUMMARISED = "(not summarised yet: get_turns opens it)"
 
 
@@ -56,6 +60,7 @@ class Viewer:
         self._sizes = Sizes()
         self._steps = RunningSteps(LocalCompressor())
         self._raw: dict[int, tuple[Message, ...]] = {}
+        self._whole: dict[tuple[int, int], HistoryBlock] = {}
 
     async def plan(
         self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
@@ -86,13 +91,18 @@ class Viewer:
         history: Gathered | None = None,
         steps: Sequence[Step] = (),
     ) -> list[HistoryBlock]:
-        """The rows with their texts, in their tags."""
-        texts = await self._texts([row for row in rows if not row.first_step and row.level != "E"])
+        """The rows with their texts, in their tags; raw rows of closed turns are written and counted once."""
+        unwritten = [row for row in rows if not (is_from_log(row) and (row.first, row.last) in self._whole)]
+        texts = await self._texts([row for row in unwritten if not row.first_step and row.level != "E"])
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         sizes = {item.turn: item for item in history.items if not item.step} if history else {}
         by_step = {step.number: step for step in steps}
         blocks = []
         for row in rows:
+            whole = self._whole.get((row.first, row.last)) if is_from_log(row) else None
+            if whole:
+                blocks.append(replace(whole, row=row))
+                continue
             if row.level == "E":
                 written = _written(row, [(row.first, eras[row.first, row.last])], counter, costs)
             elif row.first_step:
@@ -103,6 +113,8 @@ class Viewer:
                 known = ((number, _sized(text, sizes.get(number), row.level)) for number, text in found)
                 written = _written(row, known, counter, costs)
             blocks.append(HistoryBlock(row, write_block(written.block), written.tokens, written.messages))
+            if is_from_log(row) and row.last in self._raw:
+                _remember(self._whole, (row.first, row.last), blocks[-1])
         return blocks
 
     async def appended(
@@ -202,8 +214,8 @@ class Viewer:
             found |= {turn: tuple(messages) for turn, messages in groups.items()}
         closed = (await self._store.get_session(self._session_id)).last_turn if lacking else 0
         for turn in lacking:
-            if turn < closed and len(self._raw) < MAX_CACHED_TURNS:
-                self._raw[turn] = found[turn]
+            if turn < closed:
+                _remember(self._raw, turn, found[turn])
         return found
 
     async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[tuple[int, int], _Text]:
@@ -223,6 +235,18 @@ class Viewer:
             return _Text(turn_text(step.messages), None, step.messages)
         made = self._steps.renditions(row.first, step, counter)
         return _Text({"S": made.smoothed, "C": made.compressed, "T": made.tiny}[row.level])
+
+
+def is_from_log(row: Row) -> bool:
+    """Raw and whole: the log gives the same bytes each time, and the provider's own messages with them."""
+    return row.level == "R" and not row.is_cut and not row.first_step
+
+
+def _remember(cache: dict[K, V], key: K, value: V) -> None:
+    """Keep something in place of the oldest."""
+    if len(cache) >= MAX_CACHED_TURNS:
+        del cache[next(iter(cache))]
+    cache[key] = value
 
 
 def _numbers(row: Row) -> range:

@@ -148,7 +148,7 @@ def test_older_turns_are_seldom_shown_in_more_detail_than_newer_ones(data: st.Da
     history = data.draw(ordinary(budget // 20))
     rows = GRADIENT.plan(history, budget, USUAL_OVERHEADS).rows
     risen = [newer for older, newer in pairwise(rows) if FIDELITY[newer.level] < FIDELITY[older.level]]
-    assert len(risen) <= 0.05 * len(rows) + 1
+    assert len(risen) <= 0.05 * len(rows) + 3
 
 
 def test_what_fits_raw_is_raw() -> None:

@@ -25,7 +25,8 @@ def best_first(
 ) -> Iterator[int]:
     """Places of the choices, by uncovered weight per token; each further one of a group counts `fading` times as much.
 
-    A fact that was covered counts `again` times its weight, `fixed` is added to all tokens. Choices that tell nothing are never given.
+    A fact that was covered counts `again` times its weight, and `fixed` is added to the tokens of each. Choices that
+    tell nothing are never given.
     """
     covered: set[str] = set()
     taken: dict[int, int] = {}

@@ -4,6 +4,8 @@ A fact is a key such as `#:30min`, `i:max_tokens` or `-:deploy` ("not deploy"). 
 kind (`KINDS`), what stands behind it a normal form, so that `Deployed` and `deploys` are one fact.
 """
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import re
@@ -114,13 +116,14 @@ class _Sign(NamedTuple):
     weight: float = 0.0
 
 
-def find_facts(text: str, names: Collection[str] = ()) -> Facts:
+def find_facts(text: str, names: Collection[str] = ()) -> Facts:  # noqa: C901, PLR0912 - a call per word takes as long again
     """The facts of a text by key. `names` are roots of words known to be names wherever they stand."""
     facts: Facts = {}
     negated, condition, at_start = False, "", True
     number = period = ""
     for chunk in _chunks(text):
-        for op, key, weight in _signs(chunk):
+        for sign in _signs(chunk):
+            op, key, weight = sign
             if number and op != "stop":
                 key, weight = _joined(facts, number, key, weight)
             if period and key[2:] in PERIODS:
@@ -222,7 +225,7 @@ def _word_fact(word: str) -> tuple[str, float]:
     return f"w:{root}", word_weight(word)
 
 
-def _is_name(key: str, weight: float, at_start: bool, names: Collection[str]) -> bool:  # noqa: FBT001
+def _is_name(key: str, weight: float, at_start: bool, names: Collection[str]) -> bool:
     if weight > 0 and stem(key[2:]) in names:
         return True
     return weight > (1.0 if at_start else MIN_NAME_WEIGHT)

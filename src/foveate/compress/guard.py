@@ -4,6 +4,8 @@ Too few of the weighted facts, a clause without its negation, condition or unit,
 nothing at all; and, for what a model wrote, numbers and identifiers from nowhere or marks that only we may set.
 """
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import re
@@ -139,7 +141,7 @@ def _lost(words: _Words, cued: Iterable[_Words], uncued: Iterable[_Words]) -> bo
     return all(len(words.roots & other.roots) / size < best for other in uncued)
 
 
-def check(
+def check(  # noqa: PLR0911 - each reason to refuse leaves at once
     level: Level,
     source: Source,
     rendition: str,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from foveate.compress import Count
 from foveate.text import MARK_WORDS
 
 _LIKE = re.compile(r"\[|Turn ")
@@ -31,3 +32,15 @@ def one_line(text: str) -> str:
 
 def marked(speaker: str, text: str) -> str:
     return f"[{speaker}] {text}" if speaker != "user" else text
+
+
+def cut_line(text: str, max_tokens: int, count: Count) -> str:
+    """The longest beginning of a line that fits, an ellipsis behind it where it was cut."""
+    if count(text) <= max_tokens:
+        return text
+    low, high = 0, min(len(text), max_tokens * 12)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = count(f"{text[:middle].rstrip()}…") <= max_tokens
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return f"{text[:low].rstrip()}…"

@@ -1,8 +1,10 @@
-"""The words a turn is judged by: which carry nothing, which turn a meaning round, which announce a decision or an error.
+"""The words a turn is judged by: which carry nothing, turn a meaning round, or announce a decision or an error.
 
 `words/common.txt` has common words, the commonest first: the whole words of the o200k vocabulary in the order in
 which its merges were learned, which follows how often they are written.
 """
+
+# ruff: noqa: RUF001 (punctuation of many languages)
 
 from __future__ import annotations
 
@@ -51,8 +53,8 @@ STRICT_CONDITIONS = _words(
 )
 """The conditions that a kept clause may never lose."""
 
-CJK_NEGATIONS = ("不", "没", "沒", "无", "無", "别", "未", "勿", "ない", "ません", "なく", "않", "없", "못", "ไม่")
-CJK_CONDITIONS = ("如果", "除非", "只", "否则", "但", "除了", "要是", "もし", "だけ", "しか", "以外", "なら", "만약", "ถ้า")
+CJK_NEGATIONS = tuple("不 没 沒 无 無 别 未 勿 ない ません なく 않 없 못 ไม่".split())
+CJK_CONDITIONS = tuple("如果 除非 只 否则 但 除了 要是 もし だけ しか 以外 なら 만약 ถ้า".split())
 """In languages without spaces they are found inside longer runs."""
 
 NUMBER_WORDS: dict[str, str] = {
@@ -104,21 +106,13 @@ PERIOD_OPENERS = _words("last next this past every each")
 PERIODS = _words("day week weekend month year night morn even summer winter spr autumn fall " + _DAYS)
 """Behind one of the openers these are a date; as roots."""
 
-UNIT_KEYS: dict[str, str] = {
-    form: key
-    for key, forms in {
-        "%": "% percent prozent", "ms": "ms millisecond", "s": "s sec second sekunde sekunden", "€": "euro eur €",
-        "min": "min minut minute minuten", "h": "h hr hour stunde stunden", "day": "day tag tage tagen", "$": "dollar usd",
-        "week": "week woche wochen", "month": "month monat monate", "year": "year jahr jahre", "night": "night",
-        "kb": "kb kib kilobyt", "mb": "mb mib megabyt", "gb": "gb gib gigabyt", "tb": "tb tib", "byt": "byt bytes",
-        "km": "km kilomet", "m": "m met metr", "cm": "cm", "mm": "mm", "mil": "mil miles", "ft": "ft feet foot", "kg": "kg kilo",
-        "g": "g gram", "lb": "lb lbs pound", "l": "l lit liter litr", "token": "token", "lin": "lin line", "row": "row",
-        "k": "k thousand", "m.": "million", "bn": "bn billion", "hundr": "hundr", "hz": "hz", "khz": "khz", "mhz": "mhz", "ghz": "ghz",
-        "am": "am", "pm": "pm", "x": "x", "px": "px", "kwh": "kwh", "kw": "kw", "w": "watt", "v": "v volt", "°c": "°c", "°f": "°f",
-        "mph": "mph", "km/h": "km/h", "cent": "cent", "£": "gbp", "°": "degre degree",
-    }.items()
-    for form in forms.split()
-}  # fmt: skip
+_UNITS = """% percent prozent; ms millisecond; s sec second sekunde sekunden; € euro eur; min minut minute minuten;
+    h hr hour stunde stunden; day tag tage tagen; $ dollar usd; week woche wochen; month monat monate; year jahr jahre;
+    night; kb kib kilobyt; mb mib megabyt; gb gib gigabyt; tb tib; byt bytes; km kilomet; m met metr; cm; mm; mil miles;
+    ft feet foot; kg kilo; g gram; lb lbs pound; l lit liter litr; token; lin line; row; k thousand; mio million;
+    bn billion; hundr; hz; khz; mhz; ghz; am; pm; x; px; kwh; kw; w watt; v volt; °c; °f; mph; km/h; cent; £ gbp;
+    ° degre degree; ml; mg; µg; kbps; mbps; gbps; fps; rpm"""
+UNIT_KEYS: dict[str, str] = {form: line.split()[0] for line in _UNITS.split(";") for form in line.split()}
 """Short forms of units, by root."""
 
 DECISIONS = _words(
@@ -187,6 +181,7 @@ def word_weight(word: str) -> float:
     return round(MAX_WORD_WEIGHT * math.log(rank / FIRST_RANK) / math.log(2 * len(ranks) / FIRST_RANK), 3)
 
 
+SHORTEST_ROOT = 4
 _SUFFIXES = (("ies", "y", 5), ("sses", "ss", 6), ("ing", "", 6), ("ed", "", 5), ("es", "e", 5), ("s", "", 4))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from foveate.compress import Count, Level, Refusal, Renditions, Unit
 from foveate.compress.choose import Choice, best_first
 from foveate.compress.guard import Pair, Shares, Source, check
-from foveate.compress.inline import escape_inline, marked, one_line
+from foveate.compress.inline import cut_line, escape_inline, marked, one_line
 from foveate.compress.reading import Candidate, Reading, read_turn
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.telegraph import estimate_tokens, headline, squeeze
@@ -216,15 +216,3 @@ def _units(turn: int, reading: Reading, scale: float) -> tuple[Unit, ...]:
         if left < MIN_LEFT_TOKENS:
             break
     return tuple(units)
-
-
-def cut_line(text: str, max_tokens: int, count: Count) -> str:
-    """The longest beginning of a line that fits, an ellipsis behind it where it was cut."""
-    if count(text) <= max_tokens:
-        return text
-    low, high = 0, min(len(text), max_tokens * 12)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = count(f"{text[:middle].rstrip()}…") <= max_tokens
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return f"{text[:low].rstrip()}…"

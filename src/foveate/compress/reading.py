@@ -1,5 +1,7 @@
 """A turn read for compression: its clauses, who said each, what facts it has and how much they count."""
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import re

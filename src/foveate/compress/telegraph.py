@@ -4,6 +4,8 @@ What would turn the meaning round is never left out alone: a negation stays with
 a number and its unit, the parts of a name, a verb and its particle.
 """
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import re
@@ -57,6 +59,8 @@ _META = re.compile(
     re.IGNORECASE,
 )
 MAX_COURTESY_CHARS = 120
+MAX_WORD_CHARS = 64
+"""Of a longer run of characters only the beginning is looked at."""
 _PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
 _PAIRS = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»")
 
@@ -69,7 +73,7 @@ def estimate_tokens(text: str) -> int:
 @lru_cache(maxsize=50_000)
 def bare(word: str) -> str:
     """A word without the punctuation around it, casefolded."""
-    return _BARE.sub("", word).casefold().replace("’", "'")
+    return _BARE.sub("", word[:MAX_WORD_CHARS]).casefold().replace("’", "'")
 
 
 def is_meta(text: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from foveate.compress import TINY_TOKENS, Count
 from foveate.compress.choose import Choice, best_first
 from foveate.compress.guard import Pair
-from foveate.compress.inline import escape_inline, marked, one_line
+from foveate.compress.inline import cut_line, escape_inline, marked, one_line
 from foveate.compress.reading import Candidate, Reading
 from foveate.compress.telegraph import estimate_tokens, is_courtesy, squeeze
 
@@ -34,10 +34,11 @@ ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A tiny rendition and the clauses it was made of."""
+    """A rendition and the clauses it was made of."""
 
     text: str
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[Pair, ...] | None = ()
+    """None where nobody knows any more which words are from which clause."""
 
 
 def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) -> int:
@@ -63,11 +64,11 @@ def tiny_line(reading: Reading, raw_tokens: int, *, above: int, extra: float, sc
     line = Line("…")
     for attempt in range(ATTEMPTS):
         line = _line(candidates, room - 2 * attempt, scale, _tools_note(reading.tool_calls))
-        tokens = count(line.text)
-        # A clause that can't be squeezed further may take more than its share, but never more than the level.
-        if tokens <= room or (attempt == ATTEMPTS - 1 and tokens <= most):
-            break
-    return line
+        if count(line.text) <= room:
+            return line
+    # A clause that can't be squeezed further may take more than its share, but never more than the level.
+    cut = cut_line(line.text, most, count)
+    return line if cut == line.text else Line(cut, None)
 
 
 def _tools_note(calls: int) -> str:
@@ -93,7 +94,7 @@ def _line(candidates: Sequence[Candidate], room: int, scale: float, note: str) -
     if left < MIN_TOKENS:
         return Line(one_line(asked.text) + tail, asked.pairs)
     came = _part(others, left, scale)
-    return Line(one_line(f"{asked.text} {marked(mark, came.text)}") + tail, asked.pairs + came.pairs)
+    return Line(one_line(f"{asked.text} {marked(mark, came.text)}") + tail, (*(asked.pairs or ()), *(came.pairs or ())))
 
 
 def _part(candidates: Sequence[Candidate], room: int, scale: float) -> Line:

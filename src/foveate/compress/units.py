@@ -4,6 +4,8 @@ Nothing is cut inside code spans, quotes, brackets, numbers, paths or addresses.
 negation or contrast that governs it.
 """
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import re
@@ -38,7 +40,7 @@ _CODE_LINE = re.compile(
 _PROTECTED = re.compile(
     r"`[^`\n]{1,300}`|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|„[^“\n]{1,300}“|\([^()\n]{1,300}\)"
 )
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]*_»]*\s+|[。！？]+[」』”]?\s*|[؟۔।]+\s*")
+_SENTENCE_END = re.compile(r"[.!?…]{1,8}[\"'”’)\]*_»]{0,4}\s+|[。！？]{1,8}[」』”]?\s*|[؟۔।]{1,8}\s*")
 _CLAUSE_END = re.compile(
     r";\s+|\s+[—–]\s+|\s+--?\s+|,\s+(?=(?:and|so|then|und|et|y)\s+(?:I|we|you|he|she|it|they|the|this|that|there|my|our|your|his|her|their|a|an)\b)|，|；"
 )

@@ -101,7 +101,7 @@ def assemble(parts: Parts) -> Context:
     middle = [*history, *dynamic] if parts.order == "cache-first" else [*dynamic, *history]
     shown = [*fixed, *middle]
     behind = [
-        _piece("prompt", "", prompt_tokens),
+        _piece("prompt", _prompt_text(parts.prompt), prompt_tokens),
         _piece("tools", "", parts.tools_tokens, is_stable=True),
         _piece("framing", "", framing),
     ]
@@ -127,10 +127,13 @@ def prompt_messages(prompt: str | Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _prompt_tokens(parts: Parts) -> int:
-    prompt = parts.prompt
+    return parts.counter.base(_prompt_text(parts.prompt))
+
+
+def _prompt_text(prompt: str | Sequence[Message]) -> str:
     if isinstance(prompt, str):
-        return parts.counter.base(prompt) if prompt.strip() else 0
-    return parts.counter.base(turn_text(prompt_messages(prompt)))
+        return prompt if prompt.strip() else ""
+    return turn_text(prompt_messages(prompt))
 
 
 def _piece(name: SegmentName, text: str, base_tokens: int, *, is_stable: bool = False) -> _Piece:
@@ -248,7 +251,7 @@ def _scale_segments(parts: Parts, pieces: Sequence[_Piece]) -> tuple[Segment, ..
         base += piece.base_tokens
         upto = _scaled(parts, base)
         if piece.base_tokens or piece.text:
-            segments.append(replace(piece.segment, tokens=upto - scaled))
+            segments.append(replace(piece.segment, tokens=upto - scaled, text=piece.text))
         scaled = upto
     return tuple(segments)
 

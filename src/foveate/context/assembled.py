@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Literal
 
 from foveate.context import invariants
 from foveate.context.provider import Layout, render_layout
-from foveate.strategy import Shown
+from foveate.strategy import Band, Shown
+from foveate.strategy.schedule import Cause
 from foveate.turn import Json, Message
 
 SegmentName = Literal["system", "explanation", "pins", "history", "memory", "board", "prompt", "tools", "framing"]
@@ -27,6 +29,33 @@ class Segment:
     level: Shown | None = None
     is_native: bool = False
     """In messages it stands as the provider's own, with its tool calls and results."""
+    text: str = field(default="", repr=False)
+    """As it stands in the context, or as the prompt has it; tool definitions and framing have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Turns that a rebuild shows at another level than before."""
+
+    first: int
+    last: int
+    before: Shown
+    after: Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How the turns of a context came to their levels."""
+
+    bands: tuple[Band, ...] = ()
+    cause: Cause | None = None
+    """Why the plan in use was made, and not the one before it kept; None of a one-off."""
+    is_new: bool = False
+    """It was made for this context, so that little of the prompt before it is still cached."""
+    last_turn: int = 0
+    """The newest turn it reaches; later ones are appended raw."""
+    changes: tuple[Change, ...] = ()
+    """What it changed when it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +73,7 @@ class Context:
     history: str = field(repr=False)
     """The tagged turns, as they stand in the text."""
     layout: Layout = field(repr=False)
+    planned: Planned = field(default=Planned(), repr=False)
 
     def messages(self, format: str = "openai", *, cache: bool = True) -> list[Json]:  # noqa: A002
         """What a provider takes: `openai`, `openai-responses`, `anthropic` or `gemini`; ends with the prompt.
@@ -58,3 +88,9 @@ class Context:
     @property
     def native_messages(self) -> list[Message]:
         return [message for block in self.layout.native for message in block.messages]
+
+    @property
+    def stable_tokens(self) -> int:
+        """What the next context begins with too, unless a rebuild comes between: the share that stays cached."""
+        stable = itertools.takewhile(lambda segment: segment.is_stable, self.segments)
+        return sum(segment.tokens for segment in stable)

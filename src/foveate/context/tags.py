@@ -146,6 +146,8 @@ def escape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
 
 
 def unescape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
+    if "\\" not in text:
+        return text
     _, escaped = _STEP_LABELS if in_steps else _TURN_LABELS
     start = _ESCAPED_ERA_START if level == "E" else _ESCAPED_START
     started = start.sub(r"\1", text) if level in OWN_LINES else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -164,10 +165,12 @@ class SqliteDerived:
             return []
 
         def job(connection: sqlite3.Connection) -> list[int]:
-            lineage = spans(rows.chain_of(connection, session_id))
+            chain = rows.chain_of(connection, session_id)
+            lineage = spans(chain)
+            sessions = json.dumps([row.number for row in chain])
             found: dict[int, None] = {}
-            for session, turn in connection.execute(SEARCH, {"match": match, "limit": 50 * limit}):
-                if any(span.session == session and span.first <= turn <= span.last for span in lineage):
+            for session, turn, messages in connection.execute(SEARCH, {"match": match, "sessions": sessions}):
+                if _is_seen(chain, lineage, session, turn, messages):
                     found.setdefault(turn)
                     if len(found) == limit:
                         break
@@ -185,8 +188,8 @@ class SqliteDerived:
         return await self._read(job)
 
 
-SEARCH = """SELECT session, turn FROM words JOIN renditions ON renditions.id = words.rowid
-    WHERE words MATCH :match ORDER BY words.rank LIMIT :limit"""
+SEARCH = """SELECT session, turn, messages FROM words JOIN renditions ON renditions.id = words.rowid
+    WHERE words MATCH :match AND session IN (SELECT value FROM json_each(:sessions)) ORDER BY words.rank"""
 ADD_WORDS = "INSERT INTO words (rowid, text) VALUES (:id, :text)"
 
 
@@ -206,6 +209,20 @@ def _eras(
 def _last_place(span: Span, level: int) -> int:
     """The last era that counts in a span: an ancestor's ends before the fork, since later turns are not ours."""
     return NO_LIMIT if span.last == NO_LIMIT else (span.last - 1) // ERA_FANOUT**level - 1
+
+
+def _is_seen(
+    chain: Sequence[SessionRow], lineage: Sequence[Span], session: int, turn: int, messages: int
+) -> bool:
+    """Whether a rendition is of what the session sees: an ancestor's may be of messages that came after the fork."""
+    if any(row.number == session and row.fork_turn == turn for row in chain):
+        return True
+    return any(
+        span.session == session
+        and span.first <= turn <= span.last
+        and (turn < span.last or messages <= span.last_position)
+        for span in lineage
+    )
 
 
 def _match(query: str) -> str:

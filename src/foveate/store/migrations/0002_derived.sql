@@ -5,9 +5,9 @@ ALTER TABLE sessions ADD COLUMN settled BIGINT NOT NULL DEFAULT 0;
 
 UPDATE sessions SET settled = fork_turn - 1 WHERE fork_turn > 0;
 
--- One row has all fidelities of a turn, as far as its first `messages` messages go.
+-- One row has all fidelities of a turn, as far as its first `messages` messages go. Its id is the index's too.
 CREATE TABLE renditions (
-    id {serial},
+    id {serial_once},
     session BIGINT NOT NULL REFERENCES sessions (number),
     turn BIGINT NOT NULL,
     messages BIGINT NOT NULL,
