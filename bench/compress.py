@@ -13,6 +13,7 @@ import argparse
 import importlib.util
 import json
 import random
+import re
 import statistics
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import baselines
 from annotations import SHARED, AnnotatedTurn, _transcript, flipped, kept_share, load_negations, load_turns
@@ -34,6 +35,8 @@ from foveate.turn import Message, Text
 
 LENGTH = 0.35
 RANDOM_RUNS = 5
+SESSION_COLUMNS = ["transcript", "turns", "raw tokens", "S", "C", "T on turns of 1,000+", "T too long"]
+SESSION_COLUMNS += ["larger than above", "refused C / T", "fell back"]
 Summarise = Callable[[str, int], str]
 
 
@@ -120,8 +123,6 @@ def flips_table() -> None:
 
 
 def flipped_core(core: str, text: str) -> bool:
-    import re
-
     return re.search(core, text, re.IGNORECASE) is not None
 
 
@@ -159,10 +160,7 @@ class Totals:
 
 
 def sessions_table(transcripts: Path) -> list[tuple[str, Refusal]]:
-    print(
-        "\n| transcript | turns | raw tokens | S | C | T on turns of 1,000+ | T too long | larger than above | refused C / T | fell back |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("\n| " + " | ".join(SESSION_COLUMNS) + " |\n|" + " --- |" * len(SESSION_COLUMNS))
     refusals: list[tuple[str, Refusal]] = []
     cpu: list[tuple[int, float]] = []
     for path in (transcripts / "pi-large-session.jsonl", transcripts / "tau-airline.json"):
@@ -231,7 +229,7 @@ def retention_table(data: Path) -> None:
 
 
 def _recorded(number: int, turn: dict[str, Any]) -> Renditions:
-    role = turn["who"] if turn["who"] in ("user", "assistant") else "user"
+    role: Literal["user", "assistant"] = "assistant" if turn["who"] == "assistant" else "user"
     text = turn["text"] if role == turn["who"] else f"{turn['who']}: {turn['text']}"
     return LocalCompressor().compress(number, [Message(role, (Text(text),))], count_tokens)
 

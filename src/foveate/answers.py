@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from foveate.store import SessionRow
+from foveate.store import SessionRow, Sizes
+from foveate.store.derived import Backlog
 from foveate.tokens import session_counter
 from foveate.turn import turn_id
 
@@ -95,6 +96,14 @@ class SessionStats:
     calibration: float
     first_at: datetime | None
     last_at: datetime | None
+    rendered: int
+    """Turns whose renditions are all made."""
+    fallbacks: int
+    """Turns with a stand-in for a level that could not be made."""
+    pending: int
+    """Turns still to be compressed."""
+    refusals: int
+    """Versions that the guard did not let pass."""
 
     @property
     def compression_ratio(self) -> float:
@@ -118,6 +127,27 @@ def describe_session(row: SessionRow) -> SessionInfo:
         turns=row.last_turn,
         created_at=from_us(row.created_us),
         updated_at=from_us(row.updated_us),
+    )
+
+
+def describe_stats(row: SessionRow, sizes: Sizes, backlog: Backlog, *, pins: int) -> SessionStats:
+    counter = session_counter(row.model, row.encoding)
+    return SessionStats(
+        turns=row.last_turn,
+        messages=sizes.messages,
+        tool_calls=sizes.tool_calls,
+        tokens=counter.scale(sizes.tokens, row.calibration),
+        raw_bytes=sizes.raw_bytes,
+        stored_bytes=sizes.stored_bytes,
+        pins=pins,
+        counter=counter.name,
+        calibration=row.calibration,
+        first_at=None if sizes.first_at_us is None else from_us(sizes.first_at_us),
+        last_at=None if sizes.last_at_us is None else from_us(sizes.last_at_us),
+        rendered=backlog.complete,
+        fallbacks=backlog.incomplete,
+        pending=backlog.pending,
+        refusals=backlog.refusals,
     )
 
 

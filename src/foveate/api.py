@@ -127,7 +127,10 @@ class Foveate:
     async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> Pruned:
         """Remove the raw content of a session's turns that ended before a time; by default only say what would go."""
         moment = parse_time(before, path="before")
-        return await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
+        pruned = await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
+        if not dry_run:
+            self._worker.wake(session_id)  # the eras are made anew without what went
+        return pruned
 
     async def import_file(
         self,

@@ -59,6 +59,7 @@ class Contexts:
         self._settings = settings
 
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
+        await self.viewer.renew()
         one_off = request.budget_tokens != session.budget_tokens
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
         exact = exact_counter(session.encoding)
@@ -87,7 +88,7 @@ class Contexts:
                 order=request.order,
             )
         )
-        return replace(context, planned=view.planned)
+        return replace(context, planned=replace(view.planned, room_tokens=room.history))
 
     async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
         """The board as the newest turn sees it; what has lived its time is taken off, and told."""
@@ -106,15 +107,18 @@ class Contexts:
     async def keep_board(self, board: Board) -> None:
         await self._store.derived.keep(self._session_id, BOARD, bodies.squeeze(boards.to_json(board)))
 
+    def page_tokens(self, session: SessionRow, counter: Counter) -> int:
+        """What a page of the board holds."""
+        return int(session.budget_tokens / (counter.factor * session.calibration) * self._settings.allotments.board)
+
     async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[Block], page: int) -> str:
         """Put what a model asked for on the board, and give it the page."""
         exact = exact_counter(session.encoding)
-        free = session.budget_tokens / (counter.factor * session.calibration)
         grown = boards.retrieve(
             await self.board(session),
             blocks,
             now_turn=session.last_turn,
-            page_tokens=int(free * self._settings.allotments.board),
+            page_tokens=self.page_tokens(session, counter),
             count=exact.base,
             page=page,
             life_turns=self._settings.context.board_life_turns,

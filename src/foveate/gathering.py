@@ -5,20 +5,22 @@ Sizes of turns whose renditions are all made don't change any more, so they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foveate.background.making import compress_safely
+from foveate.background.making import compress_safely, without_recalled
 from foveate.compress import Compressor, Renditions
 from foveate.context.costs import content_tokens
 from foveate.store import Store
 from foveate.store.derived import ERA_FANOUT, RenditionSizes
-from foveate.strategy import Era, Item
+from foveate.strategy import Era, Item, Shown
 from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Message
 
 CHUNK_TURNS = 512
+MAX_CHUNKS = 256
+"""Chunks that are kept in memory; the oldest goes first."""
 SMALLEST_LINE_TOKENS = 6
 """No turn's line in a context is shorter, so no budget reaches further back than this allows."""
 SMALLEST_ERA_TOKENS = 24
@@ -27,18 +29,41 @@ PRUNED = "(removed by a prune command)"
 
 @dataclass(slots=True)
 class Sizes:
-    """A session's sizes in memory: chunks of turns that are complete are kept, the rest is read again."""
+    """A session's sizes in memory: what can't change any more is read once."""
 
-    chunks: dict[int, list[RenditionSizes]] = field(default_factory=dict)
+    chunks: dict[int, list[Item]] = field(default_factory=dict)
+    """Chunks of turns that all have their renditions, newest first."""
+    eras: dict[int, dict[int, int]] = field(default_factory=dict)
+    """The tokens of each level's eras by their places, which have no gaps."""
 
-    async def read(self, store: Store, session_id: str, chunk: int) -> list[RenditionSizes]:
+    async def items(self, store: Store, session_id: str, chunk: int, last_turn: int) -> list[Item]:
+        """The turns of a chunk, newest first; kept unless one of them may still grow or lacks something."""
         known = self.chunks.get(chunk)
         if known is None:
             first = chunk * CHUNK_TURNS + 1
-            known = await store.derived.sizes_of(session_id, first, first + CHUNK_TURNS - 1)
-            if len(known) == CHUNK_TURNS and all(size.tiny is not None or size.is_pruned for size in known):
+            last = first + CHUNK_TURNS - 1
+            found = await store.derived.sizes_of(session_id, first, last)
+            known = [_item(size) for size in reversed(found)]
+            if last < last_turn and all(size.tiny is not None or size.is_pruned for size in found):
+                if len(self.chunks) >= MAX_CHUNKS:
+                    del self.chunks[min(self.chunks)]
                 self.chunks[chunk] = known
         return known
+
+    async def read_eras(self, store: Store, session_id: str, before: int, budget_tokens: int) -> None:
+        """The newest eras of each level, as many as a budget could show; those that reach into the turns read, too."""
+        most = budget_tokens // SMALLEST_ERA_TOKENS + 1
+        level = 1
+        while (last := await store.derived.next_era(session_id, level) - 1) >= 0:
+            known = self.eras.setdefault(level, {})
+            first = max(0, min(before // ERA_FANOUT**level, last) - most)
+            missing = [(first, last)]
+            if known:
+                missing = [(first, min(known) - 1), (max(known) + 1, last)]
+            for low, high in missing:
+                if low <= high:
+                    known |= dict(await store.derived.era_tokens(session_id, level, low, high))
+            level += 1
 
 
 @dataclass(slots=True)
@@ -48,15 +73,15 @@ class Gathered:
     last_turn: int
     items: list[Item]
     """Newest first."""
-    known_eras: dict[tuple[int, int], int]
-    """The tokens of each era by its level and place."""
+    known_eras: Mapping[int, Mapping[int, int]]
+    """The tokens of each level's eras by their places."""
     fanout: int = ERA_FANOUT
 
     def newest(self) -> Iterator[Item]:
         return iter(self.items)
 
     def era(self, level: int, index: int) -> Era | None:
-        tokens = self.known_eras.get((level, index))
+        tokens = self.known_eras.get(level, {}).get(index)
         if tokens is None:
             return None
         turns = self.fanout**level
@@ -73,33 +98,20 @@ async def gather(
     for chunk in range(max(0, oldest - 1) // CHUNK_TURNS, -1, -1):
         if oldest < 1 or spent > budget_tokens:
             break
-        for size in reversed(await sizes.read(store, session_id, chunk)):
-            if size.turn <= oldest:
-                items.append(_item(size))
-                spent += max(SMALLEST_LINE_TOKENS, size.tiny or SMALLEST_LINE_TOKENS)
+        found = await sizes.items(store, session_id, chunk, last_turn)
+        if found and found[0].turn > oldest:
+            found = [item for item in found if item.turn <= oldest]
+        items += found
+        spent += sum(max(SMALLEST_LINE_TOKENS, item.tiny or 0) for item in found)
         oldest = chunk * CHUNK_TURNS
-    return Gathered(last_turn, items, await _eras(store, session_id, oldest, budget_tokens))
+    await sizes.read_eras(store, session_id, oldest, budget_tokens)
+    return Gathered(last_turn, items, sizes.eras)
 
 
 def _item(size: RenditionSizes) -> Item:
     if size.is_pruned:
         return Item(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
     return Item(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny)
-
-
-async def _eras(store: Store, session_id: str, before: int, budget_tokens: int) -> dict[tuple[int, int], int]:
-    """The newest eras of each level, as many as a budget could show; those that reach into the turns read, too."""
-    found: dict[tuple[int, int], int] = {}
-    most = budget_tokens // SMALLEST_ERA_TOKENS + 1
-    level = 1
-    while True:
-        last = await store.derived.next_era(session_id, level) - 1
-        if last < 0:
-            return found
-        first = max(0, min(before // ERA_FANOUT**level, last) - most)
-        for era in await store.derived.era_tokens(session_id, level, first, last):
-            found[level, era[0]] = era[1]
-        level += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +144,48 @@ def split_steps(messages: Sequence[Message]) -> list[Step]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class StepTexts:
+    """A step's renditions, and the step as a strategy sees it."""
+
+    messages: int
+    made: Renditions
+    item: Item
+
+
 @dataclass(slots=True)
 class RunningSteps:
-    """Renditions of the steps of turns at work, made once and kept in memory."""
+    """Renditions of the steps of the turn at work, made once and kept in memory."""
 
     compressor: Compressor
-    made: dict[tuple[int, int, int], Renditions] = field(default_factory=dict)
+    turn: int = 0
+    known: dict[int, StepTexts] = field(default_factory=dict)
 
-    def renditions(self, turn: int, step: Step, counter: Counter) -> Renditions:
-        key = (turn, step.number, len(step.messages))
-        if key not in self.made:
-            self.made[key] = compress_safely(self.compressor, turn, step.messages, counter)
-        return self.made[key]
+    def texts(self, turn: int, step: Step, counter: Counter) -> StepTexts:
+        if turn != self.turn:
+            self.turn, self.known = turn, {}
+        known = self.known.get(step.number)
+        if known is None or known.messages != len(step.messages):
+            known = self.known[step.number] = self._make(turn, step, counter)
+        return known
 
     def items(self, turn: int, steps: Sequence[Step], counter: Counter) -> list[Item]:
         """The steps as a strategy sees them, oldest first; the prompt is always kept."""
-        items = []
-        for step in steps:
-            made = self.renditions(turn, step, counter)
-            raw = content_tokens(turn_text(step.messages), "R", counter, in_steps=True)
-            smoothed = content_tokens(made.smoothed, "S", counter, in_steps=True)
-            compressed = content_tokens(made.compressed, "C", counter, in_steps=True)
-            tiny = content_tokens(made.tiny, "T", counter, in_steps=True)
-            items.append(Item(turn, step.number, raw, smoothed, compressed, tiny, is_kept=step.number == 1))
-        return items
+        return [self.texts(turn, step, counter).item for step in steps]
+
+    def _make(self, turn: int, step: Step, counter: Counter) -> StepTexts:
+        made = compress_safely(self.compressor, turn, without_recalled(step.messages), counter)
+
+        def size(text: str, level: Shown) -> int:
+            return content_tokens(text, level, counter, in_steps=True)
+
+        item = Item(
+            turn,
+            step.number,
+            size(turn_text(step.messages), "R"),
+            size(made.smoothed, "S"),
+            size(made.compressed, "C"),
+            size(made.tiny, "T"),
+            is_kept=step.number == 1,
+        )
+        return StepTexts(len(step.messages), made, item)

@@ -23,6 +23,8 @@ from foveate.viewing import Viewer, is_from_log
 
 PLAN = "plan"
 """The keepsake's name."""
+USE_NOTED_SHARE = 0.05
+"""A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class KeptPlan:
     tokens: tuple[int, ...]
     bands: tuple[Band, ...]
     raw_tokens: int
-    """What the turns it reaches take raw."""
+    """What the whole turns it reaches take raw."""
     changes: tuple[Change, ...] = ()
     """Which levels it changed."""
 
@@ -113,7 +115,7 @@ class Keeper:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
             fresh, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
             return View(blocks, Planned(fresh.bands, cause or "full", True, session.last_turn), churn)
-        if not cause and moment - plan.state.used_at > 1:
+        if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
         planned = Planned(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes)
         return View(blocks, planned, churn)
@@ -158,7 +160,8 @@ class Keeper:
         moment: float,
         old: KeptPlan | None,
     ) -> KeptPlan:
-        last_turn, last_step, raw_tokens = await self._reach(session, room_tokens)
+        last_turn, last_step = await self._reach(session, room_tokens)
+        raw_tokens = await self._raw_tokens(last_turn - bool(last_step), old)
         target = target_tokens(strategy, cause, room_tokens, raw_tokens=raw_tokens)
         plan, blocks = await self._viewer.plan(
             session, strategy, target, last_turn=last_turn, last_step=last_step or None
@@ -186,20 +189,25 @@ class Keeper:
         await self._keep(kept)
         return kept
 
-    async def _reach(self, session: SessionRow, room_tokens: int) -> tuple[int, int, int]:
-        """How far a plan made now reaches, and what that takes raw.
+    async def _raw_tokens(self, last_turn: int, old: KeptPlan | None) -> int:
+        """What the whole turns take raw: what the last plan's took, and those since."""
+        counted = old.state.last_turn - bool(old.state.last_step) if old else 0
+        known = old.raw_tokens if old else 0
+        return known + await self._store.raw_tokens(self._session_id, counted + 1, last_turn)
+
+    async def _reach(self, session: SessionRow, room_tokens: int) -> tuple[int, int]:
+        """How far a plan made now reaches: the last turn, and the last step of it if it is at work.
 
         The open turn is left to be appended, unless it is large: then its answered steps are planned too.
         """
         is_open = session.head != "closed"
-        raw_tokens = (await self._store.sizes(self._session_id)).tokens
         if not is_open or not session.last_turn:
-            return session.last_turn, 0, raw_tokens
+            return session.last_turn, 0
         steps = await self._viewer.running(session, session.last_turn, room_tokens)
         answered = [step.number for step in steps if step.is_answered]
         if len(answered) > 1:
-            return session.last_turn, answered[-1], raw_tokens
-        return session.last_turn - 1, 0, raw_tokens
+            return session.last_turn, answered[-1]
+        return session.last_turn - 1, 0
 
 
 def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence[str | None]) -> float:

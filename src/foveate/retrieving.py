@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from foveate.compress import TINY_TOKENS
+from foveate.context.board import FRAME_TOKENS
+from foveate.context.cut import take_head
 from foveate.context.tags import Block, Entry
 from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
 from foveate.contexts import Contexts
-from foveate.errors import FoveateError, LevelNotReady, TurnNotFound
+from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
 from foveate.store import SessionRow, Store
 from foveate.strategy import Shown
 from foveate.tokens import Counter
@@ -52,6 +55,9 @@ class Retrieval:
             raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
         texts = await self._contexts.viewer.texts(level, first, last)
         if not texts:
+            (size,) = await self._store.derived.sizes_of(self._session.id, first, first)
+            if size.is_pruned:
+                raise TurnPruned(self._session.id, turn_id(first))
             raise LevelNotReady(turn_id(first), level, ("R",))
         if len(texts) == 1:
             ((turn, text),) = texts.items()
@@ -60,9 +66,18 @@ class Retrieval:
         return [Block(entries[0].number, entries[-1].number, level, entries, is_range=True)]
 
     async def _eras(self, first: int, last: int) -> list[Block]:
-        blocks = await self._contexts.viewer.eras(self._session, first, min(last, self._session.last_turn))
-        # Turns too new for an era, or too few, are shown as they are.
-        return blocks or await self.blocks(first, min(last, self._session.last_turn), "T")
+        """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""
+        last = min(last, self._session.last_turn)
+        room = self._contexts.page_tokens(self._session, self._counter) - FRAME_TOKENS
+        blocks = await self._contexts.viewer.eras(self._session, first, last, room)
+        reached = blocks[-1].last if blocks else first - 1
+        if reached < last:
+            try:
+                blocks += await self.blocks(reached + 1, min(last, reached + MAX_RANGE_TURNS), "T")
+            except LevelNotReady:
+                if not blocks:
+                    raise
+        return blocks
 
     async def _give(self, blocks: list[Block], page: int) -> str:
         return await self._contexts.retrieve(self._session, self._counter, blocks, page)
@@ -73,6 +88,11 @@ class Retrieval:
             return f"Nothing was found for {query!r}.\n"
         lines = []
         for turn in turns:
-            tiny = (await self._contexts.viewer.texts("T", turn, turn)).get(turn, "")
-            lines.append(f"{turn_id(turn)}: {tiny}\n")
+            tiny = (await self._contexts.viewer.texts("T", turn, turn)).get(turn)
+            lines.append(f"{turn_id(turn)}: {tiny or await self._beginning(turn)}\n")
         return "".join(lines)
+
+    async def _beginning(self, turn: int) -> str:
+        """What stands for a turn that has grown since its renditions were made."""
+        raw = (await self._contexts.viewer.texts("R", turn, turn))[turn]
+        return take_head(" ".join(raw.split()), TINY_TOKENS, self._counter.base)

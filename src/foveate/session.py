@@ -21,6 +21,7 @@ from foveate.answers import (
     TurnContent,
     TurnOutline,
     describe_session,
+    describe_stats,
     from_us,
 )
 from foveate.background.worker import Worker
@@ -238,8 +239,11 @@ class Session:
 
     async def search(self, query: str, max_results: int = 10) -> list[TurnContent]:
         """The turns that match some words, the best first, at their smallest level that is made."""
-        turns = await self._store.derived.search(self.id, query, max_results)
-        return [await self.get_turn(turn, "T", format="plain") for turn in turns]
+        found = []
+        for turn in await self._store.derived.search(self.id, query, max_results):
+            (size,) = await self._store.derived.sizes_of(self.id, turn, turn)
+            found.append(await self.get_turn(turn, "R" if size.tiny is None else "T", format="plain"))
+        return found
 
     async def board(self) -> Board:
         """What was retrieved and is shown for some turns."""
@@ -309,20 +313,9 @@ class Session:
 
     async def stats(self) -> SessionStats:
         await self.refresh()
-        sizes = await self._store.sizes(self.id)
-        return SessionStats(
-            turns=self._row.last_turn,
-            messages=sizes.messages,
-            tool_calls=sizes.tool_calls,
-            tokens=self._counter.scale(sizes.tokens, self._row.calibration),
-            raw_bytes=sizes.raw_bytes,
-            stored_bytes=sizes.stored_bytes,
-            pins=len(await self._store.list_pins(self.id)),
-            counter=self._counter.name,
-            calibration=self._row.calibration,
-            first_at=None if sizes.first_at_us is None else from_us(sizes.first_at_us),
-            last_at=None if sizes.last_at_us is None else from_us(sizes.last_at_us),
-        )
+        backlog = await self._store.derived.backlog(self.id)
+        pins = await self._store.list_pins(self.id)
+        return describe_stats(self._row, await self._store.sizes(self.id), backlog, pins=len(pins))
 
     async def export(
         self,

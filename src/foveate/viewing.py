@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from foveate.background.making import unpack_units
-from foveate.compress.eras import era_text
+from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import HistoryBlock
 from foveate.context.costs import content_tokens, counting, frame_tokens, label_tokens, overheads
 from foveate.context.cut import cut_text
 from foveate.context.tags import Block, Entry, block_of, escape_text, write_block
 from foveate.drafts import restore_message
-from foveate.gathering import PRUNED, Gathered, RunningSteps, Sizes, Step, gather, split_steps
-from foveate.store import SessionRow, Store, bodies
-from foveate.store.derived import ERA_FANOUT
+from foveate.gathering import PRUNED, RunningSteps, Sizes, Step, gather, split_steps
+from foveate.store import MessageRow, SessionRow, Store, bodies
+from foveate.store.derived import ERA_FANOUT, EraRow
 from foveate.strategy import Overheads, Plan, Row, Shown, Strategy
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
@@ -30,6 +31,10 @@ MAX_CACHED_TURNS = 2_000
 K = TypeVar("K")
 V = TypeVar("V")
 
+PRUNED_MARK = "pruned"
+"""The keepsake that says when turns were pruned last."""
+LEAST_OPENED_TOKENS = 60
+"""An era that is opened says at least this much, even if more pages are needed."""
 UNSUMMARISED = "(not summarised yet: get_turns opens it)"
 
 
@@ -40,6 +45,16 @@ class Written:
     block: Block
     tokens: int
     messages: tuple[Message, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A turn as it came."""
+
+    messages: tuple[Message, ...]
+    text: str
+    tokens: int | None
+    """As they were counted when it came; None if the text is escaped where it is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +74,35 @@ class Viewer:
         self._session_id = session_id
         self._sizes = Sizes()
         self._steps = RunningSteps(LocalCompressor())
-        self._raw: dict[int, tuple[Message, ...]] = {}
-        self._whole: dict[tuple[int, int], HistoryBlock] = {}
+        self._raw: dict[int, _Raw] = {}
+        self._whole: dict[tuple[int, int, bool], HistoryBlock] = {}
+        self._pruned: bytes | None = None
+
+    async def renew(self) -> None:
+        """Forget what is in memory, if turns were pruned since it was read."""
+        pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
+        if pruned != self._pruned:
+            self._sizes, self._raw, self._whole, self._pruned = Sizes(), {}, {}, pruned
 
     async def plan(
         self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
     ) -> tuple[Plan, list[HistoryBlock]]:
         """The turns up to `last_turn` in the room there is, planned afresh; of a turn at work the steps so far."""
         counter = exact_counter(session.encoding)
-        costs = overheads(max(last_turn, 1), counter)
         steps = await self.running(session, last_turn, room_tokens, last_step)
-        running = self._steps.items(last_turn, steps, counter)
+        costs = overheads(max(last_turn, 1), counter, last_step=len(steps))
+        running = await asyncio.to_thread(self._steps.items, last_turn, steps, counter) if steps else ()
         history = await gather(
             self._store, self._session_id, self._sizes, last_turn=last_turn, budget_tokens=room_tokens, running=running
         )
         room = room_tokens
         for _ in range(MAX_TRIES):
             plan = strategy.plan(history, max(room, 0), costs)
-            blocks = await self.write(plan.rows, counter, costs, history, steps)
+            blocks = await self.write(plan.rows, counter, costs, steps)
             excess = sum(block.tokens for block in blocks) - room_tokens
             if excess <= 0:
                 return plan, blocks
-            room -= excess
+            room = min(room, plan.tokens) - excess
         raise AssertionError("a plan's texts did not come to fit")
 
     async def write(
@@ -88,18 +110,16 @@ class Viewer:
         rows: Sequence[Row],
         counter: Counter,
         costs: Overheads,
-        history: Gathered | None = None,
         steps: Sequence[Step] = (),
     ) -> list[HistoryBlock]:
         """The rows with their texts, in their tags; raw rows of closed turns are written and counted once."""
-        unwritten = [row for row in rows if not (is_from_log(row) and (row.first, row.last) in self._whole)]
+        unwritten = [row for row in rows if not (is_from_log(row) and _key(row) in self._whole)]
         texts = await self._texts([row for row in unwritten if not row.first_step and row.level != "E"])
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
-        sizes = {item.turn: item for item in history.items if not item.step} if history else {}
         by_step = {step.number: step for step in steps}
         blocks = []
         for row in rows:
-            whole = self._whole.get((row.first, row.last)) if is_from_log(row) else None
+            whole = self._whole.get(_key(row)) if is_from_log(row) else None
             if whole:
                 blocks.append(replace(whole, row=row))
                 continue
@@ -110,11 +130,10 @@ class Viewer:
                 written = _written(row, made, counter, costs)
             else:
                 found = ((number, texts[row.level, number]) for number in _numbers(row))
-                known = ((number, _sized(text, sizes.get(number), row.level)) for number, text in found)
-                written = _written(row, known, counter, costs)
+                written = _written(row, found, counter, costs)
             blocks.append(HistoryBlock(row, write_block(written.block), written.tokens, written.messages))
             if is_from_log(row) and row.last in self._raw:
-                _remember(self._whole, (row.first, row.last), blocks[-1])
+                _remember(self._whole, _key(row), blocks[-1])
         return blocks
 
     async def appended(
@@ -140,33 +159,36 @@ class Viewer:
         """The turns' texts at a level, of those that have it; a pruned turn has none."""
         derived = self._store.derived
         if level == "R":
+            await self.renew()
             found = await self._raws(range(first, last + 1))
-            return {turn: turn_text(messages) for turn, messages in sorted(found.items()) if messages}
+            return {turn: raw.text for turn, raw in sorted(found.items()) if raw.messages}
         if level == "T":
-            return dict(await derived.tinies(self._session_id, first, last))
+            return {turn: tiny for turn, tiny, _ in await derived.tinies(self._session_id, first, last)}
         made = await derived.renditions(self._session_id, first, last)
         return {row.turn: str(bodies.expand(row.compressed if level == "C" else row.smoothed)) for row in made}
 
-    async def eras(self, session: SessionRow, first: int, last: int) -> list[Block]:
-        """The eras that a range of turns opens into, whole: of the level below the range's own size."""
-        level = 1
+    async def eras(self, session: SessionRow, first: int, last: int, room_tokens: int) -> list[Block]:
+        """The eras that a range of turns opens into, of the level below the range's own size, then smaller ones.
+
+        Together they take about the room there is. Turns too new or too few for an era have none.
+        """
+        level, reached = 0, first - 1
         while ERA_FANOUT ** (level + 1) < last - first + 1:
             level += 1
-        turns = ERA_FANOUT**level
+        found: list[EraRow] = []
+        while level and reached < last:
+            turns = ERA_FANOUT**level
+            for era in await self._store.derived.eras(self._session_id, level, reached // turns, (last - 1) // turns):
+                found.append(era)
+                reached = (era.place + 1) * turns
+            level -= 1
         counter = exact_counter(session.encoding)
-        found = await self._store.derived.eras(self._session_id, level, (first - 1) // turns, (last - 1) // turns)
-        return [
-            Block(
-                era.place * turns + 1,
-                (era.place + 1) * turns,
-                "E",
-                (Entry(era.place * turns + 1, era_text(unpack_units(era.units), era.tokens, counter.base)),),
-            )
-            for era in found
-        ]
+        frame = overheads(max(session.last_turn, 1), counter).range
+        most = max(LEAST_OPENED_TOKENS, room_tokens // max(1, len(found)) - frame)
+        return [_era_block(era, min(most, era.tokens), counter) for era in found]
 
     async def raw(self, turn: int) -> tuple[Message, ...]:
-        return (await self._raws([turn]))[turn]
+        return (await self._raws([turn]))[turn].messages
 
     async def running(
         self, session: SessionRow, last_turn: int, room_tokens: int, last_step: int | None = None
@@ -187,54 +209,66 @@ class Viewer:
         texts: dict[tuple[Shown, int], _Text] = {}
         derived = self._store.derived
         for first, last in _runs(wanted.get("T", ())):
-            texts |= {("T", turn): _Text(tiny) for turn, tiny in await derived.tinies(self._session_id, first, last)}
-        for level in ("C", "S"):
-            for first, last in _runs(wanted.get(level, ())):
-                for made in await derived.renditions(self._session_id, first, last):
-                    text = bodies.expand(made.compressed if level == "C" else made.smoothed)
-                    texts[level, made.turn] = _Text(str(text))
-        missing = [turn for level, turns in wanted.items() for turn in turns if (level, turn) not in texts]
-        for turn, messages in (await self._raws(missing)).items():
-            text = turn_text(messages) if messages else f"{PRUNED}\n"
-            for level in wanted:
+            for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
+                texts["T", turn] = _Text(tiny, tokens)
+        for first, last in _runs([*wanted.get("C", ()), *wanted.get("S", ())]):
+            for made in await derived.renditions(self._session_id, first, last):
+                texts["C", made.turn] = _Text(str(bodies.expand(made.compressed)), made.compressed_tokens)
+                texts["S", made.turn] = _Text(str(bodies.expand(made.smoothed)), made.smoothed_tokens)
+        missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in texts]
+        raws = await self._raws({turn for _, turn in missing})
+        for level, turn in missing:
+            raw = raws[turn]
+            if level in ("R", "S"):
+                texts[level, turn] = _Text(raw.text, raw.tokens, (raw.messages or None) if level == "R" else None)
+            else:
                 # A level that is not made yet is shown as a cut of the raw text.
-                shown = text if level in ("R", "S") else " ".join(text.split())
-                texts.setdefault((level, turn), _Text(shown, None, (messages or None) if level == "R" else None))
+                texts[level, turn] = _Text(" ".join(raw.text.split()))
         return texts
 
-    async def _raws(self, turns: Iterable[int]) -> dict[int, tuple[Message, ...]]:
-        """The messages of turns; none of a pruned one. The newest turn may still grow, so it is read again."""
+    async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
+        """Turns as they came; without messages where pruned. The newest turn may still grow, so it is read again."""
         found = {turn: self._raw[turn] for turn in turns if turn in self._raw}
-        lacking = sorted({turn for turn in turns if turn not in found})
-        for first, last in _runs(lacking):
-            groups: dict[int, list[Message]] = {turn: [] for turn in range(first, last + 1)}
-            for row in await self._store.read(self._session_id, first, last):
-                if row.body is not None:
-                    groups[row.turn].append(restore_message(row))
-            found |= {turn: tuple(messages) for turn, messages in groups.items()}
+        lacking = sorted(turn for turn in turns if turn not in found)
         closed = (await self._store.get_session(self._session_id)).last_turn if lacking else 0
-        for turn in lacking:
-            if turn < closed:
-                _remember(self._raw, turn, found[turn])
+        for first, last in _runs(lacking):
+            groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
+            for row in await self._store.read(self._session_id, first, last):
+                groups[row.turn].append(row)
+            for turn, rows in groups.items():
+                found[turn] = _restored(rows)
+                if turn < closed:
+                    _remember(self._raw, turn, found[turn])
         return found
 
     async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[tuple[int, int], _Text]:
         texts: dict[tuple[int, int], _Text] = {}
         for row in rows:
-            place = (row.first - 1) // ERA_FANOUT**row.era_level if row.era_level else 0
-            found = (
-                await self._store.derived.eras(self._session_id, row.era_level, place, place) if row.era_level else []
-            )
-            room = row.tokens - costs.range
-            text = era_text(unpack_units(found[0].units), room - 1, counting("E", counter)) if found else ""
+            text = await self._era_text(row, row.tokens - costs.range - 1, counter) if row.era_level else ""
             texts[row.first, row.last] = _Text(text or UNSUMMARISED)
         return texts
 
+    async def _era_text(self, row: Row, room_tokens: int, counter: Counter) -> str:
+        """What a block of eras says; several are summed up together, so that none repeats another."""
+        turns = ERA_FANOUT**row.era_level
+        places = (row.first - 1) // turns, (row.last - 1) // turns
+        found = await self._store.derived.eras(self._session_id, row.era_level, *places)
+        units = tuple(unit for era in found for unit in unpack_units(era.units))
+        if len(found) > 1:
+            units = roll_up(units, room_tokens, counter.base)
+        return era_text(units, room_tokens, counting("E", counter))
+
     def _step_text(self, row: Row, step: Step, counter: Counter) -> _Text:
-        if row.level == "R":
-            return _Text(turn_text(step.messages), None, step.messages)
-        made = self._steps.renditions(row.first, step, counter)
-        return _Text({"S": made.smoothed, "C": made.compressed, "T": made.tiny}[row.level])
+        known = self._steps.texts(row.first, step, counter)
+        made, item = known.made, known.item
+        match row.level:
+            case "R":
+                return _Text(turn_text(step.messages), item.raw, step.messages)
+            case "S":
+                return _Text(made.smoothed, item.smoothed)
+            case "C":
+                return _Text(made.compressed, item.compressed)
+        return _Text(made.tiny, item.tiny)
 
 
 def is_from_log(row: Row) -> bool:
@@ -253,13 +287,24 @@ def _numbers(row: Row) -> range:
     return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
 
 
-def _sized(text: _Text, item: object, level: Shown) -> _Text:
-    """The text with its stored size, which holds unless the text has to be escaped."""
-    name = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}[level]
-    tokens = getattr(item, name, None)
-    if tokens is None or text.text.startswith(PRUNED) or escape_text(text.text, level) != text.text:
-        return text
-    return _Text(text.text, tokens, text.messages)
+def _key(row: Row) -> tuple[int, int, bool]:
+    return row.first, row.last, row.is_range
+
+
+def _restored(rows: Sequence[MessageRow]) -> _Raw:
+    messages = tuple(restore_message(row) for row in rows if row.body is not None)
+    if not messages:
+        return _Raw((), f"{PRUNED}\n", None)
+    text = turn_text(messages)
+    is_plain = escape_text(text, "R") == text
+    return _Raw(messages, text, sum(row.tokens for row in rows) if is_plain else None)
+
+
+def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> Block:
+    turns = ERA_FANOUT**era.level
+    first = era.place * turns + 1
+    text = era_text(unpack_units(era.units), most_tokens, counter.base)
+    return Block(first, first + turns - 1, "E", (Entry(first, text or UNSUMMARISED),))
 
 
 def _written(row: Row, texts: Iterable[tuple[int, _Text]], counter: Counter, costs: Overheads) -> Written:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from foveate.compress import TINY_TOKENS, Compressor, Renditions, Unit
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import take_head
+from foveate.context.tools import TOOLS
 from foveate.drafts import restore_message
 from foveate.store import MessageRow, bodies
 from foveate.store.derived import NewRendition
 from foveate.text import turn_text
 from foveate.tokens import Counter, EncodingName, exact_counter
-from foveate.turn import Json, Message
+from foveate.turn import Json, Message, Part, ToolResult
 
+HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 MAX_UNIT_CHARS = 200
 MAX_SEARCH_CHARS = 50_000
 """How much of a turn the index sees."""
@@ -27,7 +30,7 @@ def make_rendition(
     compressor: Compressor, turn: int, rows: Sequence[MessageRow], encoding: EncodingName
 ) -> NewRendition:
     """All fidelities of a turn. Whatever goes wrong, a turn gets some: a fallback, marked as one."""
-    messages = [restore_message(row) for row in rows]
+    messages = without_recalled([restore_message(row) for row in rows])
     counter = exact_counter(encoding)
     made = compress_safely(compressor, turn, messages, counter)
     return NewRendition(
@@ -46,6 +49,29 @@ def make_rendition(
         refusals=len(made.refusals),
         search_text=turn_text(tuple(messages))[:MAX_SEARCH_CHARS],
     )
+
+
+def without_recalled(messages: Sequence[Message]) -> list[Message]:
+    """The messages with the answers of the history tools left empty: what was recalled is never learned again."""
+    recalls = {call.id for message in messages for call in message.tool_calls if call.name in HISTORY_TOOLS}
+    return [
+        message if not any(_is_recalled(part, recalls) for part in message.parts) else _emptied(message, recalls)
+        for message in messages
+    ]
+
+
+def _is_recalled(part: Part, recalls: Collection[str | None]) -> bool:
+    if not isinstance(part, ToolResult):
+        return False
+    return part.name in HISTORY_TOOLS if part.name else part.call_id is not None and part.call_id in recalls
+
+
+def _emptied(message: Message, recalls: Collection[str | None]) -> Message:
+    parts = (
+        replace(part, content=()) if isinstance(part, ToolResult) and _is_recalled(part, recalls) else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts), original=None)
 
 
 def compress_safely(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:

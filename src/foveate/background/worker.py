@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from foveate.background.making import pack_units, unpack_units
 from foveate.background.pool import Pool
 from foveate.compress.eras import era_text, roll_up
 from foveate.context.costs import content_tokens
-from foveate.errors import FoveateError, SessionNotFound
+from foveate.errors import SessionNotFound
 from foveate.events import Event, EventBus, EventKind
 from foveate.settings import CompressSettings
 from foveate.store import MessageRow, SessionRow, Store
@@ -29,8 +30,9 @@ ERA_TOKENS = 640
 ERA_BATCH = 64
 """Eras rolled up between two looks at the clock."""
 POLL_SECONDS = 0.02
-PAUSE_SECONDS = 1.0
-"""How long the loop rests after the store failed it."""
+PAUSE_SECONDS = 0.5
+MAX_FAILURES = 8
+"""A session whose work failed is tried again after a pause that doubles with each failure, up to so many."""
 
 Progress = Callable[[int], object]
 """Told how many turns were just finished."""
@@ -50,10 +52,12 @@ class Worker:
         self._sessions: dict[str, None] = {}
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._failures: dict[str, int] = {}
+        self._closed = False
 
     def wake(self, session_id: str) -> None:
         """A session has something new; look at it soon."""
-        if not self._settings.enabled:
+        if not self._settings.enabled or self._closed:
             return
         self._sessions[session_id] = None
         self._woken.set()
@@ -63,12 +67,16 @@ class Worker:
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
         """Finish everything that is lacking, open turns included, here and now."""
         for session_id in session_ids if session_ids is not None else await self._store.derived.unsettled():
-            while (await self._store.derived.backlog(session_id)).pending:
-                if not await self._work(session_id, include_open=True, progress=progress):
-                    await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
+            while True:
+                while await self._work(session_id, include_open=True, progress=progress):
+                    pass
+                if not (await self._store.derived.backlog(session_id)).pending:
+                    break
+                await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
             await self._make_eras(session_id)
 
     async def close(self) -> None:
+        self._closed = True
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -85,12 +93,18 @@ class Worker:
                     while await self._work(session_id, include_open=False):
                         pass
                     await self._make_eras(session_id)
+                    self._failures.pop(session_id, None)
                 except SessionNotFound:
                     continue  # deleted meanwhile
-                except FoveateError:
+                except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
                     _log.warning("background compression of %s failed; it goes on later", session_id, exc_info=True)
-                    self._sessions[session_id] = None
-                    await asyncio.sleep(PAUSE_SECONDS)
+                    self._retry_later(session_id)
+
+    def _retry_later(self, session_id: str) -> None:
+        """Wake for the session again, after a longer pause each time it fails."""
+        failures = self._failures[session_id] = min(self._failures.get(session_id, 0) + 1, MAX_FAILURES)
+        seconds = PAUSE_SECONDS * 2**failures * random.uniform(0.5, 1)  # noqa: S311 - jitter
+        asyncio.get_running_loop().call_later(seconds, self.wake, session_id)
 
     async def _work(self, session_id: str, *, include_open: bool, progress: Progress | None = None) -> bool:
         """Claim a batch for each process, make its renditions and keep them; False if nothing was left to claim."""
@@ -121,7 +135,11 @@ class Worker:
         for row in rows:
             if row.turn in by_turn:
                 by_turn[row.turn].append(row)
-        jobs = [(claim.turn, by_turn[claim.turn][: claim.messages], session.encoding) for claim in claims]
+        jobs = [
+            (turn, found[: claim.messages], session.encoding)
+            for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
+            if all(row.body is not None for row in found)  # else it was pruned meanwhile
+        ]
         made = await self._pool.make(jobs)
         await self._store.derived.add_renditions(session.id, made)
         if progress:

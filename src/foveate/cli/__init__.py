@@ -12,7 +12,7 @@ import click
 import foveate
 from foveate.errors import FoveateError
 
-NOT_COMMANDS = {"terminal", "options"}
+NOT_COMMANDS = {"terminal", "options", "picture"}
 INTERRUPTED = 130
 
 
@@ -57,12 +57,13 @@ class _Commands(click.Group):
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(foveate.__version__, prog_name="foveate")
 def cli() -> None:
-    """Keeps LLM conversations for good, and exactly.
+    """Keeps an LLM conversation going for ever inside a fixed token budget, with nothing lost.
 
     \b
     foveate import ~/.claude/projects      bring in what you have
     foveate sessions                       see it
     foveate show SESSION T-1               read a turn
+    foveate context SESSION                what a model would be shown
     foveate demo                           try it on a made-up conversation
 
     Everything is kept in ~/.foveate/foveate.db, or where --db or $FOVEATE_DB says.

@@ -1,7 +1,9 @@
-"""`foveate demo`: a made-up conversation, recorded for real, and what is kept of it."""
+"""`foveate demo`: a made-up conversation, recorded and compressed for real, and what a model would see of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,76 +13,230 @@ from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, amount, console, line, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.text import Text
+
     from foveate.answers import SessionStats
-    from foveate.sync import Session
+    from foveate.context.assembled import Context
+    from foveate.replaying import ReplayReport
+    from foveate.sync import Foveate, Session
     from foveate.testing.conversation import Conversation, PlantedFact
 
-COLUMNS = (Column("told once", "fold"), Column("in"), Column("asked for later", "cut"), Column("kept"))
+COLUMNS = (Column("told once", "fold"), Column("in"), Column("asked for later", "cut"), Column("stands as"))
 FACTS_SHOWN = 6
+BUDGET_TOKENS = 16_000
+REPLAYED_TURNS = 300
+AROUND_CHARS = 140
 
 
-@click.command(name="demo", short_help="Record a made-up conversation and show what is kept.")
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What became of the conversation."""
+
+    session_id: str
+    conversation: Conversation
+    stats: SessionStats
+    context: Context
+    kept: dict[str, bool]
+    """Whether each fact is read back from its turn, by its id."""
+    found_again: str
+    """The turn, word for word, of the fact that the context does not have."""
+    replayed: ReplayReport | None
+
+    @property
+    def in_context(self) -> list[PlantedFact]:
+        return [fact for fact in self.conversation.facts if fact.needle in self.context.text]
+
+
+@click.command(name="demo", short_help="Play a made-up conversation and show what a model would see of it.")
 @click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 5000), help="How long it is.")
 @click.option("--seed", default=42, show_default=True, help="Another number makes another conversation.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="What to call it.")
+@click.option("--replay/--no-replay", default=True, help="Also play it again, to see what stays cached.")
 @store_option
 @json_option
-def command(*, turns: int, seed: int, session_id: str, store_path: Path, as_json: bool) -> None:
-    """Record a conversation of a few hundred turns, written for this purpose, and look at what is kept.
+def command(*, turns: int, seed: int, session_id: str, replay: bool, store_path: Path, as_json: bool) -> None:
+    """Record a conversation of a few hundred turns, compress it, and look at it through 16,000 tokens.
 
-    It has planted facts, decisions, tool calls and errors. Running it again adds nothing.
+    It was written for this purpose, with planted facts, decisions, tool calls and errors. Running it again adds
+    nothing.
 
     \b
     foveate demo
-    foveate show demo T-7
-    foveate export demo --format markdown | less
+    foveate context demo --budget 8000
+    foveate levels demo T-87
     """
     from foveate.testing.conversation import make_conversation
 
     conversation = make_conversation(turns, seed)
-    with opened(store_path, create=True) as fov:
+    with opened(store_path, create=True) as fov, progress_bar(shown=not as_json) as progress:
         session = fov.session(session_id, title=conversation.title, platform="demo")
-        with progress_bar(shown=not as_json) as progress:
-            task = progress.add_task("recording", total=turns)
-            for number, turn in enumerate(conversation.turns, 1):
-                session.record(turn, key=f"demo-{seed}-{turns}-{number}")
-                progress.advance(task)
-        stats = session.stats()
-        found = {fact.id: _is_kept(session, fact) for fact in conversation.facts}
+        _record(progress, fov, session, conversation, f"demo-{seed}-{turns}")
+        context = session.context(budget_tokens=BUDGET_TOKENS)
+        lost = _lost_fact(conversation, context)
+        shown = Shown(
+            session_id=session_id,
+            conversation=conversation,
+            stats=session.stats(),
+            context=context,
+            kept={fact.id: fact.needle in _raw(session, fact) for fact in conversation.facts},
+            found_again=_raw(session, lost) if lost else "",
+            replayed=_replay(progress, conversation) if replay else None,
+        )
     if as_json:
-        kept = sum(found.values())
-        print_json({"session": session_id, "stats": stats, "facts": len(found), "facts_kept": kept})
+        _print_json(shown)
     else:
-        _show(session_id, store_path, conversation, stats, found)
-    if not all(found.values()):
+        _show(shown, store_path)
+    if not all(shown.kept.values()):
         raise click.exceptions.Exit(1)
 
 
-def _is_kept(session: Session, fact: PlantedFact) -> bool:
-    return fact.needle in session.get_turn(fact.turn, "R", format="plain").content
+def _record(progress: Progress, fov: Foveate, session: Session, conversation: Conversation, key: str) -> None:
+    task = progress.add_task("recording", total=len(conversation.turns))
+    for number, turn in enumerate(conversation.turns, 1):
+        session.record(turn, key=f"{key}-{number}")
+        progress.advance(task)
+    task = progress.add_task("compressing", total=session.stats().pending)
+    fov.settle(session_id=session.id, progress=partial(progress.advance, task))
 
 
-def _show(
-    session_id: str, store_path: Path, conversation: Conversation, stats: SessionStats, found: dict[str, bool]
-) -> None:
+def _replay(progress: Progress, conversation: Conversation) -> ReplayReport:
+    """The same conversation, one model call after another."""
+    import asyncio
+
+    from foveate.replaying import prepare, replay
+
+    turns = conversation.turns[:REPLAYED_TURNS]
+    task = progress.add_task("playing it again", total=2 * len(turns))
+
+    async def play() -> ReplayReport:
+        tell = partial(progress.advance, task)
+        return await replay(await prepare(turns, progress=tell), budget_tokens=BUDGET_TOKENS, progress=tell)
+
+    return asyncio.run(play())
+
+
+def _raw(session: Session, fact: PlantedFact) -> str:
+    return session.get_turn(fact.turn, "R", format="plain").content
+
+
+def _lost_fact(conversation: Conversation, context: Context) -> PlantedFact | None:
+    """A fact that the context does not spell out; one that the user told, if there is one."""
+    lost = [fact for fact in conversation.facts if fact.needle not in context.text]
+    return next((fact for fact in lost if fact.turn > 1), lost[0] if lost else None)
+
+
+def _level_of(context: Context, turn: int) -> str:
+    for segment in context.segments:
+        if segment.first and segment.last and segment.first <= turn <= segment.last:
+            return segment.level or ""
+    return ""
+
+
+def _print_json(shown: Shown) -> None:
+    from foveate.cli.picture import bands_of
+
+    print_json(
+        {
+            "session": shown.session_id,
+            "stats": shown.stats,
+            "facts": len(shown.kept),
+            "facts_kept": sum(shown.kept.values()),
+            "facts_in_context": len(shown.in_context),
+            "context_tokens": shown.context.tokens,
+            "budget_tokens": shown.context.budget_tokens,
+            "bands": bands_of(shown.context),
+            "cached_share": shown.replayed and round(shown.replayed.cached_share, 4),
+            "price": shown.replayed and round(shown.replayed.price, 4),
+            "overruns": shown.replayed and shown.replayed.overruns,
+        }
+    )
+
+
+def _show(shown: Shown, store_path: Path) -> None:
+    from foveate.cli.picture import draw
+
     out = console()
-    out.print(line(("\n" + conversation.title, "bold")))
+    stats = shown.stats
+    out.print(line(("\n" + shown.conversation.title, "bold")))
     out.print(
         f"{stats.turns} turns, {stats.messages:,} messages, {stats.tool_calls} tool calls, "
-        f"{amount(stats.tokens)} tokens; "
-        f"{amount(stats.raw_bytes)}B kept in {amount(stats.stored_bytes)}B ({stats.compression_ratio:.1f}x)\n"
+        f"{amount(stats.tokens)} tokens, all of them kept; seen through {BUDGET_TOKENS:,}:\n"
     )
-    step = max(1, len(conversation.facts) // FACTS_SHOWN)
-    rows = []
-    for fact in conversation.facts[::step][:FACTS_SHOWN]:
-        mark = line(("✓", "green") if found[fact.id] else ("✗", "red"))
-        rows.append((fact.answer, f"T-{fact.turn}", fact.question, mark))
-    print_table(out, COLUMNS, rows)
-    out.print(f"\n{sum(found.values())} of {len(found)} planted facts read back, to the letter.\n")
+    draw(out, shown.context, one_off=True)
+    out.print()
+    _show_facts(out, shown)
+    _show_found(out, shown)
+    _show_figures(out, shown)
     where = "" if str(store_path) == "~/.foveate/foveate.db" else f" --db {store_path}"
     for call, note in (
-        (f"foveate show {session_id} T-{conversation.facts[0].turn}{where}", "read a turn"),
-        (f"foveate export {session_id} --format markdown{where}", "read it all"),
+        (f"foveate context {shown.session_id} --budget 8000{where}", "the same at half the budget"),
+        (f"foveate levels {shown.session_id} T-{shown.conversation.facts[0].turn}{where}", "a turn at its levels"),
         (f"foveate doctor{where}", "verify every byte"),
     ):
-        out.print(line((f"  {call:<52}", "bold"), (f" {note}", "dim")))
+        out.print(line((f"  {call:<46}", "bold"), (f" {note}", "dim")))
+
+
+def _show_facts(out: Console, shown: Shown) -> None:
+    facts = shown.conversation.facts
+    step = max(1, len(facts) // FACTS_SHOWN)
+    rows: list[tuple[str | Text, ...]] = []
+    for fact in facts[::step][:FACTS_SHOWN]:
+        level = _level_of(shown.context, fact.turn)
+        there = fact.needle in shown.context.text
+        stands = line((f" {level} ", _style(level)), ("  to the letter", "green") if there else ("  get_turn", "dim"))
+        rows.append((fact.answer, f"T-{fact.turn}", fact.question, stands))
+    print_table(out, COLUMNS, rows)
+
+
+def _show_found(out: Console, shown: Shown) -> None:
+    fact = _lost_fact(shown.conversation, shown.context)
+    if fact is None:
+        return
+    level = _level_of(shown.context, fact.turn)
+    tag = next(part for part in shown.context.segments if part.last and (part.first or 0) <= fact.turn <= part.last)
+    out.print()
+    out.print(line(("asked     ", "dim"), fact.question))
+    name = "an era" if level == "E" else "one line" if level == "T" else "a shortened text"
+    opening = tag.text.partition(">")[0] + ">"
+    out.print(line(("it sees   ", "dim"), (opening, _style(level)), f" in which T-{fact.turn} is part of {name}"))
+    out.print(line(("it calls  ", "dim"), (f'get_turn("T-{fact.turn}", "R")', "bold")))
+    out.print(line(("it reads  ", "dim"), *_around(shown.found_again, fact.needle)))
+    out.print()
+
+
+def _around(text: str, needle: str) -> list[str | tuple[str, str]]:
+    """The place of a needle in a text."""
+    before, found, after = " ".join(text.split()).partition(needle)
+    if not found:
+        return [before[: 2 * AROUND_CHARS]]
+    head = before if len(before) <= AROUND_CHARS else "…" + before[-AROUND_CHARS:].partition(" ")[2]
+    tail = after if len(after) <= AROUND_CHARS else after[:AROUND_CHARS].rpartition(" ")[0] + "…"
+    return [head, (found, "bold black on color(221)"), tail]
+
+
+def _show_figures(out: Console, shown: Shown) -> None:
+    total, kept = len(shown.kept), sum(shown.kept.values())
+    figures = [
+        ("kept", f"{kept} of {total} planted facts read back, to the letter."),
+        ("in view", f"{len(shown.in_context)} of {total} stand in the context itself; the others are one call away."),
+        (
+            "size",
+            f"{shown.stats.tokens:,} tokens → {shown.context.tokens:,} "
+            f"({shown.stats.tokens / max(1, shown.context.tokens):.0f} times less)",
+        ),
+    ]
+    if shown.replayed:
+        calls = f"{len(shown.replayed.calls):,} model calls at this budget"
+        cached = f"{shown.replayed.cached_share:.0%} of all prompts cached"
+        figures.append(("played", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price without a cache."))
+    for name, text in figures:
+        out.print(line((f"{name:<10}", "dim"), text))
+    out.print()
+
+
+def _style(level: str) -> str:
+    from foveate.cli.picture import LEVELS
+
+    return next((style for name, (_, style) in LEVELS.items() if name == level), "")

@@ -12,6 +12,7 @@ from foveate.cli.terminal import (
     Column,
     amount,
     console,
+    cut_middle,
     is_watched,
     line,
     moment,
@@ -37,8 +38,6 @@ COLUMNS = (
     Column("prompt", "cut"),
 )
 LIST_LIMIT = 30
-LONG_LINES = 40
-LONG_CHARS = 6000
 MAX_PROMPT_CHARS = 200
 STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "developer": "dim", "tool": "magenta"}
 
@@ -155,13 +154,15 @@ def _show_part(out: Console, part: Part, *, full: bool) -> None:
         case values.Reasoning(text):
             out.print(line((text, "italic dim")))
         case values.ToolCall(name, arguments):
-            out.print(line(("→ ", "magenta"), (name, "bold magenta"), f" {_cut(compact_json(arguments), full=full)}"))
+            out.print(
+                line(("→ ", "magenta"), (name, "bold magenta"), f" {cut_middle(compact_json(arguments), full=full)}")
+            )
         case values.ToolResult(name=name, content=content, is_error=is_error, exit_code=code):
             outcome = f" exit {code}" if code is not None else (" error" if is_error else "")
             out.print(line((f"← {name or 'result'}{outcome}", "red" if is_error or code else "magenta")))
             for inner in content:
                 text = inner.text if isinstance(inner, values.Text) else _reference(inner)
-                out.print(Padding(line((_cut(text, full=full), "dim")), (0, 0, 0, 2)))
+                out.print(Padding(line((cut_middle(text, full=full), "dim")), (0, 0, 0, 2)))
         case values.Attachment() | values.Opaque():
             out.print(line((_reference(part), "yellow")))
 
@@ -173,18 +174,3 @@ def _reference(part: Attachment | Opaque) -> str:
     if isinstance(part, values.Opaque):
         return f"[{part.format}]"
     return f"[{part.media}: {shorten(part.name or part.uri or part.file_id or 'inline', MAX_PROMPT_CHARS)}]"
-
-
-def _cut(text: str, *, full: bool) -> str:
-    """The beginning and the end of a long text."""
-    if full:
-        return text
-    lines = text.splitlines()
-    if len(lines) > LONG_LINES:
-        half = LONG_LINES // 2
-        more = f"… {len(lines) - 2 * half} more lines (--full shows them) …"
-        text = "\n".join([*lines[:half], more, *lines[-half:]])
-    if len(text) > LONG_CHARS:
-        half = LONG_CHARS // 2
-        text = f"{text[:half]}… {len(text) - 2 * half:,} more characters (--full shows them) …{text[-half:]}"
-    return text

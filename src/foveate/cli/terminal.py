@@ -22,6 +22,8 @@ THOUSAND = 1000
 GAP = 2
 LEAST_CUT = 16
 """A text that is cut keeps this many cells, if it has them."""
+LONG_LINES = 40
+LONG_CHARS = 6000
 MOST_WHOLE = 40
 """An id up to this long is never folded, so that it can be copied."""
 
@@ -176,3 +178,18 @@ def shorten(text: str, width: int) -> str:
     """The first of the text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def cut_middle(text: str, *, full: bool) -> str:
+    """The beginning and the end of a long text."""
+    if full:
+        return text
+    lines = text.splitlines()
+    if len(lines) > LONG_LINES:
+        half = LONG_LINES // 2
+        more = f"… {len(lines) - 2 * half} more lines (--full shows them) …"
+        text = "\n".join([*lines[:half], more, *lines[-half:]])
+    if len(text) > LONG_CHARS:
+        half = LONG_CHARS // 2
+        text = f"{text[:half]}… {len(text) - 2 * half:,} more characters (--full shows them) …{text[-half:]}"
+    return text

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 FIXED_COST = 2.0
 """Added to each choice's tokens, so that a single rare word does not beat a sentence."""
+
+REGION_FADING = 0.99
+"""What each choice from a region leaves of the others' attention, where groups fade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,10 @@ class Choice:
     group: int
     """Choices of one group share their attention: each further one counts less."""
     tokens: float
+    """What it costs."""
     weights: tuple[tuple[str, float], ...]
+    region: int = 0
+    """Choices of one region share theirs too, but less closely."""
 
 
 def best_first(
@@ -29,7 +36,7 @@ def best_first(
     tell nothing are never given.
     """
     covered: set[str] = set()
-    taken: dict[int, int] = {}
+    taken: Counter[tuple[str, int]] = Counter()
     heap = [(-_gain(choice, covered, again, fixed), place, 0) for place, choice in enumerate(choices)]
     heapq.heapify(heap)
     turn = 0
@@ -37,7 +44,8 @@ def best_first(
         gain, place, seen = heapq.heappop(heap)
         choice = choices[place]
         if seen != turn:
-            fresh = _gain(choice, covered, again, fixed) * fading ** taken.get(choice.group, 0)
+            fresh = _gain(choice, covered, again, fixed) * fading ** taken["group", choice.group]
+            fresh *= REGION_FADING ** taken["region", choice.region]
             if fresh <= 0:
                 continue
             if heap and -fresh > heap[0][0]:
@@ -48,7 +56,8 @@ def best_first(
         yield place
         turn += 1
         covered.update(key for key, _ in choice.weights)
-        taken[choice.group] = taken.get(choice.group, 0) + 1
+        taken["group", choice.group] += 1
+        taken["region", choice.region] += fading < 1
 
 
 def _gain(choice: Choice, covered: set[str], again: float, fixed: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from foveate.compress import Count, Unit
@@ -16,14 +17,18 @@ FADING = 0.85
 """Each further clause of a turn counts so much less: an era tells of all its turns."""
 AGAIN = 0.3
 """What a fact counts that the era has already: the same words may say something new together."""
+REGIONS = 16
 LINE_TOKENS = 120
 """About so many tokens stand behind one turn reference."""
 
 
 def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit, ...]:
     """The best units of a range, best first, of about `max_tokens` together at most."""
-    weights = _weights(units)
-    choices = [Choice(unit.turn, estimate_tokens(unit.text), _weighted(unit, weights)) for unit in units]
+    rarity = _rarity(units)
+    choices = [
+        Choice(unit.turn, estimate_tokens(unit.text), _weighted(unit, rarity), region)
+        for unit, region in zip(units, _regions(units), strict=True)
+    ]
     scale = _scale(units, count)
     kept: list[Unit] = []
     left = float(max_tokens)
@@ -37,26 +42,34 @@ def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit,
     return tuple(kept)
 
 
+def _regions(units: Sequence[Unit]) -> list[int]:
+    """Which part of the range each unit is from, so that no part is forgotten."""
+    first = min((unit.turn for unit in units), default=0)
+    span = max((unit.turn for unit in units), default=0) - first + 1
+    return [(unit.turn - first) * REGIONS // span for unit in units]
+
+
 def _scale(units: Sequence[Unit], count: Count) -> float:
     sample = "; ".join(unit.text for unit in units[:: max(1, len(units) // 40)])
     return count(sample) / max(1, estimate_tokens(sample))
 
 
-def _weights(units: Sequence[Unit]) -> dict[str, float]:
+def _rarity(units: Sequence[Unit]) -> dict[str, float]:
     """What each fact counts in this range: one that many turns have tells little of any."""
-    seen: dict[str, set[int]] = {}
+    by_turn: dict[int, set[str]] = {}
     for unit in units:
-        for key in unit.facts:
-            seen.setdefault(key, set()).add(unit.turn)
-    turns = len({unit.turn for unit in units})
-    return {key: base_weight(key) * math.log(1 + turns / len(where)) for key, where in seen.items()}
+        by_turn.setdefault(unit.turn, set()).update(unit.facts)
+    seen = Counter(key for keys in by_turn.values() for key in keys)
+    logs = [0.0, *(math.log(1 + len(by_turn) / turns) for turns in range(1, len(by_turn) + 1))]
+    return {key: logs[turns] for key, turns in seen.items()}
 
 
-def _weighted(unit: Unit, weights: dict[str, float]) -> tuple[tuple[str, float], ...]:
-    keys = sorted(unit.facts)
-    by_itself = sum(base_weight(key) for key in keys)
+def _weighted(unit: Unit, rarity: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    # In a fixed order: floats added in another one may differ in their last digit.
+    own = [(key, base_weight(key)) for key in sorted(unit.facts)]
+    by_itself = sum(weight for _, weight in own)
     said_by = unit.worth / by_itself if by_itself else 0.0
-    return tuple((key, weights[key] * said_by) for key in keys)
+    return tuple((key, weight * rarity[key] * said_by) for key, weight in own)
 
 
 def era_text(units: Sequence[Unit], budget_tokens: int, count: Count) -> str:

@@ -292,6 +292,7 @@ def kind_of(key: str) -> str:
     return KINDS[key[0]]
 
 
+@lru_cache(maxsize=50_000)
 def base_weight(key: str) -> float:
     """The weight of a fact from its key alone, about as `find_facts` gives it."""
     return word_weight(key[2:]) or 0.4 if key[0] == "w" else WEIGHTS[key[0]]

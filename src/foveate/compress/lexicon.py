@@ -18,11 +18,11 @@ MAX_WORD_WEIGHT = 1.15
 """Of a word that the list of common words does not have."""
 
 
-def _words(text: str) -> frozenset[str]:
+def as_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-NEGATIONS = _words(
+NEGATIONS = as_words(
     """not no never none nobody nothing nowhere neither nor without cannot cant dont doesnt didnt wont wouldnt isnt
     arent wasnt werent hasnt havent hadnt shouldnt couldnt mustnt neednt shant aint n't hardly barely scarcely rarely
     seldom unable refuse refuses refused refusing stop stops stopped avoid avoids avoided forbidden lacks lacked lacking
@@ -33,7 +33,7 @@ NEGATIONS = _words(
 )
 """Without one of these a sentence says the opposite."""
 
-CONDITIONS = _words(
+CONDITIONS = as_words(
     """if unless only until till except excluding besides instead rather than whether provided providing assuming
     unlike otherwise although though despite but however yet still once while when whenever before after since because
     almost nearly at least most more less fewer over under above below within maximum minimum max min up-to
@@ -46,15 +46,15 @@ CONDITIONS = _words(
 )
 """Without one of these a sentence claims more, or less, than was said."""
 
-STRICT_CONDITIONS = _words(
+STRICT_CONDITIONS = as_words(
     """if unless only until till except excluding instead rather than whether provided providing assuming otherwise
     wenn falls sofern nur außer ausser statt sondern si sauf seulement sinon pourvu salvo excepto solo sólo
     tranne soltanto exceto apenas tenzij alleen если только кроме إذا إلا فقط אם רק אלא"""
 )
 """The conditions that a kept clause may never lose."""
 
-CJK_NEGATIONS = tuple("不 没 沒 无 無 别 未 勿 ない ません なく 않 없 못 ไม่".split())
-CJK_CONDITIONS = tuple("如果 除非 只 否则 但 除了 要是 もし だけ しか 以外 なら 만약 ถ้า".split())
+CJK_NEGATIONS = tuple(sorted(as_words("不 没 沒 无 無 别 未 勿 ない ません なく 않 없 못 ไม่")))
+CJK_CONDITIONS = tuple(sorted(as_words("如果 除非 只 否则 但 除了 要是 もし だけ しか 以外 なら 만약 ถ้า")))
 """In languages without spaces they are found inside longer runs."""
 
 NUMBER_WORDS: dict[str, str] = {
@@ -86,24 +86,26 @@ NUMBER_WORDS: dict[str, str] = {
     )
     for word in words.split()
 }
-QUANTITIES = _words(
+QUANTITIES = as_words(
     """once twice thrice half quarter third dozen dozens hundred hundreds thousand thousands million billion double
     triple thirty forty fifty sixty seventy eighty ninety several many few all both some any most fewer none one first
     second last next another other same alle beide einige viele tous plusieurs todos varios"""
 )
-RATES = _words("twice thrice half double triple per daily weekly hourly nightly monthly yearly täglich wöchentlich pro")
+RATES = as_words(
+    "twice thrice half double triple per daily weekly hourly nightly monthly yearly täglich wöchentlich pro"
+)
 """They change what a number stands for."""
 
-MONTHS = _words(
+MONTHS = as_words(
     """january february march april may june july august september october november december jan feb mar apr jun jul
     aug sep sept oct nov dec januar februar märz mai juni juli oktober dezember janvier février mars avril juin juillet
     août septembre octobre novembre décembre enero febrero marzo abril mayo junio julio agosto"""
 )
 _DAYS = """monday tuesday wednesday thursday friday saturday sunday montag dienstag mittwoch donnerstag freitag samstag
     sonntag lundi mardi mercredi jeudi vendredi samedi dimanche"""
-DAY_WORDS = _words("yesterday tomorrow tonight today ago gestern heute morgen hier demain ayer mañana" + " " + _DAYS)
-PERIOD_OPENERS = _words("last next this past every each")
-PERIODS = _words("day week weekend month year night morn even summer winter spr autumn fall " + _DAYS)
+DAY_WORDS = as_words("yesterday tomorrow tonight today ago gestern heute morgen hier demain ayer mañana" + " " + _DAYS)
+PERIOD_OPENERS = as_words("last next this past every each")
+PERIODS = as_words("day week weekend month year night morn even summer winter spr autumn fall " + _DAYS)
 """Behind one of the openers these are a date; as roots."""
 
 _UNITS = """% percent prozent; ms millisecond; s sec second sekunde sekunden; € euro eur; min minut minute minuten;
@@ -115,7 +117,7 @@ _UNITS = """% percent prozent; ms millisecond; s sec second sekunde sekunden; �
 UNIT_KEYS: dict[str, str] = {form: line.split()[0] for line in _UNITS.split(";") for form in line.split()}
 """Short forms of units, by root."""
 
-DECISIONS = _words(
+DECISIONS = as_words(
     """decide decided decides decision agree agreed agrees choose chose chosen choosing prefer preferred prefers settle
     settled pick picked conclude concluded conclusion plan planned plans must required require requires need needs never
     always default recommend recommended recommends approve approved reject rejected confirm confirmed cancel cancelled
@@ -123,22 +125,22 @@ DECISIONS = _words(
     rule policy goal fixed solution root cause because reason entschieden beschlossen vereinbart wichtig muss
     décidé choisi convenu decidido elegido acordado важно решили решено"""
 )
-OUTCOMES = _words(
+OUTCOMES = as_words(
     """done fixed finished completed complete works worked working passed passing succeeded success successfully added
     removed created updated implemented deployed merged resolved found result results total now confirmed booked
     refunded cancelled installed wrote written verified tests deleted released shipped fertig erledigt terminé hecho"""
 )
-ERRORS = _words(
+ERRORS = as_words(
     """error errors failed fails fail failing failure failures exception crash crashed crashes broken bug bugs invalid
     denied refused timeout missing corrupt corrupted damaged traceback panic fatal unexpected wrong conflict leak
     overflow deadlock regression rejected unavailable unreachable fehler abgestürzt échec erreur fallo error ошибка"""
 )
 
-DROPPABLE = _words(
-    """a an the this that these those is are was were been being am do does did has have had having
+DROPPABLE = as_words(
+    """a an the this that these those is are was were been being am does did has have had having
     i me my mine we us our it its there here which your whom of so then just really very quite
     actually basically simply literally honestly definitely certainly oh ah wow hey hi hello
-    thanks thank please let lets let's i'm i've we're we've you're you've it's that's there's
+    please let lets let's i'm i've we're we've you're you've it's that's there's
     got gonna kind sort bit lot lots thing things stuff such own like truly totally super
     ein eine einen einem einer der die das den dem des ist sind war waren und ich wir mein auch noch schon mal ja doch
     denn dann le la les une du de et est sont je nous que qui el los las una unos y es son yo
@@ -146,20 +148,22 @@ DROPPABLE = _words(
 )
 """What telegraphic text leaves out: articles, pronouns of who speaks, auxiliaries, filler."""
 
-LIGHT = _words(
+LIGHT = as_words(
     """the a an really very just quite actually basically simply literally honestly definitely certainly oh
     ah wow hey hi hello please truly totally super der die das ein eine einen le la les une
     el los las"""
 )
 """What a headline leaves out."""
 
-SPEECHLESS = DROPPABLE | _words(
-    """you he him his she her hers they them their who what and be to with for by from at about into get gets getting go going know
-    yes good happy okay ok yeah sure well great nice also some something someone think mean how why when where will can would could should may might must"""
+SPEECHLESS = DROPPABLE | as_words(
+    """you he him his she her hers they them their who what and be to with for by from at about into get gets
+    getting go going know yes good happy do thanks thank
+    okay ok yeah sure well great nice also some something someone think mean how
+    why when where will can would could should may might must"""
 )
 """Words that carry no fact of their own."""
 
-OPENERS = _words("and but so then also well oh wow yeah yes hey hi hello okay ok sure great thanks nice cool")
+OPENERS = as_words("and but so then also well oh wow yeah yes hey hi hello okay ok sure great nice cool")
 
 
 @lru_cache(maxsize=1)
@@ -191,11 +195,7 @@ def stem(word: str) -> str:
     word = word.removesuffix("'s").removesuffix("’s")
     for suffix, instead, shortest in _SUFFIXES:
         if word.endswith(suffix) and len(word) >= shortest and not word.endswith("ss"):
-            bare = word[: -len(suffix)] + instead
-            # stopped, stop; but tell, call
-            return (
-                bare[:-1]
-                if len(bare) > 3 and bare[-1] == bare[-2] and bare[-1] not in "lsz"
-                else bare.removesuffix("e")
-            )
-    return word.removesuffix("e") if len(word) > 4 else word
+            rest = word[: -len(suffix)] + instead
+            doubled = len(rest) >= SHORTEST_ROOT and rest[-1] == rest[-2] and rest[-1] not in "lsz"
+            return rest[:-1] if doubled else rest.removesuffix("e")  # stopped, stop; but telling, tell
+    return word.removesuffix("e") if len(word) > SHORTEST_ROOT else word

@@ -20,8 +20,8 @@ NOTHING = "…"
 """Stands for a turn in which nobody said anything."""
 RETRY_SHARE = 1.3
 """A rendition that lost too much is made once more with so much more room."""
-AGAIN = 0.05
-"""What a fact counts that a chosen clause has already."""
+AGAIN = 0.3
+"""What a fact counts that a chosen clause has already: an answer often decides in the words of the question."""
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
 """What a turn offers to eras, in all."""
 MAX_UNIT_TOKENS = 32
@@ -69,6 +69,8 @@ class LocalCompressor:
         raw_tokens = count(raw)
         scale = _scale(raw, raw_tokens, count)
         reading = read_turn(messages)
+        if not reading.candidates:
+            return Renditions(_smooth(messages, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
         smoothed, above = _smooth(messages, raw, raw_tokens, count)
         share = self.share or compressed_share(raw_tokens)
         job = _Job(Source(reading.facts, [clause.text for clause in reading.candidates]), self.shares, count)
@@ -138,8 +140,6 @@ def _smooth(messages: Sequence[Message], raw: str, raw_tokens: int, count: Count
 
 def _compress(reading: Reading, raw_tokens: int, room: int, *, scale: float, count: Count) -> Line:
     candidates = reading.candidates
-    if not candidates:
-        return Line(NOTHING)
     if raw_tokens < SHORT_TOKENS:
         return Line(_render(candidates, [candidate.text for candidate in candidates]))
     texts = [headline(candidate.text) if candidate.speaker == "user" else candidate.short for candidate in candidates]

@@ -13,7 +13,7 @@ from foveate.compress.facts import Facts, find_facts, find_names
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
 from foveate.compress.telegraph import bare, estimate_tokens, is_courtesy, is_meta, plain, telegraph
 from foveate.compress.units import Clause, ClauseKind, cut_text
-from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 MAX_CANDIDATES = 6_000
 """Of a longer turn the clauses after this many are not looked at one by one, the last message excepted."""
@@ -74,7 +74,9 @@ def read_turn(messages: Sequence[Message]) -> Reading:
     """The clauses of a turn in order. Display-only messages say nothing to a model."""
     reading = Reading()
     shown = [message for message in messages if message.kind != "display"]
-    results = {result.call_id: result for message in shown for result in message.tool_results if result.call_id}
+    results: dict[str | None, ToolResult] = {
+        result.call_id: result for message in shown for result in message.tool_results if result.call_id
+    }
     names = find_names("\n".join(message.text for message in shown if message.role in ("user", "assistant")))
     last = max((place for place, message in enumerate(shown) if _speaks(message)), default=-1)
     for place, message in enumerate(shown):
@@ -95,6 +97,16 @@ def _speaks(message: Message) -> bool:
     return message.role == "assistant" and bool(message.text.strip())
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A clause with who said it."""
+
+    clause: Clause
+    speaker: str
+    factor: float
+    label: str = ""
+
+
 def _read_message(
     reading: Reading,
     message: Message,
@@ -104,51 +116,51 @@ def _read_message(
     results: dict[str | None, ToolResult],
     names: frozenset[str],
 ) -> None:
-    speaker = _speaker(message)
-    factor = _factor(message, is_last=is_last)
-
-    def add(clause: Clause, speaker: str, factor: float, label: str = "") -> None:
-        text = plain(clause.text) if clause.kind != "code" else clause.text
-        short = text if clause.kind in ("code", "row") or speaker == "call" else telegraph(text)
-        weight = factor * _BY_KIND[clause.kind] * (COURTESY if is_courtesy(text) else 1.0)
-        weight *= META if speaker == "assistant" and is_meta(text) else 1.0
-        reading.candidates.append(
-            Candidate(
-                place=len(reading.candidates),
-                message=place,
-                speaker=speaker,
-                kind=clause.kind,
-                text=text,
-                facts=find_facts(text, names),
-                factor=weight,
-                label=label,
-                short=short,
-                short_tokens=estimate_tokens(short),
-            )
-        )
-
+    reading.tool_calls += len(message.tool_calls)
     for part in message.parts:
-        match part:
-            case Text(text):
-                label, text = split_label(text) if speaker == "user" else ("", text)
-                for clause in cut_text(text):
-                    add(clause, speaker, factor, label)
-            case Reasoning(text):
-                for clause in cut_text(text):
-                    add(clause, "reasoning", REASONING)
-            case ToolCall():
-                reading.tool_calls += 1
-                result = results.get(part.id)
-                add(Clause("item", tools.summarise_call(part, result)), "call", TOOL)
-                for line in tools.key_lines(part, result):
-                    add(Clause("code", line), "tool", OUTPUT)
-            case ToolResult() if part.call_id is None:
-                for line in _loose_lines(part):
-                    add(Clause("code", line), "tool", OUTPUT)
-            case Attachment() | Opaque():
-                add(Clause("item", _stand_in(part)), speaker, factor)
-            case _:
-                pass
+        for said in _said(message, part, is_last=is_last, results=results):
+            reading.candidates.append(_candidate(said, len(reading.candidates), place, names))
+
+
+def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | None, ToolResult]) -> Iterator[_Said]:
+    speaker, factor = _speaker(message), _factor(message, is_last=is_last)
+    match part:
+        case Text(text):
+            label, words = split_label(text) if speaker == "user" else ("", text)
+            for clause in cut_text(words):
+                yield _Said(clause, speaker, factor, label)
+        case Reasoning(text):
+            for clause in cut_text(text):
+                yield _Said(clause, "reasoning", REASONING)
+        case ToolCall():
+            yield _Said(Clause("item", tools.summarise_call(part, results.get(part.id))), "call", TOOL)
+            for line in tools.key_lines(part, results.get(part.id)):
+                yield _Said(Clause("code", line), "tool", OUTPUT)
+        case ToolResult() if part.call_id is None:
+            for line in tools.key_lines(ToolCall(part.name or "tool", {}), part):
+                yield _Said(Clause("code", line), "tool", OUTPUT)
+        case Attachment() | Opaque():
+            yield _Said(Clause("item", _stand_in(part)), speaker, factor)
+
+
+def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
+    kind, factor = said.clause.kind, said.factor
+    text = said.clause.text if kind == "code" else plain(said.clause.text)
+    short = text if kind in ("code", "row") or said.speaker == "call" else telegraph(text)
+    factor *= _BY_KIND[kind] * (COURTESY if is_courtesy(text) else 1.0)
+    factor *= META if said.speaker == "assistant" and is_meta(text) else 1.0
+    return Candidate(
+        place=place,
+        message=message,
+        speaker=said.speaker,
+        kind=kind,
+        text=text,
+        facts=find_facts(text, names),
+        factor=factor,
+        label=said.label,
+        short=short,
+        short_tokens=estimate_tokens(short),
+    )
 
 
 def _speaker(message: Message) -> str:
@@ -179,11 +191,6 @@ def split_label(text: str) -> tuple[str, str]:
     return match.group(), text[match.end() :]
 
 
-def _loose_lines(result: ToolResult) -> Iterator[str]:
-    """Lines of a result whose call is not known."""
-    yield from tools.key_lines(ToolCall(result.name or "tool", {}), result)
-
-
 def _stand_in(part: Attachment | Opaque) -> str:
     if isinstance(part, Opaque):
         return f"{{{part.format}}}"
@@ -194,16 +201,14 @@ def _stand_in(part: Attachment | Opaque) -> str:
 def _boost(candidates: list[Candidate]) -> None:
     """What was asked first and what came of it at last count more; so do decisions, errors and outcomes."""
     asked = [candidate for candidate in candidates if candidate.speaker == "user"]
-    if asked:
-        question = next((candidate for candidate in asked if candidate.text.endswith(("?", "？", "؟"))), None)
-        for candidate in dict.fromkeys([asked[0].place, *([question.place] if question else [])]):
-            candidates[candidate].factor *= FIRST_BOOST
-    for candidate in candidates:
-        if candidate.speaker == "assistant" and candidate.kind in ("prose", "item"):
-            words = {bare(word) for word in candidate.text.split()}
-            if words & OUTCOMES or words & ERRORS:
-                candidate.factor *= CUE_BOOST
-    final = [candidate for candidate in candidates if candidate.speaker == "assistant" and candidate.kind == "prose"]
-    final = [candidate for candidate in final if candidate.message == final[-1].message]
-    for candidate in {final[0].place, final[-1].place} if final else ():
-        candidates[candidate].factor *= OUTCOME_BOOST
+    questions = [candidate for candidate in asked if candidate.text.endswith(("?", "？", "؟"))]
+    for place in {candidate.place for candidate in (*asked[:1], *questions[:1])}:
+        candidates[place].factor *= FIRST_BOOST
+    answers = [one for one in candidates if one.speaker == "assistant" and one.kind in ("prose", "item")]
+    for candidate in answers:
+        words = {bare(word) for word in candidate.text.split()}
+        if words & OUTCOMES or words & ERRORS:
+            candidate.factor *= CUE_BOOST
+    final = [one for one in answers if one.kind == "prose" and one.message == answers[-1].message]
+    for place in {candidate.place for candidate in (*final[:1], *final[-1:])}:
+        candidates[place].factor *= OUTCOME_BOOST

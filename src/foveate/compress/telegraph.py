@@ -34,11 +34,13 @@ from foveate.compress.lexicon import (
 _EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
 _BARE = re.compile(r"^[^\w$€£¥#@/~+<-]+|[^\w%)°$€£]+$")
 _FILLER = re.compile(
-    r"\b(?:of course|by the way|as you can see|it is (?:worth noting|important to note) that)[,:]?\s+|\bin order(?= to )",
+    r"\b(?:of course|by the way|as you can see|it is (?:worth noting|important to note) that)[,:]?\s+"
+    r"|\bin order(?= to )",
     re.IGNORECASE,
 )
 _COURTESY = re.compile(
-    r"(?:(?:(?:many |great,? |ok(?:ay)?,? |alright,? |perfect[,!]? )?(?:thanks|thank you|thx|cheers)|danke|merci|gracias"
+    r"(?:(?:(?:many |great,? |ok(?:ay)?,? |alright,? |perfect[,!]? )?(?:thanks|thank you|thx|cheers)|danke"
+    r"|merci|gracias"
     r"|you(?:'re| are) (?:very |most )?welcome|no problem|my pleasure|have a (?:great|good|nice|wonderful|lovely)"
     r"|(?:hi|hello|hey|good (?:morning|afternoon|evening))\b|(?:please )?(?:feel free to|let me know|don't hesitate)"
     r"|is there anything else|i hope (?:this|that|you)|sounds (?:good|great)|that(?:'s| is) (?:great|good|nice|awesome)"
@@ -47,14 +49,16 @@ _COURTESY = re.compile(
     re.IGNORECASE,
 )
 _GREETING = re.compile(
-    r"(?:(?:(?:good )?(?:morning|afternoon|evening)|hi|hello|hey|wow|of course|absolutely|certainly|sure(?: thing)?|great"
-    r"|perfect|alright|thanks|thank you|understood|guten (?:morgen|tag)|hallo|bonjour|hola)(?: again| there| so much)?"
-    r"(?:,? [A-Z][a-z]+)?[!.,]+ +)+(?=\S)",
+    r"(?:(?:(?:good )?(?:morning|afternoon|evening)|hi|hello|hey|wow|of course|absolutely|certainly|sure(?: thing)?"
+    r"|great|perfect|alright|thanks|thank you|understood|guten (?:morgen|tag)|hallo|bonjour|hola)"
+    r"(?: again| there| so much)?"
+    r"(?-i:,? (?!Not |No |Never )[A-Z][a-z]+)?[!.,]{1,3} +)+(?=\S)",
     re.IGNORECASE,
 )
 _META = re.compile(
     r"(?:i (?:sincerely )?apologi[sz]e|(?:i'm |i am )?sorry (?:for|about)|let(?:'s| us| me)\b|here(?:'s| is| are)\b"
-    r"|(?:now,? )?(?:i|we)(?:'ll| will) (?:now |also |start |need to )?(?:go|look|check|see|start|begin|walk|dive|create|use|need|add)"
+    r"|(?:now,? )?(?:i|we)(?:'ll| will) (?:now |also |start |need to )?"
+    r"(?:go|look|check|see|start|begin|walk|dive|create|use|need|add)"
     r"|below (?:is|are)|the following|(?:in|by) (?:this|following) |to (?:summari[sz]e|address|achieve)|step \d)",
     re.IGNORECASE,
 )
@@ -127,7 +131,11 @@ def plain(text: str) -> str:
 
 def is_courtesy(text: str) -> bool:
     """Whether a clause is only politeness."""
-    return len(text) <= MAX_COURTESY_CHARS and _COURTESY.fullmatch(text) is not None
+    if len(text) > MAX_COURTESY_CHARS or _COURTESY.fullmatch(text) is None:
+        return False
+    return not any(letter.isdigit() for letter in text) and (
+        "hesitate" in text or text.lower().startswith("no ") or not any(look_at(word).negates for word in text.split())
+    )
 
 
 def headline(text: str) -> str:
@@ -158,6 +166,8 @@ def _without(text: str, droppable: Collection[str]) -> str:
 
 def _may_go(core: str, words: Sequence[str], place: int, kept: Sequence[str], droppable: Collection[str]) -> bool:
     if core in ("have", "has", "had") and place + 1 < len(words) and words[place + 1] == "to":
+        return False
+    if core == "of" and place and (look_at(words[place - 1]).counts or bare(words[place - 1]) in QUANTITIES):
         return False
     if core == "and" and kept and kept[-1][-1:] in ",;" and droppable is DROPPABLE:
         return True
@@ -213,20 +223,20 @@ def _atoms(text: str) -> list[_Atom]:
     holds = 0
     """How many further content words the last atom must take."""
     for place, word in enumerate(words):
-        core, _, negation, condition, _ = look_at(word)
+        core, _, negation, condition, counts = look_at(word)
         weight = _weight(core, word)
         joins = bool(atoms) and (holds > 0 or (place in quoted and place - 1 in quoted) or _goes_with(words, place))
         if joins and not (negation or condition):
             atoms[-1].words.append(word)
             atoms[-1].weight += weight
-            holds -= weight > 0
+            holds = 1 if counts else holds - (weight > 0)
         elif (negation or condition) and atoms and holds > 0:
             atoms[-1].words.append(word)
             atoms[-1].must = True
             holds = 2
         else:
             atoms.append(_Atom([word], weight, negation or condition or core in RATES))
-            holds = 2 if negation or condition else 1 if core[:1].isdigit() or core in CONDITIONS else 0
+            holds = 2 if negation or condition else 1 if counts or core in CONDITIONS else 0
         if word[-1:] in ".;!?":
             holds = 0
     return atoms

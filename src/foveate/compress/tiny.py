@@ -29,7 +29,8 @@ FIXED_COST = 4.0
 FIRST_BOOST = 1.8
 """What was asked, and what the answer begins with, count more here than elsewhere."""
 NOTE_TOKENS, MARK_TOKENS = 6, 3
-ATTEMPTS = 4
+ATTEMPTS, STEP_TOKENS = 5, 3
+"""A line that came out too long is made again with so much less room; the last one does without the note on tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def tiny_line(reading: Reading, raw_tokens: int, *, above: int, extra: float, sc
     room = min(most, round(room * extra))
     line = Line("…")
     for attempt in range(ATTEMPTS):
-        line = _line(candidates, room - 2 * attempt, scale, _tools_note(reading.tool_calls))
+        note = _tools_note(reading.tool_calls) if attempt < ATTEMPTS - 1 else ""
+        line = _line(candidates, room - STEP_TOKENS * attempt, scale, note)
         if count(line.text) <= room:
             return line
     # A clause that can't be squeezed further may take more than its share, but never more than the level.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.compress.lexicon import CJK_CONDITIONS, CJK_NEGATIONS, MONTHS, STRICT_CONDITIONS
+from foveate.compress.lexicon import CJK_CONDITIONS, CJK_NEGATIONS, MONTHS, STRICT_CONDITIONS, as_words
 from foveate.compress.telegraph import bare, is_negation
 
 ClauseKind = Literal["prose", "item", "heading", "code", "row"]
@@ -51,13 +51,13 @@ _ABBREVIATION = re.compile(
 )
 _WORD_END = re.compile(r"[^\W\d_]{3}$")
 """People who write no capitals end their sentences behind whole words."""
-_DEPENDENT = frozenset(
+_DEPENDENT = as_words(
     """otherwise unless except instead rather nor not though only or sonst außer sondern statt sauf sinon salvo excepto
-    иначе кроме""".split()
+    иначе кроме"""
 )
 """A sentence that begins so belongs to the one before it."""
-_BEFORE_ORDINALS = frozenset("am ab vom zum bis der den dem im seit nr".split())
-_CONTRAST = frozenset("but however yet although though aber jedoch mais pero però но".split())
+_BEFORE_ORDINALS = as_words("am ab vom zum bis der den dem im seit nr")
+_CONTRAST = as_words("but however yet although though aber jedoch mais pero però но")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +215,17 @@ def _append_sentence(found: list[str], sentence: str) -> None:
         return
     words = sentence.split(None, 6)
     first = bare(words[0])
-    answers = bool(found) and len(found[-1].split()) <= 2  # noqa: PLR2004 - `No.` says nothing alone
+    answers = bool(found) and _is_answer(found[-1])
     depends = first in _DEPENDENT or (first in _CONTRAST and len(words) <= 6)  # noqa: PLR2004
     if found and (depends or answers):
         found[-1] += f" {sentence}"
     else:
         found.append(sentence)
+
+
+def _is_answer(sentence: str) -> bool:
+    """`No.` says nothing alone."""
+    return len(sentence.split()) <= 2 and len(sentence) <= (16 if sentence.isascii() else 4)  # noqa: PLR2004
 
 
 def split_clauses(sentence: str) -> list[str]:
@@ -250,6 +255,4 @@ def split_clauses(sentence: str) -> list[str]:
 
 
 def _has_negation(text: str) -> bool:
-    return any(is_negation(bare(word)) for word in text.split()) or any(
-        cue in text for cue in ("不", "没", "ない", "ません")
-    )
+    return any(is_negation(bare(word)) for word in text.split()) or any(cue in text for cue in CJK_NEGATIONS)

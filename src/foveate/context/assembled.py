@@ -56,6 +56,8 @@ class Planned:
     """The newest turn it reaches; later ones are appended raw."""
     changes: tuple[Change, ...] = ()
     """What it changed when it was made."""
+    room_tokens: int = 0
+    """The history's allotment."""
 
 
 @dataclass(frozen=True, slots=True)

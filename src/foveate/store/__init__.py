@@ -202,6 +202,10 @@ class Store(Protocol):
         """Totals over everything the session reads, its ancestors' turns included."""
         ...
 
+    async def raw_tokens(self, session_id: str, first: int, last: int) -> int:
+        """What the turns `first` to `last` take as they came, in base tokens."""
+        ...
+
     async def add_pin(self, session_id: str, text: str, *, locked: bool) -> PinRow: ...
 
     async def list_pins(self, session_id: str) -> list[PinRow]: ...
@@ -209,7 +213,10 @@ class Store(Protocol):
     async def remove_pin(self, session_id: str, number: int, *, even_if_locked: bool) -> None: ...
 
     async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> Pruned:
-        """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them."""
+        """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
+
+        What was made of them goes too: renditions, eras, keepsakes. The keepsake `pruned` is another one each time.
+        """
         ...
 
     def check(self) -> AsyncIterator[Finding]:

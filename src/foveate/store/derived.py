@@ -62,6 +62,9 @@ class RenditionRow:
     """A turn's stored renditions."""
 
     turn: int
+    smoothed_tokens: int
+    compressed_tokens: int
+    tiny_tokens: int
     tiny: str
     compressed: bytes
     smoothed: bytes
@@ -119,8 +122,8 @@ class Derived(Protocol):
         """The newest renditions of the turns that have some."""
         ...
 
-    async def tinies(self, session_id: str, first: int, last: int) -> list[tuple[int, str]]:
-        """The tiny texts alone."""
+    async def tinies(self, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
+        """The turns with their tiny texts alone, and what these cost."""
         ...
 
     async def add_eras(self, session_id: str, eras: Sequence[EraRow]) -> None: ...

@@ -39,6 +39,20 @@ def spans(chain: Sequence[SessionRow]) -> list[Span]:
     return found[::-1]
 
 
+def fork_turns(chain: Sequence[SessionRow]) -> list[tuple[int, int]]:
+    """The sessions of a lineage, each with the turn it forked at, as far as that turn is seen from the first of them.
+
+    That turn may have been open, so a fork has renditions of its own of it.
+    """
+    found: list[tuple[int, int]] = []
+    limit = NO_LIMIT
+    for row in chain:
+        if row.parent is not None and row.fork_turn <= limit:
+            found.append((row.number, row.fork_turn))
+            limit = row.fork_turn
+    return found
+
+
 @dataclass(slots=True)
 class HeadState:
     """Where a session's next message goes."""

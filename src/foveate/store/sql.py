@@ -51,6 +51,7 @@ READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us)
 READ_SIZES = f"""SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0), coalesce(sum(size), 0),
     coalesce(sum(length(data)), 0), min(at_us), max(at_us)
     FROM messages LEFT JOIN bodies ON message = id WHERE {_SPAN}"""  # noqa: S608
+SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {_SPAN}"  # noqa: S608
 COUNT_POSITIONS = f"SELECT coalesce(max(position), 0) FROM messages WHERE {_SPAN}"  # noqa: S608
 
 LIST_PINS = (
@@ -82,6 +83,10 @@ PRUNE = (
     f"""DELETE FROM bodies WHERE message IN
     (SELECT id FROM messages WHERE session = :session AND turn IN ({_OLD_TURNS}))""",  # noqa: S608
     f"DELETE FROM renditions WHERE session = :session AND turn IN ({_OLD_TURNS})",  # noqa: S608
+    # Eras, plans and boards may hold words of what goes; they are made again.
+    "DELETE FROM eras WHERE session = :session",
+    "DELETE FROM keepsakes WHERE session = :session",
+    "INSERT INTO keepsakes (session, name, data) VALUES (:session, 'pruned', :mark)",
     f"UPDATE messages SET pruned_us = :now_us WHERE session = :session AND turn IN ({_OLD_TURNS})",  # noqa: S608
 )
 
@@ -91,7 +96,7 @@ COUNT_MESSAGES = f"""SELECT turn, count(*) FROM messages
 GET_SETTLED = "SELECT settled FROM sessions WHERE number = :number"
 SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND settled < :settled"
 LIST_UNSETTLED = "SELECT id FROM sessions WHERE last_turn > settled ORDER BY number"
-LIST_LEASED = "SELECT turn FROM leases WHERE session = :session AND until_us > :now_us"
+LIST_LEASED = "SELECT turn FROM leases WHERE session = :session AND until_us > :now_us AND until_us <= :latest_us"
 ADD_LEASE = """INSERT INTO leases (session, turn, owner, until_us) VALUES (:session, :turn, :owner, :until_us)
     ON CONFLICT (session, turn) DO UPDATE SET owner = :owner, until_us = :until_us"""
 DROP_LEASE = "DELETE FROM leases WHERE session = :session AND turn = :turn"
@@ -104,10 +109,9 @@ ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, versi
 _MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
 LIST_MADE = f"SELECT turn, messages {_MADE}"
 LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens {_MADE}"
-LIST_TINIES = f"SELECT turn, messages, tiny {_MADE}"
-LIST_RENDITIONS = (
-    f"SELECT turn, messages, tiny, compressed, smoothed, units, maker, version, is_complete, made_us {_MADE}"
-)
+LIST_TINIES = f"SELECT turn, messages, tiny, tiny_tokens {_MADE}"
+LIST_RENDITIONS = f"""SELECT turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
+    smoothed, units, maker, version, is_complete, made_us {_MADE}"""
 COUNT_BACKLOG = """SELECT count(*), coalesce(sum(1 - is_complete), 0), coalesce(sum(refusals), 0)
     FROM renditions WHERE session = :session"""
 ADD_ERA = """INSERT INTO eras (session, level, place, tokens, units, made_us)

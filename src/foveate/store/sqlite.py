@@ -174,6 +174,13 @@ class SqliteStore:
 
         return await self._read(job)
 
+    async def raw_tokens(self, session_id: str, first: int, last: int) -> int:
+        def job(connection: sqlite3.Connection) -> int:
+            lineage = spans(rows.chain_of(connection, session_id))
+            return sum(row[0] for row in rows.select_spans(connection, sql.SUM_TOKENS, lineage, first, last))
+
+        return await self._read(job)
+
     async def add_pin(self, session_id: str, text: str, *, locked: bool) -> PinRow:
         def job(connection: sqlite3.Connection) -> PinRow:
             now = rows.now_us()
@@ -210,18 +217,20 @@ class SqliteStore:
     async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> Pruned:
         def job(connection: sqlite3.Connection) -> Pruned:
             row = rows.get_session(connection, session_id)
+            now = rows.now_us()
             values = {
                 "session": row.number,
                 "last_turn": row.last_turn,
                 "before_us": before_us,
-                "now_us": rows.now_us(),
+                "now_us": now,
+                "mark": str(now).encode(),
             }
             *counts, oldest = connection.execute(sql.COUNT_OLD, values).fetchone()
             children = connection.execute(sql.LIST_CHILDREN, {"number": row.number}).fetchall()
             forks = tuple(child for child, fork_turn in children if oldest is not None and fork_turn >= oldest)
             if forks:
                 raise ForkInUse(session_id, forks)
-            if not dry_run:
+            if not dry_run and oldest is not None:
                 for statement in sql.PRUNE:
                     connection.execute(statement, values)
             return Pruned(*counts)

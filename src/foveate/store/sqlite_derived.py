@@ -19,7 +19,7 @@ from foveate.store.derived import (
     RenditionRow,
     RenditionSizes,
 )
-from foveate.store.lineage import NO_LIMIT, Span, spans
+from foveate.store.lineage import NO_LIMIT, Span, fork_turns, spans
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
@@ -28,6 +28,8 @@ CLAIM_WINDOW = 256
 """How many turns beyond the settled ones a claim looks at."""
 REGROWTH = 1.5
 """An open turn gets new renditions when it has this many times the messages of its last ones."""
+MAX_LEASE_US = 3_600_000_000
+"""A lease that ends later was given before the clock was set back, and holds nobody up."""
 MAX_QUERY_WORDS = 32
 
 
@@ -49,9 +51,8 @@ class SqliteDerived:
         def job(connection: sqlite3.Connection) -> list[Claim]:
             session = rows.get_session(connection, session_id)
             now_us = rows.now_us()
-            leased = {
-                row[0] for row in connection.execute(sql.LIST_LEASED, {"session": session.number, "now_us": now_us})
-            }
+            moments = {"now_us": now_us, "latest_us": now_us + MAX_LEASE_US}
+            leased = {row[0] for row in connection.execute(sql.LIST_LEASED, {"session": session.number, **moments})}
             lacking = list(_lacking(connection, session, include_open=include_open))
             claims = [Claim(session_id, turn, count) for turn, count in lacking if turn not in leased][:limit]
             until_us = now_us + int(lease_seconds * 1_000_000)
@@ -98,10 +99,10 @@ class SqliteDerived:
 
         return await self._read(job)
 
-    async def tinies(self, session_id: str, first: int, last: int) -> list[tuple[int, str]]:
-        def job(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    async def tinies(self, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
+        def job(connection: sqlite3.Connection) -> list[tuple[int, str, int]]:
             made = _newest(connection, sql.LIST_TINIES, rows.chain_of(connection, session_id), first, last)
-            return [(turn, tiny) for turn, (tiny,) in made.items()]
+            return [(turn, tiny, tokens) for turn, (tiny, tokens) in made.items()]
 
         return await self._read(job)
 
@@ -211,11 +212,9 @@ def _last_place(span: Span, level: int) -> int:
     return NO_LIMIT if span.last == NO_LIMIT else (span.last - 1) // ERA_FANOUT**level - 1
 
 
-def _is_seen(
-    chain: Sequence[SessionRow], lineage: Sequence[Span], session: int, turn: int, messages: int
-) -> bool:
+def _is_seen(chain: Sequence[SessionRow], lineage: Sequence[Span], session: int, turn: int, messages: int) -> bool:
     """Whether a rendition is of what the session sees: an ancestor's may be of messages that came after the fork."""
-    if any(row.number == session and row.fork_turn == turn for row in chain):
+    if (session, turn) in fork_turns(chain):
         return True
     return any(
         span.session == session
@@ -259,10 +258,9 @@ def _made(
         clamped = span.clamp(first, last)
         if clamped:
             yield from connection.execute(statement, asdict(clamped))
-    for session in chain:
-        if session.parent is not None and first <= session.fork_turn <= last:
-            own = {"session": session.number, "first": session.fork_turn, "last": session.fork_turn}
-            yield from connection.execute(statement, own)
+    for session, turn in fork_turns(chain):
+        if first <= turn <= last:
+            yield from connection.execute(statement, {"session": session, "first": turn, "last": turn})
 
 
 def _lacking(

@@ -22,8 +22,13 @@ from foveate.errors import (
 from foveate.settings import StoreSettings
 from foveate.store import sql
 
-TYPES = {"serial": "INTEGER PRIMARY KEY", "key": "INTEGER PRIMARY KEY", "blob": "BLOB"}
-"""How SQLite spells what the shared schema leaves open."""
+TYPES = {
+    "serial": "INTEGER PRIMARY KEY",
+    "serial_once": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "key": "INTEGER PRIMARY KEY",
+    "blob": "BLOB",
+}
+"""How SQLite spells what the shared schema leaves open; a `serial_once` is never given again, even after a delete."""
 OWN_MIGRATIONS = {2: ("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter unicode61')",)}
 """What a schema version has in SQLite only. A row of `words` has the id of the rendition it was indexed with."""
 MAGIC = b"SQLite format 3\x00"

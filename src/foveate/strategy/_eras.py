@@ -13,6 +13,8 @@ ERA_GUESS_TOKENS = 100
 LEVEL_SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.25)
 """Each level of eras may spend this share of what the finer ones leave: the first with which all levels fit."""
 MAX_LEVELS = 40
+MAX_JOINED_ERAS = 32
+"""As many eras of the finest level stand in one block at most, so that opening it is one step."""
 MAX_MISSING_ERAS = 200
 """A missing era is looked for among its children; when this many were missing, the rest is only named."""
 
@@ -51,7 +53,7 @@ class Cover:
                 rows[index] = replace(rows[index], tokens=rows[index].tokens + 1)
                 spare -= 1
         rows.reverse()
-        return rows
+        return _joined(rows)
 
     def _row(self, era: Era | Row, size: int) -> Row:
         if isinstance(era, Row):
@@ -68,6 +70,21 @@ class Cover:
     @staticmethod
     def _largest(era: Era | Row) -> int:
         return 0 if isinstance(era, Row) else era.tokens
+
+
+def _joined(rows: list[Row]) -> list[Row]:
+    """Neighbouring eras of the finest level in one block: what their tags would take goes to what they say."""
+    joined: list[Row] = []
+    eras = 0
+    for row in rows:
+        last = joined[-1] if joined else None
+        if last and row.era_level == last.era_level == 1 and eras < MAX_JOINED_ERAS:
+            joined[-1] = replace(last, last=row.last, tokens=last.tokens + row.tokens)
+            eras += 1
+        else:
+            joined.append(row)
+            eras = 1
+    return joined
 
 
 def _water_level(sizes: list[int], limits: list[int], spare: int) -> int:

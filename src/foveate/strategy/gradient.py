@@ -24,15 +24,15 @@ class Gradient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For compressed turns."""
     deep: Annotated[float, Meta(ge=0.10, le=0.20)] = 0.14
     """For tiny turns, and eras beyond them."""
-    background_minimum: Annotated[float, Meta(ge=0, le=0.35)] = 0.10
+    background_minimum: Annotated[float, Meta(ge=0, le=0.35)] = 0.05
     """What Background keeps when Deep needs more than its share for a Tiny of each turn."""
-    working_minimum: Annotated[float, Meta(ge=0, le=0.20)] = 0.05
+    working_minimum: Annotated[float, Meta(ge=0, le=0.20)] = 0.0
     """What Working keeps then; Deep takes from it after Background."""
     tolerance: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
     """A turn at the edge of its band changes level only if it overruns the band's share by more than this."""
     newest_share: Annotated[float, Meta(ge=0.2, le=0.9)] = 0.60
     """The newest turn is raw up to this share of the history's tokens, else smoothed, else cut to it."""
-    tiny_share: Annotated[float, Meta(ge=0, le=1)] = 0.50
+    tiny_share: Annotated[float, Meta(ge=0, le=1)] = 0.20
     """Of Deep, for single tiny turns once there are eras."""
     era_fanout: Annotated[int, Meta(ge=2, le=1_000)] = 32
     """How many turns an era stands for, and how many eras one of the next level."""

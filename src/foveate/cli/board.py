@@ -1,0 +1,68 @@
+"""`foveate board`: what was retrieved and is shown for some turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import Column, console, line, print_json, print_table, shorten
+
+if TYPE_CHECKING:
+    from foveate.context.board import Board
+
+COLUMNS = (Column("name"), Column("stays"), Column("page"), Column("content", "cut"))
+MAX_CHARS = 300
+
+
+@click.command(name="board", short_help="What a model retrieved and still sees; save or dismiss it.")
+@click.argument("session_id", metavar="SESSION")
+@click.argument("action", metavar="[save|dismiss]", required=False, type=click.Choice(["save", "dismiss"]))
+@click.argument("name", metavar="[NAME]", required=False)
+@store_option
+@json_option
+def command(*, session_id: str, action: str | None, name: str | None, store_path: Path, as_json: bool) -> None:
+    """Show a session's board; save something on it until it is dismissed, or dismiss it.
+
+    \b
+    foveate board demo
+    foveate board demo save T-87-R
+    foveate board demo dismiss T-87-R
+    """
+    if action and not name:
+        raise click.UsageError(f"say what to {action}, as in: foveate board {session_id} {action} T-87-R")
+    with opened(store_path) as fov:
+        session = fov.open_session(session_id)
+        board = session.board()
+        if action and name:
+            names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]
+            if name not in names:
+                there = f"there are {', '.join(names)}" if names else "it is empty"
+                raise click.ClickException(f"{name} is not on the board of {session_id}; {there}")
+            if action == "save":
+                session.save(name)
+            else:
+                session.dismiss(name)
+            board = session.board()
+        now_turn = session.info.turns
+    if as_json:
+        print_json(board)
+    else:
+        _show(board, now_turn)
+
+
+def _show(board: Board, now_turn: int) -> None:
+    out = console()
+    if not board.retrieved and not board.notes:
+        out.print(line("The board is empty. What a model retrieves is on it for some turns."))
+        return
+    rows = []
+    for entry in board.retrieved:
+        left = entry.until_turn - now_turn
+        stays = "saved" if entry.is_saved else f"{left} more turns" if left > 0 else "last turn"
+        page = f"{entry.page} of {entry.pages}" if entry.pages > 1 else ""
+        rows.append((entry.name, stays, page, shorten(entry.text, MAX_CHARS)))
+    rows += [(note.key, note.kind, "", shorten(note.text, MAX_CHARS)) for note in board.notes]
+    print_table(out, COLUMNS, rows)

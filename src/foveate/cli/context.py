@@ -1,0 +1,107 @@
+"""`foveate context`: what a model would be shown now."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import console, is_watched, line, print_exactly, print_json, printable
+
+if TYPE_CHECKING:
+    from foveate.context.assembled import Context
+
+
+@click.command(name="context", short_help="What a model would be shown now: a picture, the text, or messages.")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--prompt", default="", metavar="TEXT", help="What is asked next.")
+@click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="Another budget than the session's own.")
+@click.option(
+    "--system",
+    "system_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with the system prompt.",
+)
+@click.option("--text", "as_text", is_flag=True, help="The text that the model sees before the prompt.")
+@click.option("--messages", "format_name", metavar="FORMAT", help="As messages: openai, anthropic, gemini, …")
+@store_option
+@json_option
+def command(
+    *,
+    session_id: str,
+    prompt: str,
+    budget: int | None,
+    system_path: Path | None,
+    as_text: bool,
+    format_name: str | None,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Show what a model would be shown of a session: which turns at which level, and what they cost.
+
+    At the session's own budget the plan is kept, as it is for a model; at another it is a one-off.
+
+    \b
+    foveate context demo
+    foveate context demo --budget 8000
+    foveate context demo --prompt "Which port did we choose?" --messages anthropic
+    foveate context demo --text | less
+    """
+    system = _read(system_path)
+    with opened(store_path) as fov:
+        session = fov.open_session(session_id)
+        context = session.context(prompt, budget_tokens=budget, system=system)
+        messages = context.messages(format_name) if format_name else []
+        own = session.info.budget_tokens
+        pending = session.stats().pending if not (as_text or format_name) else 0
+    one_off = context.budget_tokens != own
+    if as_text:
+        print_exactly(printable(context.text) if is_watched() else context.text)
+    elif format_name:
+        print_json(messages)
+    elif as_json:
+        print_json(_as_json(context, one_off=one_off, pending=pending))
+    else:
+        _show(session_id, context, one_off=one_off, pending=pending)
+
+
+def _read(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path} is not text in UTF-8 (byte {error.start})") from error
+
+
+def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, object]:
+    from foveate.cli.picture import bands_of
+
+    segments = [{name: value for name, value in asdict(part).items() if name != "text"} for part in context.segments]
+    planned = context.planned
+    return {
+        "tokens": context.tokens,
+        "budget_tokens": context.budget_tokens,
+        "one_off": one_off,
+        "history_room_tokens": planned.room_tokens,
+        "cached_share": context.stable_tokens / max(1, context.tokens),
+        "bands": bands_of(context),
+        "plan": {"cause": planned.cause, "is_new": planned.is_new, "last_turn": planned.last_turn},
+        "changes": planned.changes,
+        "segments": segments,
+        "pending_turns": pending,
+    }
+
+
+def _show(session_id: str, context: Context, *, one_off: bool, pending: int) -> None:
+    from foveate.cli.picture import draw
+
+    out = console()
+    draw(out, context, one_off=one_off)
+    if pending:
+        out.print(
+            line((f"{pending:,} turns are not compressed yet; 'foveate compress {session_id}' does it.", "yellow"))
+        )

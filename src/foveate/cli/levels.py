@@ -1,0 +1,84 @@
+"""`foveate levels`: a turn at its four fidelities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import console, cut_middle, line, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.answers import TurnContent
+
+NAMES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
+SIDE_BY_SIDE_WIDTH = 140
+"""Narrower, four columns can't be read."""
+
+
+@click.command(name="levels", short_help="A turn at its four levels, with their sizes.")
+@click.argument("session_id", metavar="SESSION")
+@click.argument("turn", metavar="TURN")
+@click.option("--full", is_flag=True, help="Don't cut long text.")
+@store_option
+@json_option
+def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json: bool) -> None:
+    """Show a turn raw, smoothed, compressed and tiny, and what each takes.
+
+    \b
+    foveate levels demo T-87
+    foveate levels demo T-87 --full | less
+    """
+    with opened(store_path) as fov:
+        session = fov.open_session(session_id)
+        raw = session.get_turn(turn, "R", format="plain")
+        found = [raw if level == "R" else session.get_turn(turn, level, "plain") for level in raw.available_levels]
+    if as_json:
+        print_json([{**_described(each, raw), "content": each.content} for each in found])
+        return
+    out = console()
+    if out.width >= SIDE_BY_SIDE_WIDTH:
+        _side_by_side(out, found, raw, full=full)
+    else:
+        _stacked(out, found, raw, full=full)
+    if len(found) == 1:
+        out.print(line((f"The others are not made yet; 'foveate compress {session_id}' makes them.", "yellow")))
+
+
+def _described(content: TurnContent, raw: TurnContent) -> dict[str, object]:
+    share = content.tokens / raw.tokens if raw.tokens else 1.0
+    return {"turn_id": content.turn_id, "level": content.level, "tokens": content.tokens, "share": round(share, 3)}
+
+
+def _head(content: TurnContent, raw: TurnContent) -> str:
+    share = f", {content.tokens / raw.tokens:.0%}" if raw.tokens and content.level != "R" else ""
+    return f"{content.turn_id}-{content.level} {NAMES[content.level]}: {content.tokens:,} tokens{share}"
+
+
+def _stacked(out: Console, found: list[TurnContent], raw: TurnContent, *, full: bool) -> None:
+    from rich.rule import Rule
+
+    from foveate.cli.picture import LEVELS
+
+    for content in found:
+        out.print(Rule(line((f" {_head(content, raw)} ", LEVELS[content.level][1])), align="left", style="dim"))  # type: ignore[index]
+        out.print(line(cut_middle(content.content.strip("\n"), full=full)))
+        out.print()
+
+
+def _side_by_side(out: Console, found: list[TurnContent], raw: TurnContent, *, full: bool) -> None:
+    from rich.table import Table
+
+    from foveate.cli.picture import LEVELS
+
+    table = Table(box=None, padding=(0, 2, 1, 0), expand=True)
+    for content in found:
+        ratio = {"R": 4, "S": 4, "C": 3, "T": 2}[content.level]
+        head = line((f" {_head(content, raw)} ", LEVELS[content.level][1]))  # type: ignore[index]
+        table.add_column(head, ratio=ratio, overflow="fold")
+    table.add_row(*(line(cut_middle(content.content.strip("\n"), full=full)) for content in found))
+    out.print(table)

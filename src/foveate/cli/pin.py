@@ -1,0 +1,43 @@
+"""`foveate pin`: rules and facts that stand verbatim in every context."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import Column, console, line, moment, print_json, print_table
+
+COLUMNS = (Column("pin"), Column("text", "fold"), Column("locked"), Column("since", expendable=1))
+
+
+@click.command(name="pin", short_help="Keep a rule or fact in every context, verbatim; list those there are.")
+@click.argument("session_id", metavar="SESSION")
+@click.argument("text", required=False)
+@click.option("--locked", is_flag=True, help="Not to be removed by mistake.")
+@store_option
+@json_option
+def command(*, session_id: str, text: str | None, locked: bool, store_path: Path, as_json: bool) -> None:
+    """Keep a text in every context of a session, word for word; without a text, list the pins.
+
+    \b
+    foveate pin demo "Never deploy on a Friday."
+    foveate pin demo "The customer is called Ada." --locked
+    foveate pin demo
+    """
+    with opened(store_path) as fov:
+        session = fov.open_session(session_id)
+        made = session.pin(text, locked=locked) if text is not None else None
+        pins = session.pins()
+    if as_json:
+        print_json(made or pins)
+        return
+    out = console()
+    if made:
+        out.print(line((made.id, "bold"), f" stands in every context of {session_id} now."))
+    elif pins:
+        rows = [(pin.id, pin.text, "locked" if pin.locked else "", moment(pin.created_at)) for pin in pins]
+        print_table(out, COLUMNS, rows)
+    else:
+        out.print(line(f"No pins. 'foveate pin {session_id} TEXT' makes one."))

@@ -1,0 +1,122 @@
+"""`foveate replay`: a session played again at a budget, and what it would have cost."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from foveate.cli.options import json_option, opened, store_option
+from foveate.cli.terminal import amount, console, line, print_json, progress_bar
+
+if TYPE_CHECKING:
+    from foveate.replaying import ReplayReport
+    from foveate.settings import Settings
+    from foveate.turn import Turn
+
+
+@click.command(name="replay", short_help="Play a session turn by turn at a budget: cached share, price, overruns.")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="The session's own, if not said.")
+@click.option("--schedule", type=click.Choice(["watermark", "interval", "adaptive"]), help="When plans are made anew.")
+@click.option("--order", type=click.Choice(["cache-first", "documented"]), help="Where the board stands.")
+@click.option("--low-water", type=click.FloatRange(0.1, 1), help="What a rebuild leaves of the history's room.")
+@click.option(
+    "--retrieve-every",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="TURNS",
+    help="Let the model read an old turn every so many turns.",
+)
+@click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
+@store_option
+@json_option
+def command(
+    *,
+    session_id: str,
+    budget: int | None,
+    schedule: str | None,
+    order: str | None,
+    low_water: float | None,
+    retrieve_every: int,
+    limit: int | None,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Play a session again, with one model call before every assistant message, and compare the prompts.
+
+    Nothing is sent anywhere, and the session itself is only read. 'cached' is the share of all prompts' tokens that
+    the prompt before began with; 'price' is next to a provider without a cache (reads 0.1, writes 1.25).
+
+    \b
+    foveate replay demo --budget 16000
+    foveate replay demo --budget 16000 --schedule interval --order documented --retrieve-every 10
+    """
+    with opened(store_path) as fov:
+        session = fov.open_session(session_id)
+        budget = budget or session.info.budget_tokens
+        turns = session.load_turns(1, limit)
+        settings = _chosen(fov.settings, schedule, order, low_water)
+    report = _played(turns, budget, settings, retrieve_every, shown=not as_json)
+    if as_json:
+        print_json(report.summary())
+    else:
+        _show(report)
+    if report.overruns:
+        raise click.exceptions.Exit(1)
+
+
+def _chosen(settings: Settings, schedule: str | None, order: str | None, low_water: float | None) -> Settings:
+    from msgspec.structs import replace
+
+    gradient: dict[str, Any] = {"schedule": schedule, "low_water": low_water}
+    return replace(
+        settings,
+        gradient=replace(settings.gradient, **{name: value for name, value in gradient.items() if value is not None}),
+        context=replace(settings.context, **({"order": order} if order else {})),
+    )
+
+
+def _played(turns: list[Turn], budget: int, settings: Settings, retrieve_every: int, *, shown: bool) -> ReplayReport:
+    import asyncio
+
+    from foveate.replaying import prepare, replay
+
+    with progress_bar(shown=shown) as progress:
+        packing = progress.add_task("compressing", total=len(turns))
+        playing = progress.add_task("playing", total=len(turns))
+
+        async def play() -> ReplayReport:
+            script = await prepare(turns, settings=settings, progress=partial(progress.advance, packing))
+            return await replay(
+                script,
+                budget_tokens=budget,
+                settings=settings,
+                retrieve_every_turns=retrieve_every,
+                progress=partial(progress.advance, playing),
+            )
+
+        return asyncio.run(play())
+
+
+def _show(report: ReplayReport) -> None:
+    out = console()
+    rebuilds = ", ".join(f"{count} {cause}" for cause, count in report.rebuilds.items())
+    most = max((call.tokens for call in report.calls), default=0)
+    rows = [
+        ("played", f"{report.turns:,} turns, {amount(report.raw_tokens)} tokens, {len(report.calls):,} calls"),
+        ("at", f"{report.budget_tokens:,} tokens, {report.schedule}, {report.order}"),
+        ("overruns", f"{report.overruns} (the largest prompt had {most:,} tokens)"),
+        ("cached", f"{report.cached_share:.1%} of all prompts' tokens"),
+        ("price", f"{report.price:.2f} of what it costs without a cache"),
+        ("rebuilds", rebuilds or "none"),
+    ]
+    if report.mean_use is not None and report.mean_history_use is not None:
+        use = f"{report.mean_use:.0%} of the budget on average once full, {report.mean_history_use:.0%} of the "
+        rows.append(("in use", f"{use}history's room"))
+        rows.append(("shown singly", f"{report.fewest_turns_shown} turns at the worst moment, the others in eras"))
+    rows.append(("time", f"{report.cpu_ms:.1f} ms of CPU per call"))
+    for name, value in rows:
+        out.print(line((f"{name:<14}", "dim"), value))
