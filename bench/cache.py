@@ -36,6 +36,7 @@ TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcr
 FILES = {"pi": "pi-large-session.jsonl", "aider": "aider-chat-history.md"}
 BUDGETS = (16_000, 32_000, 64_000)
 RETRIEVE_EVERY_TURNS = 10
+HEADS = ("log", "calls", "budget", "schedule", "reads", "order", "cached", "price", "rebuilds", "room used")
 CASES = (
     ("watermark", "cache-first", 0),
     ("interval", "cache-first", 0),
@@ -76,6 +77,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, help="only the first N turns of each")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="the table as it stands in docs/gradient.md")
     options = parser.parse_args()
     if not TRANSCRIPTS.is_dir():
         sys.exit("the transcripts in ../shared/data are not here")
@@ -93,6 +95,8 @@ def main() -> None:
         results = sorted(play_all(cases, Path(folder), options.processes), key=lambda result: cases.index(result.case))
     if options.json:
         print(json.dumps([asdict(result) for result in results], indent=2))
+    elif options.markdown:
+        print_markdown(results)
     else:
         print_table(results)
 
@@ -147,30 +151,33 @@ def play(case: Case, folder: Path) -> Result:
     )
 
 
+def _cells(result: Result) -> list[str]:
+    case, use = result.case, result.mean_history_use
+    return [
+        case.transcript,
+        f"{result.calls:,}",
+        f"{case.budget_tokens:,}",
+        case.schedule,
+        f"every {case.retrieve_every_turns} turns" if case.retrieve_every_turns else "never",
+        case.order if case.retrieve_every_turns else "either",
+        f"{result.cached_share:.3f}",
+        f"{result.price:.2f}",
+        f"{result.rebuilds:,}",
+        "" if use is None else f"{use:.0%}",
+    ]
+
+
 def print_table(results: Sequence[Result]) -> None:
-    table = Table("log", "turns", "calls", "budget", "schedule", "order", "reads", "cached", "price", "rebuilds")
-    table.add_column("overruns")
-    table.add_column("room in use")
-    table.add_column("CPU ms/call")
+    table = Table(*HEADS, "overruns", "CPU ms/call")
     for result in results:
-        case = result.case
-        use = result.mean_history_use
-        table.add_row(
-            case.transcript,
-            f"{result.turns:,}",
-            f"{result.calls:,}",
-            f"{case.budget_tokens:,}",
-            case.schedule,
-            case.order if case.retrieve_every_turns else "either",
-            f"every {case.retrieve_every_turns} turns" if case.retrieve_every_turns else "never",
-            f"{result.cached_share:.3f}",
-            f"{result.price:.2f}",
-            f"{result.rebuilds:,}",
-            str(result.overruns),
-            "" if use is None else f"{use:.0%}",
-            f"{result.cpu_ms:.1f}",
-        )
+        table.add_row(*_cells(result), str(result.overruns), f"{result.cpu_ms:.1f}")
     Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+def print_markdown(results: Sequence[Result]) -> None:
+    print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}")
+    for result in results:
+        print(f"| {' | '.join(_cells(result))} |")
 
 
 if __name__ == "__main__":

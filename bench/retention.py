@@ -21,6 +21,7 @@ from typing import Any
 import foveate.sync as foveate
 from foveate import Message, Text, Turn
 from foveate.tokens import count_tokens
+from foveate.turn import Role
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SETS = {"locomo-dev": (2_000, 4_000, 8_000), "beam-100k-dev": (4_000, 8_000, 16_000)}
@@ -54,7 +55,7 @@ def record(session: Any, conversation: dict[str, Any], name: str) -> None:
     """Each utterance as a turn, with its speaker's name where there is one, and its date."""
     for turn in conversation["turns"]:
         said = turn["text"] if name.startswith("beam") else f"{turn['who']}: {turn['text']}"
-        role = turn["who"] if name.startswith("beam") else "user"
+        role: Role = turn["who"] if name.startswith("beam") else "user"
         session.record(Turn((Message(role, (Text(said),)),)), at=moment(turn["date"]))
 
 

@@ -161,8 +161,10 @@ class Keeper:
         old: KeptPlan | None,
     ) -> KeptPlan:
         last_turn, last_step = await self._reach(session, room_tokens)
-        raw_tokens = await self._raw_tokens(last_turn - bool(last_step), old)
-        target = target_tokens(strategy, cause, room_tokens, raw_tokens=raw_tokens)
+        whole_turns = last_turn - bool(last_step)
+        raw_tokens = await self._raw_tokens(whole_turns, old)
+        open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
+        target = target_tokens(strategy, cause, room_tokens, raw_tokens=raw_tokens + open_tokens)
         plan, blocks = await self._viewer.plan(
             session, strategy, target, last_turn=last_turn, last_step=last_step or None
         )
@@ -234,9 +236,10 @@ def _changes(old: KeptPlan, rows: Sequence[Row]) -> Iterator[Change]:
     for row in rows:
         while start < len(before) and before[start].last < row.first:
             start += 1
-        for was in before[start:]:
-            if was.first > row.last or row.first_step:
-                break
+        index = start
+        while index < len(before) and before[index].first <= row.last and not row.first_step:
+            was = before[index]
+            index += 1
             if was.level == row.level:
                 continue
             change = Change(max(was.first, row.first), min(was.last, row.last), was.level, row.level)

@@ -36,6 +36,7 @@ PRUNED_MARK = "pruned"
 LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
 UNSUMMARISED = "(not summarised yet: get_turns opens it)"
+HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,15 @@ class Viewer:
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
         blocks = []
-        for row in rows:
+        for planned in rows:
+            # Hidden steps stand in a range of steps, of which one line speaks for all.
+            row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
             whole = self._whole.get(_key(row)) if is_from_log(row) else None
             if whole:
                 blocks.append(replace(whole, row=row))
                 continue
-            if row.level == "E":
-                written = _written(row, [(row.first, eras[row.first, row.last])], counter, costs)
+            if planned.level == "E":
+                written = _written(row, [(row.first_step or row.first, eras[planned])], counter, costs)
             elif row.first_step:
                 made = ((number, self._step_text(row, by_step[number], counter)) for number in _numbers(row))
                 written = _written(row, made, counter, costs)
@@ -241,11 +244,12 @@ class Viewer:
                     _remember(self._raw, turn, found[turn])
         return found
 
-    async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[tuple[int, int], _Text]:
-        texts: dict[tuple[int, int], _Text] = {}
+    async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[Row, _Text]:
+        texts: dict[Row, _Text] = {}
         for row in rows:
             text = await self._era_text(row, row.tokens - costs.range - 1, counter) if row.era_level else ""
-            texts[row.first, row.last] = _Text(text or UNSUMMARISED)
+            hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
+            texts[row] = _Text(text or hidden or UNSUMMARISED)
         return texts
 
     async def _era_text(self, row: Row, room_tokens: int, counter: Counter) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from command_line import Shell, shell_with
+from foveate import sync
+from foveate.settings import load_settings
 
 Damage = Callable[[sqlite3.Connection], object]
 
@@ -24,7 +26,23 @@ def damage(shell: Shell, *statements: str) -> None:
 def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     assert "1 sessions, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
-    assert shell.json("doctor") == {"ok": True, "messages_checked": 6, "sessions": 1, "problems": []}
+    answer = shell.json("doctor")
+    assert {**answer, "pending_turns": 0} == {
+        "ok": True,
+        "messages_checked": 6,
+        "sessions": 1,
+        "problems": [],
+        "pending_turns": 0,
+        "fallback_turns": 0,
+    }
+
+
+def test_what_is_still_to_be_compressed_is_no_fault(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with sync.open(shell.db, settings=load_settings(overrides={"compress": {"enabled": False}})) as fov:
+        fov.open_session("s").record([{"role": "user", "content": "One more"}])
+    assert shell.json("doctor")["pending_turns"] >= 1
+    assert "still to be compressed; 'foveate compress --all' does it" in " ".join(shell("doctor").split())
 
 
 @pytest.mark.parametrize(

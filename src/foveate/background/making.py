@@ -33,6 +33,7 @@ def make_rendition(
     messages = without_recalled([restore_message(row) for row in rows])
     counter = exact_counter(encoding)
     made = compress_safely(compressor, turn, messages, counter)
+    tiny = _encodable(made.tiny)
     return NewRendition(
         turn=turn,
         messages=len(rows),
@@ -41,14 +42,19 @@ def make_rendition(
         is_complete=made.is_complete,
         smoothed_tokens=content_tokens(made.smoothed, "S", counter),
         compressed_tokens=content_tokens(made.compressed, "C", counter),
-        tiny_tokens=content_tokens(made.tiny, "T", counter),
-        tiny=made.tiny,
+        tiny_tokens=content_tokens(tiny, "T", counter),
+        tiny=tiny,
         compressed=bodies.squeeze(made.compressed),
         smoothed=bodies.squeeze(made.smoothed),
         units=pack_units(made.units),
         refusals=len(made.refusals),
-        search_text=turn_text(tuple(messages))[:MAX_SEARCH_CHARS],
+        search_text=_encodable(turn_text(tuple(messages))[:MAX_SEARCH_CHARS]),
     )
+
+
+def _encodable(text: str) -> str:
+    """The text with a mark for each lone surrogate, which no database takes as text."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def without_recalled(messages: Sequence[Message]) -> list[Message]:

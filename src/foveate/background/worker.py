@@ -29,6 +29,8 @@ ERA_TOKENS = 640
 """As much of an era as is kept; it is shown at any size up to this."""
 ERA_BATCH = 64
 """Eras rolled up between two looks at the clock."""
+GATHER_SECONDS = 0.1
+"""How long the loop waits for more when it is woken: a burst of turns is claimed and kept in few commits."""
 POLL_SECONDS = 0.02
 PAUSE_SECONDS = 0.5
 MAX_FAILURES = 8
@@ -85,6 +87,7 @@ class Worker:
     async def _run(self) -> None:
         while True:
             await self._woken.wait()
+            await asyncio.sleep(GATHER_SECONDS)
             self._woken.clear()
             while self._sessions:
                 session_id = next(iter(self._sessions))

@@ -185,7 +185,7 @@ def _show_facts(out: Console, shown: Shown) -> None:
     for fact in facts[::step][:FACTS_SHOWN]:
         level = _level_of(shown.context, fact.turn)
         there = fact.needle in shown.context.text
-        stands = line((f" {level} ", _style(level)), ("  to the letter", "green") if there else ("  get_turn", "dim"))
+        stands = line((f" {level} ", _style(level)), ("  in view", "green") if there else ("  get_turn", "dim"))
         rows.append((fact.answer, f"T-{fact.turn}", fact.question, stands))
     print_table(out, COLUMNS, rows)
 
@@ -218,19 +218,16 @@ def _around(text: str, needle: str) -> list[str | tuple[str, str]]:
 
 def _show_figures(out: Console, shown: Shown) -> None:
     total, kept = len(shown.kept), sum(shown.kept.values())
+    times = shown.stats.tokens / max(1, shown.context.tokens)
     figures = [
         ("kept", f"{kept} of {total} planted facts read back, to the letter."),
         ("in view", f"{len(shown.in_context)} of {total} stand in the context itself; the others are one call away."),
-        (
-            "size",
-            f"{shown.stats.tokens:,} tokens → {shown.context.tokens:,} "
-            f"({shown.stats.tokens / max(1, shown.context.tokens):.0f} times less)",
-        ),
+        ("size", f"{shown.stats.tokens:,} tokens → {shown.context.tokens:,} ({times:.0f} times less)"),
     ]
     if shown.replayed:
         calls = f"{len(shown.replayed.calls):,} model calls at this budget"
         cached = f"{shown.replayed.cached_share:.0%} of all prompts cached"
-        figures.append(("played", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price without a cache."))
+        figures.append(("played", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price."))
     for name, text in figures:
         out.print(line((f"{name:<10}", "dim"), text))
     out.print()

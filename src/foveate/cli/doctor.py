@@ -32,11 +32,15 @@ def command(*, store_path: Path, as_json: bool) -> None:
             elif finding.total:
                 checked = finding.done
                 progress.update(task, completed=finding.done, total=finding.total)
+        stats = [fov.open_session(info.id).stats() for info in fov.sessions()] if not problems else []
         sessions = len(fov.sessions())
+    pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     if as_json:
-        print_json({"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems})
+        answer = {"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems}
+        print_json({**answer, "pending_turns": pending, "fallback_turns": fallbacks})
     else:
         _show(store_path, checked, sessions, problems)
+        _inform(pending, fallbacks)
     if problems:
         raise click.exceptions.Exit(1)
 
@@ -52,3 +56,12 @@ def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]
     if len(problems) > MAX_SHOWN:
         out.print(f"… and {len(problems) - MAX_SHOWN} more (--json lists all)")
     out.print(line(f"{path}: {len(problems)} problems; {checked:,} messages checked"))
+
+
+def _inform(pending: int, fallbacks: int) -> None:
+    """What is no fault, but good to know."""
+    out = console()
+    if pending:
+        out.print(line((f"  {pending:,} turns are still to be compressed; 'foveate compress --all' does it", "dim")))
+    if fallbacks:
+        out.print(line((f"  {fallbacks:,} turns have a stand-in for a level that could not be made", "dim")))

@@ -12,6 +12,7 @@ from foveate.cli.terminal import console, cut_middle, line, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from foveate.answers import TurnContent
 
@@ -54,18 +55,20 @@ def _described(content: TurnContent, raw: TurnContent) -> dict[str, object]:
     return {"turn_id": content.turn_id, "level": content.level, "tokens": content.tokens, "share": round(share, 3)}
 
 
-def _head(content: TurnContent, raw: TurnContent) -> str:
-    share = f", {content.tokens / raw.tokens:.0%}" if raw.tokens and content.level != "R" else ""
-    return f"{content.turn_id}-{content.level} {NAMES[content.level]}: {content.tokens:,} tokens{share}"
+def _head(content: TurnContent, raw: TurnContent, between: str) -> Text:
+    from foveate.cli.picture import LEVELS
+
+    style = next(style for level, (_, style) in LEVELS.items() if level == content.level)
+    share = f", {content.tokens / raw.tokens:.0%} of raw" if raw.tokens and content.level != "R" else ""
+    name = f" {content.turn_id}-{content.level} {NAMES[content.level]} "
+    return line((name, style), f"{between}{content.tokens:,} tokens{share}")
 
 
 def _stacked(out: Console, found: list[TurnContent], raw: TurnContent, *, full: bool) -> None:
     from rich.rule import Rule
 
-    from foveate.cli.picture import LEVELS
-
     for content in found:
-        out.print(Rule(line((f" {_head(content, raw)} ", LEVELS[content.level][1])), align="left", style="dim"))  # type: ignore[index]
+        out.print(Rule(_head(content, raw, " "), align="left", style="dim"))
         out.print(line(cut_middle(content.content.strip("\n"), full=full)))
         out.print()
 
@@ -73,12 +76,9 @@ def _stacked(out: Console, found: list[TurnContent], raw: TurnContent, *, full: 
 def _side_by_side(out: Console, found: list[TurnContent], raw: TurnContent, *, full: bool) -> None:
     from rich.table import Table
 
-    from foveate.cli.picture import LEVELS
-
     table = Table(box=None, padding=(0, 2, 1, 0), expand=True)
     for content in found:
         ratio = {"R": 4, "S": 4, "C": 3, "T": 2}[content.level]
-        head = line((f" {_head(content, raw)} ", LEVELS[content.level][1]))  # type: ignore[index]
-        table.add_column(head, ratio=ratio, overflow="fold")
+        table.add_column(_head(content, raw, "\n"), ratio=ratio, overflow="fold")
     table.add_row(*(line(cut_middle(content.content.strip("\n"), full=full)) for content in found))
     out.print(table)

@@ -12,14 +12,15 @@ from foveate.cli.terminal import Column, amount, console, line, moment, print_js
 COLUMNS = (
     Column("session", "fold"),
     Column("turns", "number"),
-    Column("messages", "number", expendable=2),
-    Column("calls", "number", expendable=3),
+    Column("messages", "number", expendable=3),
+    Column("calls", "number", expendable=4),
     Column("tokens", "number"),
     Column("raw", "number"),
     Column("stored", "number"),
-    Column("ratio", "number", expendable=1),
-    Column("first", expendable=5),
-    Column("last", expendable=4),
+    Column("ratio", "number", expendable=2),
+    Column("compressed", "number", expendable=1),
+    Column("first", expendable=6),
+    Column("last", expendable=5),
 )
 
 
@@ -28,7 +29,8 @@ COLUMNS = (
 @store_option
 @json_option
 def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
-    """What a session holds, or all of them: turns, tokens, and the bytes they came in and take.
+    """What a session holds, or all of them: turns, tokens, the bytes they came in and take, and how many turns
+    have their lower levels.
 
     \b
     foveate stats
@@ -52,6 +54,7 @@ def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
             f"{amount(stats.raw_bytes)}B",
             f"{amount(stats.stored_bytes)}B",
             f"{stats.compression_ratio:.1f}x",
+            f"{stats.rendered + stats.fallbacks} of {stats.rendered + stats.fallbacks + stats.pending}",
             moment(stats.first_at),
             moment(stats.last_at),
         )

@@ -1,0 +1,90 @@
+"""`foveate context` shows what a model would be shown, as a picture, text, messages or figures."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from command_line import Shell, shell_with
+from foveate import sync
+from foveate.testing.conversation import make_conversation
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A store with a long conversation, compressed."""
+    shell = Shell(tmp_path_factory.mktemp("talk") / "chat.db")
+    with sync.open(shell.db) as fov:
+        session = fov.session("demo", budget_tokens=8_000)
+        for turn in make_conversation(60, 42).turns:
+            session.record(turn)
+        fov.settle()
+    return shell
+
+
+def test_the_picture_has_a_cell_for_every_turn_and_a_row_for_every_level(talk: Shell) -> None:
+    shown = talk("context", "demo", "--budget", "6000")
+    rows = [line for line in shown.splitlines() if re.match(r"T-\d+ ", line)]
+    cells = sum(len(re.findall(r"[RSCT]", re.sub(r"^T-\d+|[\d,]+ turns", "", row))) for row in rows)
+    eras = sum(int(number.replace(",", "")) for row in rows for number in re.findall(r"([\d,]+) turns", row))
+    assert cells + eras == 60
+    for name in ("raw", "tiny"):
+        assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown)
+    assert "of 6,000 tokens" in shown
+    assert "A one-off at another budget" in shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_picture_fits_the_terminal(talk: Shell, width: int) -> None:
+    shown = Shell(talk.db, width)("context", "demo", "--budget", "6000")
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_at_its_own_budget_a_session_tells_why_it_was_planned_and_what_stays_cached(talk: Shell) -> None:
+    assert "The plan was made now" in talk("context", "demo")
+    shown = talk("context", "demo")
+    assert re.search(r"The plan was made at T-\d+, since there was none before", shown)
+    assert re.search(r"\d+% of this prompt is what the next one begins with", shown)
+
+
+def test_the_figures_add_up(talk: Shell) -> None:
+    answer = talk.json("context", "demo", "--budget", "6000", "--prompt", "What now?")
+    assert sum(part["tokens"] for part in answer["segments"]) == answer["tokens"] <= 6000
+    assert answer["one_off"]
+    assert answer["pending_turns"] == 0
+    assert 0 <= answer["cached_share"] <= 1
+    assert sum(band["share"] for band in answer["bands"]) == pytest.approx(1)
+    assert not any("text" in part for part in answer["segments"])
+
+
+def test_the_text_and_the_messages_are_for_programs(talk: Shell, tmp_path: Path) -> None:
+    system = tmp_path / "system.md"
+    system.write_text("You are a harbour master.")
+    text = talk("context", "demo", "--text", "--system", str(system))
+    assert text.startswith("You are a harbour master.\n")
+    messages = json.loads(talk("context", "demo", "--prompt", "What now?", "--messages", "openai"))
+    assert messages[-1]["role"] == "user"
+    assert "What now?" in json.dumps(messages[-1])
+
+
+def test_turns_that_are_not_compressed_yet_are_told_of(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    shell_with(tmp_path)
+    if shell.json("stats", "s")["sessions"]["s"]["stats"]["pending"]:
+        assert "foveate compress s" in shell("context", "s")
+
+
+def test_a_session_without_turns_has_a_picture_too(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, turns=0)
+    assert "nothing yet" in shell("context", "s")
+
+
+def test_mistakes_are_told_in_a_sentence(talk: Shell, tmp_path: Path) -> None:
+    assert "the budget is 10 tokens" in talk.error("context", "demo", "--budget", "10")
+    assert "morse" in talk.error("context", "demo", "--messages", "morse")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    assert "not text in UTF-8" in talk.error("context", "demo", "--system", str(tmp_path / "binary"))
+    assert "does not exist" in talk.error("context", "demo", "--system", str(tmp_path / "nothing"), code=2)
