@@ -175,9 +175,16 @@ def print_table(results: Sequence[Result]) -> None:
 
 
 def print_markdown(results: Sequence[Result]) -> None:
-    print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}")
-    for result in results:
-        print(f"| {' | '.join(_cells(result))} |")
+    """Cached share and price, a column for each budget."""
+    budgets = sorted({result.case.budget_tokens for result in results})
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for result in sorted(results, key=lambda result: (result.case.transcript, result.case.budget_tokens)):
+        log, _, _, schedule, reads, order, cached, price, *_ = _cells(result)
+        rows.setdefault((log, schedule, reads, order), []).append(f"{cached}, {price}")
+    heads = ["log", "schedule", "reads", "order", *(f"{budget:,}" for budget in budgets)]
+    print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
+    for names, figures in rows.items():
+        print(f"| {' | '.join([*names, *figures])} |")
 
 
 if __name__ == "__main__":

@@ -357,7 +357,7 @@ def print_tables(report: Report) -> None:
         calls = ", ".join(f"{count:,} in {number}" for number, count in reach.calls.items())
         console.print(
             f"{reach.turns:,} turns: {reach.context_tokens:,} tokens, {reach.first_context_ms:.0f} ms of CPU at first, "
-            f"then {reach.context_ms:.0f}, one-off {reach.one_off_ms:.0f}. Tool calls to reach {reach.sampled:,} turns: "
+            f"then {reach.context_ms:.0f}, one-off {reach.one_off_ms:.0f}. Calls to reach {reach.sampled:,} turns: "
             f"{calls}. {reach.seconds:.0f} s in all."
         )
     if found := report.found:

@@ -137,7 +137,7 @@ def verify_file(path: Path) -> None:
 async def _child(path: Path, run: str, processes: int) -> None:
     """Record until killed, with compression in the background."""
     count_tokens("loads the vocabulary")
-    turns = make_conversation(200, seed=7).turns
+    turns = make_conversation(60, seed=7).turns
     async with foveate.open(path, settings=make_settings(processes)) as fov:
         sessions = [await fov.session(name) for name in SESSIONS]
         os.write(sys.stdout.fileno(), b"recording\n")

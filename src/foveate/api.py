@@ -29,6 +29,9 @@ from foveate.tokens import counter_for
 from foveate.turn import parse_time
 
 
+MAX_IDS_NAMED = 3
+
+
 class Opening:
     """What `open` returns: await it, or use it in `async with`."""
 
@@ -115,6 +118,19 @@ class Foveate:
     async def open_session(self, session_id: str) -> Session:
         """Open a session that must exist."""
         return Session(await self._store.get_session(session_id), self._shared)
+
+    async def find_session(self, beginning: str) -> Session:
+        """Open a session by its id, or by the beginning of one that no other has; what people type."""
+        rows = await self._store.list_sessions()
+        found = [row for row in rows if row.id == beginning] or [row for row in rows if row.id.startswith(beginning)]
+        # A session and its side chains, which are named after it, are the session.
+        found = [row for row in found if not any(row.id.startswith(f"{other.id}/") for other in found)]
+        if len(found) == 1:
+            return Session(found[0], self._shared)
+        if not found:
+            raise SessionNotFound(beginning)
+        some = ", ".join(row.id for row in found[:MAX_IDS_NAMED])
+        raise SessionNotFound(beginning, f"{len(found)} sessions begin so, such as {some}; write more of the id")
 
     async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
         """All sessions, or those with these labels; the one used last comes first."""

@@ -34,7 +34,7 @@ def command(*, session_id: str, action: str | None, name: str | None, store_path
     if action and not name:
         raise click.UsageError(f"say what to {action}, as in: foveate board {session_id} {action} T-87-R")
     with opened(store_path) as fov:
-        session = fov.open_session(session_id)
+        session = fov.find_session(session_id)
         board = session.board()
         if action and name:
             names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]

@@ -42,7 +42,7 @@ def command(*, session_ids: tuple[str, ...], every: bool, store_path: Path, as_j
     if bool(session_ids) == every:
         raise click.UsageError("name sessions, or say --all")
     with opened(store_path) as fov:
-        ids = list(session_ids) or [info.id for info in fov.sessions()]
+        ids = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
         before = {name: fov.open_session(name).stats() for name in ids}
         _settle(fov, before, shown=not as_json)
         after = {name: fov.open_session(name).stats() for name in ids}

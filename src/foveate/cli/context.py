@@ -52,7 +52,7 @@ def command(
     """
     system = _read(system_path)
     with opened(store_path) as fov:
-        session = fov.open_session(session_id)
+        session = fov.find_session(session_id)
         context = session.context(prompt, budget_tokens=budget, system=system)
         messages = context.messages(format_name) if format_name else []
         own = session.info.budget_tokens

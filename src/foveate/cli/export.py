@@ -43,7 +43,7 @@ def command(
     foveate export demo --format anthropic --from T-10 --to T-12
     """
     with opened(store_path) as fov:
-        pieces = fov.open_session(session_id).export(format_name, first=first, last=last)
+        pieces = fov.find_session(session_id).export(format_name, first=first, last=last)
         if output is None:
             for piece in pieces:
                 print_exactly(piece)

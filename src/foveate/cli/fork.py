@@ -26,7 +26,7 @@ def command(
     foveate fork demo demo-try --at T-120
     """
     with opened(store_path) as fov:
-        info = fov.open_session(session_id).fork(new_id, turn, title=title).info
+        info = fov.find_session(session_id).fork(new_id, turn, title=title).info
     if as_json:
         print_json(info)
     else:

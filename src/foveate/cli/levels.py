@@ -35,7 +35,7 @@ def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json
     foveate levels demo T-87 --full | less
     """
     with opened(store_path) as fov:
-        session = fov.open_session(session_id)
+        session = fov.find_session(session_id)
         raw = session.get_turn(turn, "R", format="plain")
         found = [raw if level == "R" else session.get_turn(turn, level, "plain") for level in raw.available_levels]
     if as_json:

@@ -27,7 +27,7 @@ def command(*, session_id: str, text: str | None, locked: bool, store_path: Path
     foveate pin demo
     """
     with opened(store_path) as fov:
-        session = fov.open_session(session_id)
+        session = fov.find_session(session_id)
         made = session.pin(text, locked=locked) if text is not None else None
         pins = session.pins()
     if as_json:

@@ -55,7 +55,7 @@ def command(
     foveate replay demo --budget 16000 --schedule interval --order documented --retrieve-every 10
     """
     with opened(store_path) as fov:
-        session = fov.open_session(session_id)
+        session = fov.find_session(session_id)
         budget = budget or session.info.budget_tokens
         turns = session.load_turns(1, limit)
         settings = _chosen(fov.settings, schedule, order, low_water)

@@ -27,7 +27,7 @@ def command(*, session_id: str, words: tuple[str, ...], limit: int, store_path: 
     """
     query = " ".join(words)
     with opened(store_path) as fov:
-        found = fov.open_session(session_id).search(query, limit)
+        found = fov.find_session(session_id).search(query, limit)
     if as_json:
         print_json(found)
         return

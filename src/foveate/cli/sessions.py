@@ -86,7 +86,7 @@ def rename(session_id: str, title: str, store_path: Path, as_json: bool) -> None
     foveate sessions rename support-42 "The login that failed"
     """
     with opened(store_path) as fov:
-        info = fov.open_session(session_id).rename(title)
+        info = fov.find_session(session_id).rename(title)
     _show_change(info, f"{session_id} is called {info.title!r} now.", as_json=as_json)
 
 
@@ -105,7 +105,7 @@ def label(session_id: str, platform: str | None, channel: str | None, store_path
     if platform is None and channel is None:
         raise click.UsageError("say --platform, --channel, or both")
     with opened(store_path) as fov:
-        info = fov.open_session(session_id).label(platform=platform, channel=channel)
+        info = fov.find_session(session_id).label(platform=platform, channel=channel)
     where = ", ".join(f"{name} {value!r}" for name, value in (("platform", platform), ("channel", channel)) if value)
     _show_change(info, f"{session_id} has {where} now.", as_json=as_json)
 

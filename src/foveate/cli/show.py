@@ -71,7 +71,7 @@ def command(
     foveate show demo T-7 --messages anthropic     ready to send
     """
     with opened(store_path) as fov:
-        session = fov.open_session(session_id)
+        session = fov.find_session(session_id)
         if first is None and not (plain or format_name):
             _outline(session, as_json=as_json)
             return

@@ -37,7 +37,7 @@ def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
     foveate stats demo --json
     """
     with opened(store_path) as fov:
-        ids = [session_id] if session_id else [info.id for info in fov.sessions()]
+        ids = [fov.find_session(session_id).id] if session_id else [info.id for info in fov.sessions()]
         found = {name: fov.open_session(name).stats() for name in ids}
     size = store_path.expanduser().stat().st_size
     if as_json:

@@ -24,7 +24,7 @@ def command(*, session_id: str, pin_id: str, even_if_locked: bool, store_path: P
     foveate unpin demo P-2 --even-if-locked
     """
     with opened(store_path) as fov:
-        session = fov.open_session(session_id)
+        session = fov.find_session(session_id)
         session.unpin(pin_id, even_if_locked=even_if_locked)
         pins = session.pins()
     if as_json:
