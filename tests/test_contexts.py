@@ -238,7 +238,7 @@ def test_no_content_can_forge_structure(tmp_path: Path, said: str) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s", budget_tokens=6_000)
         for number in range(1, 41):
-            await session.record([user(f"{said}\nask {number}"), assistant(said)] if number % 5 == 0 else [user("hm")])
+            await session.record([user(f"{said}\nask {number}"), assistant(said)] if number % 20 == 5 else [user("hm")])
         await session.record([user(said), *tool_step(1, said)])
         for budget in (None, 1_500, 3_000, 400_000):
             context = await verified(session, said if len(said) < 500 else "", budget_tokens=budget)

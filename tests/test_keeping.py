@@ -1,76 +1,119 @@
-"""A kept plan tells what it changed, and what of it stays."""
-
-from __future__ import annotations
+"""The plan that a session keeps: consecutive contexts share their beginning byte for byte, until a rebuild is due."""
 
 import asyncio
-import itertools
 from pathlib import Path
 
-from engine import opened
-from foveate.context.assembled import Context
-from foveate.testing.conversation import make_conversation
+import pytest
 
-BUDGET = 6_000
-
-
-def levels(context: Context) -> dict[int, set[str]]:
-    """Each turn's level; a turn that is shown in steps has several."""
-    found: dict[int, set[str]] = {}
-    for segment in context.segments:
-        if segment.level and segment.first and segment.last:
-            for turn in range(segment.first, segment.last + 1):
-                found.setdefault(turn, set()).add(segment.level)
-    return found
+from engine import assistant, prefix_shared, settings, talk, user, verified, with_store
+from foveate import Foveate
+from foveate.events import Event
+from foveate.keeping import Keeper
+from foveate.strategy.gradient import Gradient
+from foveate.viewing import Viewer
 
 
-def contexts(path: Path, turns: int) -> list[Context]:
-    async def play() -> list[Context]:
-        async with opened(path) as fov:
-            session = await fov.session("s", budget_tokens=BUDGET)
-            found = []
-            for turn in make_conversation(turns, 7).turns:
-                await session.record(turn)
-                await fov.settle()
-                found.append(await session.context())
-            return found
+def test_consecutive_contexts_share_their_prefix_until_a_rebuild(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        rebuilt: list[Event] = []
+        session = await fov.session("s", budget_tokens=4_000)
+        with fov.subscribe(rebuilt.append, ["gradient-recalculated"]) as subscription:
+            before, count = "", 0
+            for turn in range(1, 120):
+                await talk(session, 1, first=turn)
+                context = await verified(session)
+                subscription.drain()
+                if len(rebuilt) == count:
+                    # The turn that was open before may have grown; all else stands.
+                    assert prefix_shared(before, context.text) >= len(before) - 200
+                count, before = len(rebuilt), context.text
+        causes = [event.data["cause"] for event in rebuilt]
+        assert causes[0] == "first"
+        assert set(causes[1:]) == {"full"}
+        assert 3 <= len(causes) <= 30
 
-    return asyncio.run(play())
-
-
-def test_a_rebuild_tells_which_turns_changed_their_level(tmp_path: Path) -> None:
-    found = contexts(tmp_path / "chat.db", 40)
-    rebuilt = [
-        (before, after) for before, after in itertools.pairwise(found) if after.planned.is_new and after.planned.changes
-    ]
-    assert len(rebuilt) > 3
-    for before, after in rebuilt:
-        was, now = levels(before), levels(after)
-        told = {
-            turn: (change.before, change.after)
-            for change in after.planned.changes
-            for turn in range(change.first, change.last + 1)
-        }
-        assert sum(change.last - change.first + 1 for change in after.planned.changes) == len(told)
-        for turn, (old, new) in told.items():
-            assert old != new
-            assert new in now[turn]
-            assert old in was.get(turn, {"R"})
+    asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-def test_what_is_said_to_stay_is_what_the_next_context_begins_with(tmp_path: Path) -> None:
-    found = contexts(tmp_path / "chat.db", 25)
-    stood = [(before, after) for before, after in itertools.pairwise(found) if not after.planned.is_new]
-    assert stood
-    for before, after in stood:
-        stable = ""
-        for segment in before.segments:
-            if not segment.is_stable:
-                break
-            stable += segment.text
-        assert after.text.startswith(stable)
-        assert 0 < before.stable_tokens <= before.tokens
+def test_asking_twice_gives_the_same_bytes_and_another_handle_too(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 60)
+        await fov.settle()
+        first = await session.context("Now?")
+        assert (await session.context("Now?")).text == first.text
+        assert (await (await fov.session("s")).context("Now?")).text == first.text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-def test_the_texts_of_the_segments_are_the_text_of_the_context(tmp_path: Path) -> None:
-    context = contexts(tmp_path / "chat.db", 12)[-1]
-    assert "".join(segment.text for segment in context.segments if segment.name != "prompt") == context.text
+@pytest.mark.parametrize("schedule", ["interval", "adaptive"])
+def test_other_schedules_rebuild_by_turns(tmp_path: Path, schedule: str) -> None:
+    async def job(fov: Foveate) -> None:
+        rebuilt: list[Event] = []
+        session = await fov.session("s", budget_tokens=100_000)
+        with fov.subscribe(rebuilt.append, ["gradient-recalculated"]) as subscription:
+            for turn in range(1, 33):
+                await talk(session, 1, first=turn)
+                await verified(session)
+            subscription.drain()
+        causes = [event.data["cause"] for event in rebuilt]
+        assert causes[0] == "first"
+        assert 1 <= causes.count("interval") <= 3
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(gradient={"schedule": schedule})))
+
+
+def test_a_changed_budget_rebuilds(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        rebuilt: list[Event] = []
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 50)
+        with fov.subscribe(rebuilt.append, ["gradient-recalculated"]) as subscription:
+            await verified(session)
+            session = await fov.session("s", budget_tokens=6_000)
+            await verified(session)
+            subscription.drain()
+        assert [event.data["cause"] for event in rebuilt] == ["first", "budget"]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000)
+        await talk(session, 60)
+        await fov.settle()
+        store = session._store
+        row = await store.get_session("s")
+        keeper = Keeper(store, "s", Viewer(store, "s"))
+
+        async def cause_at(moment: float) -> str | None:
+            view = await keeper.view(row, Gradient(), 2_500, cache_ttl_seconds=300, now=moment)
+            assert sum(block.tokens for block in view.blocks) <= 2_500
+            return view.planned.cause if view.planned.is_new else None
+
+        assert await cause_at(1_000_000) == "first"
+        await talk(session, 8, first=61)
+        row = await store.get_session("s")
+        assert [await cause_at(moment) for moment in (1_000_200, 1_000_450, 1_000_700)] == [None, None, None]
+        assert await cause_at(5) is None
+        assert await cause_at(1_000_900) is None
+        assert await cause_at(9_000_000_000) == "cold"
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_result_larger_than_the_room_is_shown_cut_and_the_plan_stays_usable(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=2_000)
+        await talk(session, 20)
+        await verified(session)
+        await session.record([user("Show me everything."), assistant("everything " * 5_000)])
+        for _ in range(2):
+            assert "cut: " in (await verified(session)).text
+        await talk(session, 3, first=22)
+        await fov.settle()
+        await verified(session)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

@@ -77,13 +77,14 @@ class Viewer:
         self._steps = RunningSteps(LocalCompressor())
         self._raw: dict[int, _Raw] = {}
         self._whole: dict[tuple[int, int, bool], HistoryBlock] = {}
+        self._era_texts: dict[tuple[int, int, int, int], str] = {}
         self._pruned: bytes | None = None
 
     async def renew(self) -> None:
         """Forget what is in memory, if turns were pruned since it was read."""
         pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
         if pruned != self._pruned:
-            self._sizes, self._raw, self._whole, self._pruned = Sizes(), {}, {}, pruned
+            self._sizes, self._raw, self._whole, self._era_texts, self._pruned = Sizes(), {}, {}, {}, pruned
 
     async def plan(
         self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
@@ -247,7 +248,10 @@ class Viewer:
     async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[Row, _Text]:
         texts: dict[Row, _Text] = {}
         for row in rows:
-            text = await self._era_text(row, row.tokens - costs.range - 1, counter) if row.era_level else ""
+            key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
+            if row.era_level and key not in self._era_texts:
+                _remember(self._era_texts, key, await self._era_text(row, key[-1], counter))
+            text = self._era_texts[key] if row.era_level else ""
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
             texts[row] = _Text(text or hidden or UNSUMMARISED)
         return texts

@@ -1,26 +1,28 @@
 """Where compression runs: a process beside the program, or a thread where that one is gone."""
 
 import asyncio
+import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from engine import settings, talk, with_store
 from foveate import Foveate
-from foveate.background import pool as pools
 from foveate.background.pool import Job, Pool
-from foveate.store import MessageRow, bodies
+from foveate.store import MessageRow
 
 
 def job(turn: int = 1, text: str = "The port is 8443.") -> Job:
-    body = bodies.pack({"format": "openai", "data": {"role": "user", "content": text}}, 3).data
+    body = json.dumps({"format": "openai", "data": {"role": "user", "content": text}}).encode()
     return turn, [MessageRow(turn, 1, "user", "message", 5, 0, 0, body)], "o200k_base"
 
 
 def children() -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()]
+    """Of every thread: the one that starts a process is its parent."""
+    return [int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
 
 
 def test_a_process_makes_the_same_as_a_thread() -> None:
@@ -69,7 +71,7 @@ def test_a_killed_process_loses_nothing_and_is_replaced(caplog: pytest.LogCaptur
 def test_a_process_that_cannot_be_started_is_done_without(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pools.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
 
     async def run() -> None:
         pool = Pool(1)

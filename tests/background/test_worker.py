@@ -1,6 +1,7 @@
 """The background worker on real files: what is lacking gets made, once, whoever else works on it."""
 
 import asyncio
+import json
 import sqlite3
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from foveate.compress import Count, Renditions
 from foveate.compress.local import LocalCompressor
 from foveate.errors import LevelNotReady
 from foveate.events import Event, EventBus
-from foveate.store import MessageRow, bodies, open_store
+from foveate.store import MessageRow, open_store
 
 QUICK_SECONDS = 15.0
 
@@ -161,7 +162,7 @@ class Failing(LocalCompressor):
 
 def test_a_compressor_that_raises_leaves_a_marked_fallback(caplog: pytest.LogCaptureFixture) -> None:
     def row(position: int, text: str) -> MessageRow:
-        body = bodies.pack({"format": "openai", "data": {"role": "user", "content": text}}, 3).data
+        body = json.dumps({"format": "openai", "data": {"role": "user", "content": text}}).encode()
         return MessageRow(1, position, "user", "message", 3, 0, 0, body)
 
     failed = make_rendition(Failing(), 1, [row(1, "boom, and port 8443"), row(2, "more " * 200)], "o200k_base")

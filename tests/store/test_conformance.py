@@ -3,15 +3,18 @@
 import asyncio
 import inspect
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from foveate.settings import StoreSettings
 from foveate.store import Store, open_store
-from foveate.testing import stores
+from foveate.testing import derived_stores, stores
+
+SUITES = (stores, derived_stores)
 
 
-@pytest.mark.parametrize("case", stores.CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [*stores.CASES, *derived_stores.CASES], ids=lambda case: case.__name__)
 def test_sqlite_conforms(case: stores.Case, tmp_path: Path) -> None:
     async def open_it() -> Store:
         return await open_store(str(tmp_path / "store.db"), StoreSettings())
@@ -19,10 +22,11 @@ def test_sqlite_conforms(case: stores.Case, tmp_path: Path) -> None:
     asyncio.run(stores.run_case(case, open_it))
 
 
-def test_the_suite_runs_all_its_cases() -> None:
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.__name__)
+def test_the_suite_runs_all_its_cases(suite: ModuleType) -> None:
     written = {
         function
-        for name, function in inspect.getmembers(stores, inspect.iscoroutinefunction)
+        for name, function in inspect.getmembers(suite, inspect.iscoroutinefunction)
         if not name.startswith("_") and name != "run_case"
     }
-    assert written == set(stores.CASES)
+    assert written == set(suite.CASES)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,8 @@ def _start() -> subprocess.Popen[bytes]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.stdin:
-        process.stdin.close()
+        with suppress(OSError):  # it may be dead already, with something still to be written to it
+            process.stdin.close()
     process.terminate()
     process.wait()
     if process.stdout:

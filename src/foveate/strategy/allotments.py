@@ -22,8 +22,8 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     board: Annotated[float, Meta(ge=0, le=0.5)] = 0.10
     """For what was retrieved and is shown for some turns."""
-    recall: Annotated[float, Meta(ge=0, le=0.9)] = 0.25
-    """For turns found again by what the prompt says. The history gets the rest."""
+    recall: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
+    """For turns found again by what the prompt says. Nothing finds any yet, so the history has this room too."""
     recall_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 10_000
     """Recall's share is not larger than this."""
 

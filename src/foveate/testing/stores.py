@@ -1,4 +1,4 @@
-"""The conformance suite of stores: every store passes these, ours and yours.
+"""The conformance suite of stores: every store passes these, ours and yours, and those of `derived_stores`.
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_my_store_conforms(case, tmp_path):
