@@ -4,7 +4,9 @@ The journey of a turn, and where to look:
 
     turn      what one prompt leads to: frozen values          formats/   in from providers and transcripts, and out
     tokens    what it weighs                                   store/     kept raw, durable, for good
-    session   one conversation of turns                        context/   what a model is shown of them
+    compress/ blurred: smoothed, compressed, tiny, eras        strategy/  which fidelity of which turn goes in
+    context/  what a model is shown: tags, pins, board         background/  the worker that makes all this
+    session   one conversation of turns: record, context, get_turn, tools
     api       the store and its sessions; sync is the same, blocking
 
     async with foveate.open("chat.db") as fov:

@@ -28,7 +28,6 @@ from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_s
 from foveate.tokens import counter_for
 from foveate.turn import parse_time
 
-
 MAX_IDS_NAMED = 3
 
 

@@ -10,11 +10,15 @@ TOKENS = st.integers(0, 1_000_000)
 
 
 def test_the_board_gets_a_tenth_recall_a_quarter_and_the_history_the_rest() -> None:
-    assert Allotments(recall=0.25).split(32_000, 1_500, 500, one_off=False) == Split(history=19_500, board=3_000, recall=7_500)
+    assert Allotments(recall=0.25).split(32_000, 1_500, 500, one_off=False) == Split(
+        history=19_500, board=3_000, recall=7_500
+    )
 
 
 def test_recall_has_a_limit() -> None:
-    assert Allotments(recall=0.25).split(100_000, 0, 0, one_off=False) == Split(history=80_000, board=10_000, recall=10_000)
+    assert Allotments(recall=0.25).split(100_000, 0, 0, one_off=False) == Split(
+        history=80_000, board=10_000, recall=10_000
+    )
 
 
 def test_the_history_of_a_kept_plan_does_not_depend_on_what_the_others_use() -> None:
@@ -36,7 +40,9 @@ def test_recall_takes_what_the_history_leaves_only_in_a_one_off_context() -> Non
 
 @given(st.tuples(TOKENS, TOKENS, TOKENS), st.booleans(), st.tuples(TOKENS, TOKENS))
 def test_the_parts_never_exceed_the_budget(sizes: tuple[int, int, int], one_off: bool, used: tuple[int, int]) -> None:
-    split = Allotments(recall=0.25).split(*sizes, one_off=one_off, board_tokens_used=used[0], recall_tokens_used=used[1])
+    split = Allotments(recall=0.25).split(
+        *sizes, one_off=one_off, board_tokens_used=used[0], recall_tokens_used=used[1]
+    )
     board = min(used[0], split.board) if one_off else split.board
     recall = min(used[1], split.recall) if one_off else split.recall
     assert min(split.history, split.board, split.recall) >= 0

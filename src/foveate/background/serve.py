@@ -6,6 +6,7 @@ its input does, and so never outlives the program that started it.
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import struct
@@ -39,7 +40,10 @@ def main() -> None:
     output = sys.stdout.buffer
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         jobs = pickle.loads(frame)  # noqa: S301 - written by the parent process
-        write_frame(output, pickle.dumps([make_rendition(compressor, *job) for job in jobs]))
+        try:
+            write_frame(output, pickle.dumps([make_rendition(compressor, *job) for job in jobs]))
+        except BrokenPipeError:  # the program was killed meanwhile; nobody is left to be told
+            os._exit(0)
 
 
 if __name__ == "__main__":
