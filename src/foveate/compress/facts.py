@@ -60,6 +60,8 @@ KINDS: Mapping[str, str] = {
     "?": "condition",
     "w": "word",
 }
+PLAIN_WEIGHT = 0.4
+"""Of a word that is not known to be rare, or of a fact whose kind this version does not know."""
 WEIGHTS: Mapping[str, float] = {
     "i": 2.2,
     "#": 1.8,
@@ -295,4 +297,4 @@ def kind_of(key: str) -> str:
 @lru_cache(maxsize=50_000)
 def base_weight(key: str) -> float:
     """The weight of a fact from its key alone, about as `find_facts` gives it."""
-    return word_weight(key[2:]) or 0.4 if key[0] == "w" else WEIGHTS[key[0]]
+    return word_weight(key[2:]) or PLAIN_WEIGHT if key[:1] == "w" else WEIGHTS.get(key[:1], PLAIN_WEIGHT)
