@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +237,13 @@ def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_p
     path = tmp_path / "talk.jsonl"
     lines = "".join(json.dumps({"role": "user", "content": f"Hello {number}"}) + "\n" for number in range(300_000))
     path.write_text(lines)
-    process = subprocess.Popen(command("import", str(path)), env=shell.environment(), stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command("import", str(path)),
+        env=shell.environment(),
+        stderr=subprocess.PIPE,
+        # What a shell starts in the background ignores interrupts, and so would this.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     while not shell.db.exists() or not _has_turns(shell.db):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
