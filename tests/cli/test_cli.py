@@ -242,7 +242,7 @@ def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_p
         env=shell.environment(),
         stderr=subprocess.PIPE,
         # What a shell starts in the background ignores interrupts, and so would this.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - nothing else runs here
     )
     while not shell.db.exists() or not _has_turns(shell.db):
         assert process.poll() is None
