@@ -46,8 +46,8 @@ def frame_tokens(block: Block, counter: Counter) -> int:
 
 
 def label_tokens(number: int, level: Shown, counter: Counter, *, in_steps: bool = False) -> int:
-    """`Turn 12:` before an entry of a range."""
-    return _shape_tokens(label_text(number, level, in_steps=in_steps), counter)
+    """`Turn 12:` before an entry of a range; which digits it has makes no difference, only how many."""
+    return _digits_tokens(len(str(number)), level, counter, in_steps)
 
 
 def block_tokens(block: Block, counter: Counter) -> int:
@@ -83,6 +83,11 @@ def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overhe
 def _shape_tokens(text: str, counter: Counter) -> int:
     # Both encodings have a token for every one, two or three digits, so which digits they are makes no difference.
     return _counted(_DIGIT.sub("9", text), counter.encoding)
+
+
+@lru_cache(maxsize=256)
+def _digits_tokens(digits: int, level: Shown, counter: Counter, in_steps: bool) -> int:
+    return _shape_tokens(label_text(10 ** (digits - 1), level, in_steps=in_steps), counter)
 
 
 @lru_cache(maxsize=4096)
