@@ -120,7 +120,6 @@ class Step:
 
     number: int
     messages: tuple[Message, ...]
-    first_position: int
 
     @property
     def is_answered(self) -> bool:
@@ -131,17 +130,15 @@ class Step:
 
 def split_steps(messages: Sequence[Message]) -> list[Step]:
     """A turn's steps; the first is what stands before the first answer. Tool calls stay with their results."""
-    groups: list[list[int]] = [[]]
-    for index, message in enumerate(messages):
+    groups: list[list[Message]] = [[]]
+    for message in messages:
         if message.role == "assistant" and message.kind == "message":
-            previous = messages[index - 1] if index else None
-            if not (groups[-1] and previous and previous.role == "assistant" and len(groups) > 1):
+            goes_on = len(groups) > 1 and groups[-1][-1].role == "assistant"
+            if not goes_on:
                 groups.append([])
-        groups[-1].append(index)
+        groups[-1].append(message)
     kept = [group for group in groups if group]
-    return [
-        Step(number, tuple(messages[index] for index in group), group[0] + 1) for number, group in enumerate(kept, 1)
-    ]
+    return [Step(number, tuple(group)) for number, group in enumerate(kept, 1)]
 
 
 @dataclass(frozen=True, slots=True)

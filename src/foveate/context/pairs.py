@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from foveate.turn import Attachment, Message, Reasoning, ToolCall, ToolResult
+from foveate.turn import Attachment, Message, ToolCall, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,3 @@ def provider_message_count(messages: Iterable[Message]) -> int:
         attaches = any(isinstance(part, Attachment) for result in results for part in result.content)
         count += len(results) + says_more + attaches
     return count
-
-
-def has_proof(reasoning: Reasoning) -> bool:
-    """Whether a provider may ask for this thinking back."""
-    return reasoning.signature is not None or reasoning.encrypted is not None or reasoning.id is not None

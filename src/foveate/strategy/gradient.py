@@ -34,8 +34,6 @@ class Gradient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The newest turn is raw up to this share of the history's tokens, else smoothed, else cut to it."""
     tiny_share: Annotated[float, Meta(ge=0, le=1)] = 0.20
     """Of Deep, for single tiny turns once there are eras."""
-    era_fanout: Annotated[int, Meta(ge=2, le=1_000)] = 32
-    """How many turns an era stands for, and how many eras one of the next level."""
     short_turn_tokens: Annotated[int, Meta(ge=0, le=10_000)] = 120
     """Consecutive raw or smoothed turns shorter than this share a block; 0 gives each a tag of its own."""
     schedule: Literal["watermark", "interval", "adaptive"] = "watermark"
