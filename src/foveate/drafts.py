@@ -7,7 +7,7 @@ version that understands a format better reads more out of the same bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
@@ -19,12 +19,26 @@ from foveate.errors import FoveateError
 from foveate.store import Draft, MessageRow, bodies
 from foveate.text import message_text
 from foveate.tokens import Counter
-from foveate.turn import Json, Message, Opaque, Original, Part, Text, ToolCall, ToolResult, Turn
+from foveate.turn import (
+    Attachment,
+    Json,
+    Message,
+    Opaque,
+    Original,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 
 CANONICAL = "foveate"
 LARGE_CHARS = 50_000
 """From here on a batch is packed and counted in threads: tiktoken, zstd and sha256 let others run meanwhile."""
 PACKERS = 2
+SCALAR_CHARS = 4
+"""What a number or a truth value is taken to weigh."""
 
 
 async def draft_messages(
@@ -39,7 +53,7 @@ async def draft_messages(
     def make(message: Message, key: str | None) -> Draft:
         return _draft(message, at, key, counter, compression_level)
 
-    if len(messages) < 2 or sum(map(_weight, messages)) < LARGE_CHARS:  # noqa: PLR2004
+    if len(messages) < 2 or sum(map(weigh, messages)) < LARGE_CHARS:  # noqa: PLR2004
         return [make(message, key) for message, key in zip(messages, keys, strict=True)]
     return await asyncio.to_thread(lambda: list(_packers().map(make, messages, keys)))
 
@@ -97,19 +111,38 @@ def to_us(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _weight(message: Message) -> int:
-    return sum(map(_part_weight, message.parts))
+def weigh(message: Message) -> int:
+    """About how many characters a message has, without writing it out."""
+    return sum(map(_weigh_part, message.parts))
 
 
-def _part_weight(part: Part) -> int:
+def _weigh_part(part: Part) -> int:
     match part:
-        case Text(text):
+        case Text(text) | Reasoning(text):
             return len(text)
+        case Attachment(data=data):
+            return len(data or "")
+        case ToolCall(arguments=value) | Opaque(data=value):
+            return _weigh_json(value)
         case ToolResult(content=content):
-            return sum(map(_part_weight, content))
-        case ToolCall(arguments=str(text)):
-            return len(text)
-    return 100
+            return sum(map(_weigh_part, content))
+
+
+def _weigh_json(value: Json) -> int:
+    weight = 0
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, str):
+            weight += len(node)
+        elif isinstance(node, Mapping):
+            weight += sum(map(len, node))
+            pending += node.values()
+        elif isinstance(node, Sequence):
+            pending += node
+        else:
+            weight += SCALAR_CHARS
+    return weight
 
 
 @cache

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from foveate import formats
-from foveate.drafts import draft_messages
+from foveate.drafts import draft_messages, weigh
 from foveate.errors import InputError
 from foveate.formats import Found, Header, Item, Problem
 from foveate.session import Session
 
 BATCH_MESSAGES = 500
-BATCH_BYTES = 4_000_000
+BATCH_CHARS = 4_000_000
 MAX_PROBLEMS = 10_000
 """This many problems are reported one by one; further ones are only counted."""
 
@@ -147,20 +147,16 @@ class _Import:
 
 
 def _take(items: Iterator[Item]) -> list[Item]:
-    """The next batch of a file, bounded in number and in bytes."""
+    """The next batch of a file, bounded in number and in size."""
     batch: list[Item] = []
     size = 0
     for item in items:
         batch.append(item)
         if isinstance(item, Found):
-            size += _rough_size(item)
-        if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
+            size += weigh(item.message)
+        if len(batch) >= BATCH_MESSAGES or size >= BATCH_CHARS:
             break
     return batch
-
-
-def _rough_size(found: Found) -> int:
-    return sum(len(repr(part)) for part in found.message.parts)
 
 
 def _runs(batch: list[Item], report: ImportReport, headers: dict[str, Header]) -> Iterator[list[Found]]:
