@@ -17,6 +17,10 @@ FoveateError
 │   ├── SessionExists
 │   ├── ForkInUse         a fork still reaches what would go
 │   └── PinLocked
+├── ModelError            a model could not be asked, or did not answer as it should
+│   ├── ModelUnavailable  until someone changes something: an extra, a key, a name, a window too small
+│   ├── ModelFailed       this time: the network, an overload, a time-out, an answer that can't be used
+│   └── ModelHeldBack     not asked at all: the cap, a rate or the breaker says when it may be again
 ├── InvariantBroken       a promise that a context makes does not hold: a defect in Foveate
 └── StoreError            the database
     ├── NotADatabase      the file is something else
@@ -187,6 +191,51 @@ class PinLocked(Refused):
     def __init__(self, pin_id: str) -> None:
         super().__init__(f"pin {pin_id} is locked; pass even_if_locked=True to remove it all the same")
         self.pin_id = pin_id
+
+
+class ModelError(FoveateError):
+    """A model could not be asked or did not answer as it should; `model` names it, `problem` says what is wrong.
+
+    Keys never appear in a message; an adapter takes out whatever looks like one before it raises.
+    """
+
+    calls = 0
+    """How many calls were made in vain, where a `Caller` made them."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(f"model {model}: {problem}")
+        self.model = model
+        self.problem = problem
+
+
+class ModelUnavailable(ModelError):
+    """Trying again changes nothing: what to install, set or choose instead is in the message.
+
+    `reason` is one of `extra`, `key`, `name`, `too-long` (the request is larger than the model's window), `refused`.
+    """
+
+    def __init__(self, model: str, problem: str, *, reason: str) -> None:
+        super().__init__(model, problem)
+        self.reason = reason
+
+
+class ModelFailed(ModelError):
+    """It may work another time. `reason` is one of `busy`, `server`, `network`, `timeout`, `stalled`, `broken-off`,
+    `empty`, `malformed`; `retry_after_seconds` is what the provider asked for, if it did."""
+
+    def __init__(self, model: str, problem: str, *, reason: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(model, problem)
+        self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ModelHeldBack(ModelError):
+    """The model was not asked, so as to keep a limit: `reason` is one of `cap`, `rate`, `breaker`, `calls`."""
+
+    def __init__(self, model: str, problem: str, *, reason: str, retry_after_seconds: float) -> None:
+        super().__init__(model, problem)
+        self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
 
 
 class StoreError(FoveateError):

@@ -32,6 +32,9 @@ EventKind = Literal[
     "compression-failed",
     "turn-retrieved",
     "board-expired",
+    "model-failed",
+    "model-held-back",
+    "model-recovered",
 ]
 EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
 

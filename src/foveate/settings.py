@@ -83,6 +83,68 @@ class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """After this long unused a provider's cache is cold, and a rebuild costs nothing extra. None: not known."""
 
 
+class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens."""
+
+    input: Annotated[float, Meta(ge=0)]
+    output: Annotated[float, Meta(ge=0)]
+    cached: Annotated[float, Meta(ge=0)] | None = None
+    """For input that came from the provider's cache; None: as other input."""
+
+
+class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which models are asked for what, and the limits they are asked within. Without a name nothing is asked.
+
+    A name is `openai:gpt-5-mini`, `anthropic:…`, `google:…`, `openrouter:…`, `ollama:…`, `NAME@http://host:port/v1`
+    for any other endpoint that speaks OpenAI's protocol, or `local`.
+    """
+
+    default: str | None = None
+    """For chat, C and T, where they have no model of their own."""
+    chat: str | None = None
+    compress: str | None = None
+    tiny: str | None = None
+    """Differs from `compress`: T is then made in a call of its own."""
+    smooth: str | None = None
+    """S is made by rules; a model does it only if one is named here."""
+    roll_up: str | None = None
+    """Eras are made by rules; a model does it only if one is named here."""
+    fallbacks: tuple[str, ...] = ()
+    """Tried in this order when a model fails or is held back."""
+    mode: Literal["together", "separate", "chained"] = "together"
+    """`together`: one call makes all levels of a turn. `separate`: a call each, side by side. `chained`: a call each,
+    C made from S and T from C."""
+    max_calls_per_turn: Annotated[int, Meta(ge=1, le=100)] = 6
+    """No turn costs more calls than this, retries and later attempts included."""
+    max_source_tokens: Annotated[int, Meta(ge=256, le=1_000_000)] = 16_000
+    """A turn larger than this is shortened before a model sees it."""
+    timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+    """For a whole answer; in a stream, until its first piece."""
+    stall_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
+    """A stream that is silent for longer has failed."""
+    max_retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    backoff_seconds: Annotated[float, Meta(ge=0, le=600)] = 1.0
+    """Before the first retry; it doubles with each, and is varied at random."""
+    max_backoff_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
+    """A provider that asks for a longer pause is not waited for; the work is done later."""
+    breaker_failures: Annotated[int, Meta(ge=1, le=1_000)] = 5
+    """After so many failures in a row a provider is left alone,"""
+    breaker_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+    """for so long; then one call tries whether it has recovered."""
+    concurrency: Annotated[int, Meta(ge=1, le=256)] = 4
+    """Calls to one provider at a time."""
+    requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    daily_usd: Annotated[float, Meta(ge=0)] | None = 5.0
+    """All calls of one day (UTC) together cost at most this; None: no cap."""
+    prices: dict[str, Price] = {}
+    """By model name, where the price list has none or another."""
+    unknown_price: Price = Price(input=5.0, output=25.0)
+    """Assumed for a model that no list knows, unless it runs on this machine."""
+    key_variables: dict[str, str] = {}
+    """Which environment variable holds the key of an endpoint, by its host, as in {"llm.example.com": "TEAM_KEY"}."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings; each part documents its own."""
 
@@ -91,6 +153,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     events: EventSettings = EventSettings()
     compress: CompressSettings = CompressSettings()
     context: ContextSettings = ContextSettings()
+    models: ModelsSettings = ModelsSettings()
     allotments: Allotments = Allotments()
     gradient: Gradient = Gradient()
 

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from foveate.errors import InputError
 from foveate.settings import StoreSettings
+from foveate.store.calls import Calls
 from foveate.store.derived import Derived
 from foveate.tokens import EncodingName
 from foveate.turn import Kind, Role
@@ -160,6 +161,11 @@ class Store(Protocol):
     @property
     def derived(self) -> Derived:
         """What is made from the raw log and kept beside it."""
+        ...
+
+    @property
+    def calls(self) -> Calls:
+        """What models were asked, and what it cost."""
         ...
 
     async def create_session(self, session: NewSession) -> SessionRow:

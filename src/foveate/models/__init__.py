@@ -1,0 +1,81 @@
+"""Asking a model: one request and one answer, whoever the provider is.
+
+    names       "openai:gpt-5-mini", "qwen3@http://127.0.0.1:11434/v1", "local"      where a name leads
+    provider    the adapter to real providers (the extra `foveate[models]`)            what is sent, and how it fails
+    local       a small model on this machine (the extra `foveate[local]`)
+    caller      every call goes through here: retries, breaker, rates, cap, accounts   never in the way
+    prices      what tokens cost
+
+Only `Caller` is used by the rest of the package; a `Model` is what it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from foveate.turn import Json, Message, Usage
+
+Purpose = Literal["smooth", "compress", "tiny", "roll-up", "chat", "check"]
+"""What a call is for; `check` is the tiny call of `foveate models`."""
+
+Finish = Literal["stop", "length", "tool-calls", "refused"]
+"""Why an answer ended: it was done, its output limit came, it calls tools, or the provider's filter stopped it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request."""
+
+    purpose: Purpose
+    messages: tuple[Message, ...]
+    """Canonical messages; those of role system or developer come first."""
+    tools: tuple[Mapping[str, Json], ...] = ()
+    """As `tool_definitions("openai")` writes them."""
+    schema: Mapping[str, Json] | None = None
+    """The answer is one JSON object of this schema."""
+    max_output_tokens: int
+    temperature: float | None = 0.0
+    """None leaves it to the provider."""
+    input_tokens: int
+    """Counted here, for rates and the spending cap; what the provider reports replaces it afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whole."""
+
+    message: Message
+    """The assistant's: text, reasoning, tool calls; `model` and `usage` are set."""
+    finish: Finish
+
+    @property
+    def text(self) -> str:
+        return self.message.text
+
+    @property
+    def usage(self) -> Usage:
+        return self.message.usage or Usage()
+
+
+class Model(Protocol):
+    """One model of one provider. Failures are `foveate.errors.ModelError`s, never a provider's own exceptions."""
+
+    @property
+    def name(self) -> str:
+        """As it is named in settings."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """Whose limits it shares, as in `openai` or `127.0.0.1:8080`."""
+        ...
+
+    async def ask(self, ask: Ask) -> Answer: ...
+
+    def stream(self, ask: Ask) -> AsyncIterator[str | Answer]:
+        """Pieces of text as they come, and last the whole answer. A stream that ends without one has failed."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,62 @@
+"""The accounts: every call of a model, what it took and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+NANO = 1_000_000_000
+"""Nano-dollars in a dollar: whole numbers add up the same in every database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow:
+    """One call. `turn` is what it was for, if a turn's renditions."""
+
+    session_id: str | None
+    turn: int | None
+    at_us: int
+    model: str
+    purpose: str
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    nano_usd: int
+    is_estimate: bool
+    """The price is assumed, or the provider reported no usage."""
+    latency_us: int
+    outcome: str
+    """`ok`, or the reason of a `ModelError`, or of the guard's refusal: `refused`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """What the calls of one session, day, model and purpose took together."""
+
+    session_id: str | None
+    day: str
+    """In UTC, as in 2026-11-15."""
+    model: str
+    purpose: str
+    calls: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    nano_usd: int
+    is_estimate: bool
+
+
+class Calls(Protocol):
+    """The accounts of a store."""
+
+    async def add(self, calls: Sequence[CallRow]) -> None: ...
+
+    async def spent(self, since_us: int) -> int:
+        """Nano-dollars of all calls since a moment, of every session and process."""
+        ...
+
+    async def costs(self, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:
+        """Summed by session, day, model and purpose, oldest day first; of one session, or of all."""
+        ...
