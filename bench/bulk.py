@@ -74,7 +74,7 @@ def _add(connection: sqlite3.Connection, turns: range, facts: Mapping[int, str],
             tokens = O200K.base(message_text(Message(role, (Text(text),))))
             messages.append((number, turn, position, role, tokens, at_us, at_us, body.size, body.digest))
             contents.append({"message": number, "data": body.data})
-        renditions.append({**asdict(_rendition(turn, asked, answered)), "session": 1, "now_us": START_US})
+        renditions.append({**asdict(_rendition(turn, asked, answered)), "session": 1, "calls": 0, "now_us": START_US})
     connection.executemany(_MESSAGES, messages)
     connection.executemany(sql.ADD_BODY, contents)
     connection.executemany(sql.ADD_RENDITION.removesuffix(" RETURNING id"), renditions)

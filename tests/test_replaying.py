@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from foveate.context.assembled import Context, Segment
-from foveate.replaying import Call, ReplayReport, Script, matching_tokens, prepare, replay
+from foveate.context.prefix import matching_tokens
+from foveate.replaying import Call, ReplayReport, Script, prepare, replay
 from foveate.settings import Settings, load_settings
 from foveate.testing.conversation import make_conversation
 from foveate.tokens import O200K, count_tokens

@@ -253,9 +253,9 @@ def test_what_python_takes_for_a_letter_or_number_is_one_to_the_patterns() -> No
         ("gemini", "google/gemini-2.5-pro models/gemini-3 gemma-3-27b"),
         ("llama3", "meta-llama/Llama-3.1-8B llama3:8b accounts/fireworks/models/llama-v3p1-8b llama-4-scout"),
         ("mistral", "mistral-large mistralai/Mixtral-8x7B codestral devstral open-mixtral-8x7b"),
-        ("qwen", "Qwen/Qwen3-32B qwen-max QwQ-32B"),
+        ("qwen", "Qwen/Qwen3-32B qwen-max QwQ-32B qwen3@https://llm.example.com/v1 local:/models/qwen3.gguf"),
         ("deepseek", "deepseek-chat deepseek-ai/DeepSeek-R1-Distill-Llama-70B"),
-        ("smollm", "HuggingFaceTB/SmolLM2-135M-Instruct"),
+        ("smollm", "HuggingFaceTB/SmolLM2-135M-Instruct smollm2@http://127.0.0.1:8080/v1 local local:2048"),
         ("generic", "grok-4 llama-2-7b codellama davinci gpt-6 some-model /"),
     ],
 )

@@ -104,6 +104,10 @@ class SessionStats:
     """Turns still to be compressed."""
     refusals: int
     """Versions that the guard did not let pass."""
+    waiting: int
+    """Turns for which a model is still to be asked, now or later."""
+    by_model: int
+    """Turns that a model compressed."""
 
     @property
     def compression_ratio(self) -> float:
@@ -148,6 +152,8 @@ def describe_stats(row: SessionRow, sizes: Sizes, backlog: Backlog, *, pins: int
         fallbacks=backlog.incomplete,
         pending=backlog.pending,
         refusals=backlog.refusals,
+        waiting=backlog.waiting,
+        by_model=backlog.by_model,
     )
 
 

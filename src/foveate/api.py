@@ -22,9 +22,11 @@ from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import Header
 from foveate.importing import ImportReport, Progress, import_transcript
 from foveate.inputs import check_session_id, check_text, printable_text
+from foveate.models.caller import Caller, Load
 from foveate.session import Session, Shared
 from foveate.settings import Settings, load_settings
 from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
+from foveate.store.calls import CostRow
 from foveate.tokens import counter_for
 from foveate.turn import parse_time
 
@@ -64,16 +66,22 @@ def open(location: str | Path, *, settings: Settings | None = None) -> Opening: 
 class Foveate:
     """An open store. Close it, or leave its `async with` block, when done."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, *, load: Load | None = None) -> None:
         self.settings = settings
         self._store = store
         self._events = EventBus(settings.events.queue_limit)
-        self._worker = Worker(store, self._events, settings.compress)
-        self._shared = Shared(store, self._events, settings, self._worker)
+        self._caller = Caller(settings.models, store.calls, self._events, load=load)
+        self._worker = Worker(store, self._events, settings, self._caller)
+        self._shared = Shared(store, self._events, settings, self._worker, self._caller)
 
     @property
     def location(self) -> str:
         return self._store.location
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks models, within the limits of the settings; all sessions share it."""
+        return self._caller
 
     async def session(
         self,
@@ -166,13 +174,27 @@ class Foveate:
 
         return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
 
+    async def costs(self, session_id: str | None = None) -> list[CostRow]:
+        """What the calls of models took, by session, day, model and purpose; of one session, or of all."""
+        return await self._store.calls.costs(session_id)
+
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback`, in a thread of its own, with each event of these kinds once its fact is durable."""
         return self._events.subscribe(callback, kinds)
 
     async def settle(self, *, session_id: str | None = None, progress: Callable[[int], object] | None = None) -> None:
-        """Wait until every turn, open ones included, has its renditions; `progress` is told as turns are finished."""
+        """Wait until every turn, open ones included, has its renditions; `progress` is told as turns are finished.
+
+        Where a model is named, closed turns that are due for it are given to it too. What was put off until later,
+        by a failure or a limit, is left for later: `stats` has it as `waiting`.
+        """
         await self._worker.settle(None if session_id is None else [session_id], progress)
+
+    async def compress_again(self, *, session_id: str | None = None) -> int:
+        """Have done again what may come out better: turns with a stand-in or of an older compressor, and, where a
+        model is named, those that none has compressed yet. How many; `settle` waits for them."""
+        ids = [row.id for row in await self._store.list_sessions()] if session_id is None else [session_id]
+        return sum([await self._worker.want_again(name) for name in ids])
 
     async def check(self) -> AsyncIterator[Finding]:
         """Verify the whole store; faults and progress as they come."""
@@ -181,6 +203,7 @@ class Foveate:
 
     async def close(self) -> None:
         await self._worker.close()
+        await self._caller.close()
         self._events.close()
         await self._store.close()
 

@@ -91,6 +91,7 @@ def _draft(message: Message, at: datetime | None, key: str | None, counter: Coun
         is_preamble=message.is_preamble,
         tokens=counter.base(message_text(message)),
         tool_calls=len(message.tool_calls),
+        tool_results=len(message.tool_results),
         at_us=None if moment is None else to_us(moment),
         body=body.data,
         digest=body.digest,

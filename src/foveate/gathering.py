@@ -1,19 +1,22 @@
 """What a strategy sees of a stored conversation: sizes, read as far back as a budget reaches, and the eras behind.
 
-Sizes of turns whose renditions are all made don't change any more, so they are read once.
+Sizes of turns whose renditions are all made don't change any more, so they are read once; so are the messages' sizes
+of turns that are over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
 
 from foveate.background.making import compress_safely, without_recalled
 from foveate.compress import Compressor, Renditions
 from foveate.context.costs import content_tokens
-from foveate.store import Store
+from foveate.store import MessageOutline, Store
 from foveate.store.derived import ERA_FANOUT, RenditionSizes
-from foveate.strategy import Era, Item, Shown
+from foveate.strategy import Era, Item, MessageSize, Shown, TurnInfo, step_starts
 from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Message
@@ -25,6 +28,9 @@ SMALLEST_LINE_TOKENS = 6
 """No turn's line in a context is shorter, so no budget reaches further back than this allows."""
 SMALLEST_ERA_TOKENS = 24
 PRUNED = "(removed by a prune command)"
+PRUNED_TOKENS = 10
+"""What says so takes no more, in either encoding."""
+INFOS_CHUNK_TURNS = 512
 
 
 @dataclass(slots=True)
@@ -88,6 +94,58 @@ class Gathered:
         return Era(level, index, index * turns + 1, (index + 1) * turns, tokens)
 
 
+@dataclass(slots=True)
+class Infos:
+    """A session's turns message by message, without content: those that are over are read once."""
+
+    first: int = 0
+    """The oldest turn that is in memory; 0: none is."""
+    over: list[TurnInfo] = field(default_factory=list)
+    """The turns from `first` on that can't grow any more."""
+    newest: TurnInfo | None = None
+
+    async def renew(self, store: Store, session_id: str, *, last_turn: int, is_open: bool) -> None:
+        """Read what came since the last time."""
+        if not self.over:
+            self.first = max(1, last_turn - INFOS_CHUNK_TURNS)
+        found = await self._read(store, session_id, self.first + len(self.over), last_turn)
+        if found and is_open:
+            found[-1] = replace(found[-1], is_open=True)
+        self.newest = found[-1] if found else None
+        self.over += found[:-1]
+
+    async def reach(self, store: Store, session_id: str, turn: int) -> None:
+        """Read back to a turn, and as much again as is there already, so that a long walk back takes few steps."""
+        first = max(1, min(turn, self.first - len(self.over) - 1))
+        self.over[:0] = await self._read(store, session_id, first, self.first - 1)
+        self.first = first
+
+    def between(self, first: int, last: int) -> list[TurnInfo]:
+        """The turns from `first` to `last`, of those in memory."""
+        found = self.over[max(0, first - self.first) : max(0, last - self.first + 1)]
+        return [*found, self.newest] if self.newest and first <= self.newest.turn <= last else found
+
+    async def _read(self, store: Store, session_id: str, first: int, last: int) -> list[TurnInfo]:
+        outlines = await store.outlines(session_id, first, last) if first <= last else []
+        return [_info(turn, list(group)) for turn, group in groupby(outlines, key=attrgetter("turn"))]
+
+
+def _info(turn: int, outlines: Sequence[MessageOutline]) -> TurnInfo:
+    sizes: list[MessageSize] = []
+    is_answered = False
+    for place, outline in enumerate(outlines):
+        tokens = outline.tokens
+        if outline.pruned:
+            tokens = 0 if place else PRUNED_TOKENS
+        is_result = bool(outline.tool_results)
+        if outline.tool_results is None:
+            is_result = outline.role == "tool" or (outline.role == "user" and is_answered)
+        is_answered = is_answered or outline.role == "assistant"
+        sizes.append(MessageSize(place, outline.role, outline.kind, tokens, is_result))
+    moments = [outline.at_us for outline in outlines]
+    return TurnInfo(turn, tuple(sizes), min(moments), max(moments))
+
+
 async def gather(
     store: Store, session_id: str, sizes: Sizes, *, last_turn: int, budget_tokens: int, running: Sequence[Item] = ()
 ) -> Gathered:
@@ -120,6 +178,8 @@ class Step:
 
     number: int
     messages: tuple[Message, ...]
+    position: int = 0
+    """Of its first message in the turn, from 0."""
 
     @property
     def is_answered(self) -> bool:
@@ -130,15 +190,12 @@ class Step:
 
 def split_steps(messages: Sequence[Message]) -> list[Step]:
     """A turn's steps; the first is what stands before the first answer. Tool calls stay with their results."""
-    groups: list[list[Message]] = [[]]
-    for message in messages:
-        if message.role == "assistant" and message.kind == "message":
-            goes_on = len(groups) > 1 and groups[-1][-1].role == "assistant"
-            if not goes_on:
-                groups.append([])
-        groups[-1].append(message)
-    kept = [group for group in groups if group]
-    return [Step(number, tuple(group)) for number, group in enumerate(kept, 1)]
+    starts = step_starts([(message.role, message.kind) for message in messages])
+    ends = [*starts[1:], len(messages)]
+    return [
+        Step(number, tuple(messages[start:end]), start)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True), 1)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,14 @@ import msgspec
 from foveate.api import Foveate
 from foveate.background.pool import Job, Pool
 from foveate.context.assembled import Context, Segment
+from foveate.context.prefix import matching_tokens
 from foveate.drafts import draft_turn
 from foveate.session import Session
 from foveate.settings import Settings, StoreSettings, load_settings
 from foveate.store import Draft, MessageRow, Store, bodies, open_store
 from foveate.store.derived import ERA_FANOUT, NewRendition
 from foveate.strategy.schedule import Cause
-from foveate.tokens import Counter, counter_for
+from foveate.tokens import counter_for
 from foveate.turn import Turn
 
 READ_PRICE = 0.1
@@ -325,34 +326,3 @@ class _Player:
 
 def _turns(segment: Segment) -> range:
     return range(segment.first or 0, (segment.last or 0) + 1)
-
-
-def matching_tokens(before: Sequence[Segment], after: Sequence[Segment], counter: Counter) -> int:
-    """The tokens of the prefix that two prompts share."""
-    matched = 0
-    for old, new in zip(before, after, strict=False):
-        if old.is_native != new.is_native:
-            break
-        if old.text != new.text:
-            return matched + _common_tokens(old, new, counter)
-        matched += new.tokens
-    return matched
-
-
-def _common_tokens(old: Segment, new: Segment, counter: Counter) -> int:
-    """Of a turn that has grown meanwhile; the shorter side is counted."""
-    common = _common_length(old.text, new.text)
-    if common < len(old.text) // 2:
-        return min(new.tokens, counter.count(old.text[:common]))
-    return min(new.tokens, max(0, old.tokens - counter.count(old.text[common:])))
-
-
-def _common_length(left: str, right: str) -> int:
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

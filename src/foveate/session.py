@@ -37,6 +37,7 @@ from foveate.drafts import draft_messages, draft_turn, restore_message
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.events import Event, EventBus
 from foveate.inputs import Recordable, as_messages, check_session_id, check_text, numbered_keys
+from foveate.models.caller import Caller
 from foveate.retrieving import Retrieval
 from foveate.settings import Settings
 from foveate.store import Draft, MessageRow, NewSession, Place, SessionRow, Store
@@ -56,6 +57,7 @@ class Shared:
     events: EventBus
     settings: Settings
     worker: Worker
+    caller: Caller
 
 
 class Session:

@@ -221,15 +221,18 @@ _FAMILIES = (
     (r"mistral|ministral|mixtral|codestral|devstral|magistral|pixtral|voxtral", MISTRAL),
     (r"qwen|qwq|qvq", QWEN),
     (r"deepseek", DEEPSEEK),
-    (r"smollm", SMOLLM),
+    (r"smollm|^local(?::\d+)?$", SMOLLM),  # what `local` serves, unless it names other weights
 )
 
 
 def counter_for(model: str | None) -> Counter:
-    """The counter of a model's family, by its name with or without a provider in front; without a name o200k_base."""
+    """The counter of a model's family, by its name with or without a provider in front or an address behind it.
+
+    Without a name it is o200k_base.
+    """
     if model is None:
         return O200K
-    name = model.strip().lower().rstrip("/").rpartition("/")[2]
+    name = model.strip().lower().partition("@http")[0].rstrip("/").rpartition("/")[2]
     # A model distilled from one family into another names both: the larger factor is the safe one.
     found = [counter for pattern, counter in _FAMILIES if re.search(rf"(?<![a-z])(?:{pattern})", name)]
     if found:

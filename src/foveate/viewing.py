@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -11,17 +11,17 @@ from foveate.background.making import unpack_units
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import HistoryBlock
-from foveate.context.costs import content_tokens, counting, frame_tokens, label_tokens, overheads
-from foveate.context.cut import cut_text
-from foveate.context.tags import Block, Entry, block_of, escape_text, write_block
+from foveate.context.costs import counting, overheads
+from foveate.context.tags import SUMS, Block, Entry, escape_text, write_block
 from foveate.drafts import restore_message
-from foveate.gathering import PRUNED, RunningSteps, Sizes, Step, gather, split_steps
+from foveate.gathering import PRUNED, Gathered, RunningSteps, Sizes, Step, gather, split_steps
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.derived import ERA_FANOUT, EraRow
-from foveate.strategy import Overheads, Plan, Row, Shown, Strategy
+from foveate.strategy import Made, Overheads, Plan, Row, Shown, Strategy
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Message
+from foveate.writing import UNSUMMARISED, RowText, artefact_text, log_text, write_row
 
 RUNNING_SHARE = 0.25
 """A turn at work that is larger than this share of the history's room is shown step by step."""
@@ -35,17 +35,7 @@ PRUNED_MARK = "pruned"
 """The keepsake that says when turns were pruned last."""
 LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
-UNSUMMARISED = "(not summarised yet: get_turns opens it)"
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A row's texts, and what they cost in all."""
-
-    block: Block
-    tokens: int
-    messages: tuple[Message, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +49,14 @@ class _Raw:
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """One turn's or step's text at a level; its tokens where they are known already."""
+class Survey:
+    """What plans of a session are made from and written with."""
 
-    text: str
-    tokens: int | None = None
-    messages: tuple[Message, ...] | None = None
+    history: Gathered
+    steps: Sequence[Step]
+    """Of the newest turn, where it is at work and large."""
+    counter: Counter
+    costs: Overheads
 
 
 class Viewer:
@@ -76,7 +68,7 @@ class Viewer:
         self._sizes = Sizes()
         self._steps = RunningSteps(LocalCompressor())
         self._raw: dict[int, _Raw] = {}
-        self._whole: dict[tuple[int, int, bool], HistoryBlock] = {}
+        self._whole: dict[tuple[Hashable, ...], HistoryBlock] = {}
         self._era_texts: dict[tuple[int, int, int, int], str] = {}
         self._pruned: bytes | None = None
 
@@ -90,6 +82,21 @@ class Viewer:
         self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
     ) -> tuple[Plan, list[HistoryBlock]]:
         """The turns up to `last_turn` in the room there is, planned afresh; of a turn at work the steps so far."""
+        seen = await self.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
+        room = room_tokens
+        for _ in range(MAX_TRIES):
+            plan = strategy.plan(seen.history, max(room, 0), seen.costs)
+            blocks = await self.write(plan.rows, seen.counter, seen.costs, seen.steps)
+            excess = sum(block.tokens for block in blocks) - room_tokens
+            if excess <= 0:
+                return plan, blocks
+            room = min(room, plan.tokens) - excess
+        raise AssertionError("a plan's texts did not come to fit")
+
+    async def survey(
+        self, session: SessionRow, room_tokens: int, *, last_turn: int, last_step: int | None = None
+    ) -> Survey:
+        """The sizes of the turns up to `last_turn`, as far back as the room reaches."""
         counter = exact_counter(session.encoding)
         steps = await self.running(session, last_turn, room_tokens, last_step)
         costs = overheads(max(last_turn, 1), counter, last_step=len(steps))
@@ -97,15 +104,7 @@ class Viewer:
         history = await gather(
             self._store, self._session_id, self._sizes, last_turn=last_turn, budget_tokens=room_tokens, running=running
         )
-        room = room_tokens
-        for _ in range(MAX_TRIES):
-            plan = strategy.plan(history, max(room, 0), costs)
-            blocks = await self.write(plan.rows, counter, costs, steps)
-            excess = sum(block.tokens for block in blocks) - room_tokens
-            if excess <= 0:
-                return plan, blocks
-            room = min(room, plan.tokens) - excess
-        raise AssertionError("a plan's texts did not come to fit")
+        return Survey(history, steps, counter, costs)
 
     async def write(
         self,
@@ -113,30 +112,34 @@ class Viewer:
         counter: Counter,
         costs: Overheads,
         steps: Sequence[Step] = (),
+        made: Mapping[str, Made] | None = None,
     ) -> list[HistoryBlock]:
-        """The rows with their texts, in their tags; raw rows of closed turns are written and counted once."""
-        unwritten = [row for row in rows if not (is_from_log(row) and _key(row) in self._whole)]
-        texts = await self._texts([row for row in unwritten if not row.first_step and row.level != "E"])
+        """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
+        made = made or {}
+        unwritten = [row for row in rows if not (_is_lasting(row) and _key(row) in self._whole)]
+        texts = await self._texts([row for row in unwritten if not row.first_step and row.level not in SUMS], made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
         blocks = []
         for planned in rows:
             # Hidden steps stand in a range of steps, of which one line speaks for all.
             row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
-            whole = self._whole.get(_key(row)) if is_from_log(row) else None
+            whole = self._whole.get(_key(row)) if _is_lasting(row) else None
             if whole:
                 blocks.append(replace(whole, row=row))
                 continue
             if planned.level == "E":
-                written = _written(row, [(row.first_step or row.first, eras[planned])], counter, costs)
+                written = write_row(row, [(row.first_step or row.first, eras[planned])], counter, costs)
+            elif row.level == "A":
+                written = write_row(row, [(row.first, artefact_text(row, made))], counter, costs)
             elif row.first_step:
-                made = ((number, self._step_text(row, by_step[number], counter)) for number in _numbers(row))
-                written = _written(row, made, counter, costs)
+                own = ((number, self._step_text(row, by_step[number], counter, made)) for number in _numbers(row))
+                written = write_row(row, own, counter, costs)
             else:
                 found = ((number, texts[row.level, number]) for number in _numbers(row))
-                written = _written(row, found, counter, costs)
+                written = write_row(row, found, counter, costs)
             blocks.append(HistoryBlock(row, write_block(written.block), written.tokens, written.messages))
-            if is_from_log(row) and row.last in self._raw:
+            if _is_lasting(row) and row.last in self._raw:
                 _remember(self._whole, _key(row), blocks[-1])
         return blocks
 
@@ -206,28 +209,33 @@ class Viewer:
         steps = split_steps(await self.raw(last_turn))
         return [step for step in steps if last_step is None or step.number <= last_step]
 
-    async def _texts(self, rows: Sequence[Row]) -> dict[tuple[Shown, int], _Text]:
+    async def _texts(self, rows: Sequence[Row], made: Mapping[str, Made]) -> dict[tuple[Shown, int], RowText]:
         wanted: dict[Shown, list[int]] = {}
-        for row in rows:
-            wanted.setdefault(row.level, []).extend(range(row.first, row.last + 1))
-        texts: dict[tuple[Shown, int], _Text] = {}
+        by_turn: dict[int, Row] = {}
+        for planned in rows:
+            turns = range(planned.first, planned.last + 1)
+            wanted.setdefault(planned.level, []).extend(turns)
+            by_turn |= dict.fromkeys(turns, planned) if planned.level in ("U", "M") else {}
+        texts: dict[tuple[Shown, int], RowText] = {}
         derived = self._store.derived
         for first, last in _runs(wanted.get("T", ())):
             for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
-                texts["T", turn] = _Text(tiny, tokens)
+                texts["T", turn] = RowText(tiny, tokens)
         for first, last in _runs([*wanted.get("C", ()), *wanted.get("S", ())]):
-            for made in await derived.renditions(self._session_id, first, last):
-                texts["C", made.turn] = _Text(str(bodies.expand(made.compressed)), made.compressed_tokens)
-                texts["S", made.turn] = _Text(str(bodies.expand(made.smoothed)), made.smoothed_tokens)
+            for row in await derived.renditions(self._session_id, first, last):
+                texts["C", row.turn] = RowText(str(bodies.expand(row.compressed)), row.compressed_tokens)
+                texts["S", row.turn] = RowText(str(bodies.expand(row.smoothed)), row.smoothed_tokens)
         missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in texts]
         raws = await self._raws({turn for _, turn in missing})
         for level, turn in missing:
             raw = raws[turn]
             if level in ("R", "S"):
-                texts[level, turn] = _Text(raw.text, raw.tokens, (raw.messages or None) if level == "R" else None)
+                texts[level, turn] = RowText(raw.text, raw.tokens, (raw.messages or None) if level == "R" else None)
+            elif level in ("U", "M"):
+                texts[level, turn] = log_text(by_turn[turn], raw.messages, made)
             else:
                 # A level that is not made yet is shown as a cut of the raw text.
-                texts[level, turn] = _Text(" ".join(raw.text.split()))
+                texts[level, turn] = RowText(" ".join(raw.text.split()))
         return texts
 
     async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
@@ -245,15 +253,15 @@ class Viewer:
                     _remember(self._raw, turn, found[turn])
         return found
 
-    async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[Row, _Text]:
-        texts: dict[Row, _Text] = {}
+    async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[Row, RowText]:
+        texts: dict[Row, RowText] = {}
         for row in rows:
             key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
             if row.era_level and key not in self._era_texts:
                 _remember(self._era_texts, key, await self._era_text(row, key[-1], counter))
             text = self._era_texts[key] if row.era_level else ""
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
-            texts[row] = _Text(text or hidden or UNSUMMARISED)
+            texts[row] = RowText(text or hidden or UNSUMMARISED)
         return texts
 
     async def _era_text(self, row: Row, room_tokens: int, counter: Counter) -> str:
@@ -266,22 +274,29 @@ class Viewer:
             units = roll_up(units, room_tokens, counter.base)
         return era_text(units, room_tokens, counting("E", counter))
 
-    def _step_text(self, row: Row, step: Step, counter: Counter) -> _Text:
+    def _step_text(self, row: Row, step: Step, counter: Counter, made_before: Mapping[str, Made]) -> RowText:
+        if row.level in ("U", "M"):
+            return log_text(row, step.messages, made_before, step=step)
         known = self._steps.texts(row.first, step, counter)
         made, item = known.made, known.item
         match row.level:
             case "R":
-                return _Text(turn_text(step.messages), item.raw, step.messages)
+                return RowText(turn_text(step.messages), item.raw, step.messages)
             case "S":
-                return _Text(made.smoothed, item.smoothed)
+                return RowText(made.smoothed, item.smoothed)
             case "C":
-                return _Text(made.compressed, item.compressed)
-        return _Text(made.tiny, item.tiny)
+                return RowText(made.compressed, item.compressed)
+        return RowText(made.tiny, item.tiny)
 
 
 def is_from_log(row: Row) -> bool:
     """Raw and whole: the log gives the same bytes each time, and the provider's own messages with them."""
     return row.level == "R" and not row.is_cut and not row.first_step
+
+
+def _is_lasting(row: Row) -> bool:
+    """What the log says, or it and an artefact: the same each time, so it need not be written again."""
+    return row.level in ("R", "U", "M") and not row.is_cut and not row.first_step
 
 
 def _remember(cache: dict[K, V], key: K, value: V) -> None:
@@ -295,8 +310,8 @@ def _numbers(row: Row) -> range:
     return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
 
 
-def _key(row: Row) -> tuple[int, int, bool]:
-    return row.first, row.last, row.is_range
+def _key(row: Row) -> tuple[Hashable, ...]:
+    return row.first, row.last, row.level, row.is_range, row.artefact, row.short
 
 
 def _restored(rows: Sequence[MessageRow]) -> _Raw:
@@ -313,29 +328,6 @@ def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> Block:
     first = era.place * turns + 1
     text = era_text(unpack_units(era.units), most_tokens, counter.base)
     return Block(first, first + turns - 1, "E", (Entry(first, text or UNSUMMARISED),))
-
-
-def _written(row: Row, texts: Iterable[tuple[int, _Text]], counter: Counter, costs: Overheads) -> Written:
-    in_steps = bool(row.first_step)
-    entries: list[Entry] = []
-    tokens = 0
-    messages: list[Message] | None = []
-    for number, given in texts:
-        text, size = given.text, given.tokens
-        if row.is_cut and row.level != "E":
-            count = counting(row.level, counter, in_steps=in_steps)
-            whole = size if size is not None else count(text)
-            text, size = cut_text(text, row.tokens - costs.tag, count, whole), None
-        known = size is not None
-        tokens += size if known and size is not None else content_tokens(text, row.level, counter, in_steps=in_steps)
-        tokens += label_tokens(number, row.level, counter, in_steps=in_steps) if row.is_range else 0
-        entries.append(Entry(number, text))
-        if given.messages is None or row.is_cut or messages is None:
-            messages = None
-        else:
-            messages += given.messages
-    block = block_of(row, entries)
-    return Written(block, tokens + frame_tokens(block, counter), tuple(messages) if messages else None)
 
 
 def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

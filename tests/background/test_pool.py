@@ -11,6 +11,7 @@ import pytest
 
 from engine import settings, talk, with_store
 from foveate import Foveate
+from foveate.background.making import make_local
 from foveate.background.pool import Job, Pool
 from foveate.store import MessageRow
 
@@ -30,7 +31,7 @@ def test_a_process_makes_the_same_as_a_thread() -> None:
         inside, beside = Pool(0), Pool(1)
         jobs = [job(turn, f"Turn {turn} sets port {8000 + turn}.") for turn in range(1, 6)]
         try:
-            assert await inside.make(jobs) == await beside.make(jobs)
+            assert await inside.run(make_local, jobs) == await beside.run(make_local, jobs)
         finally:
             inside.close()
             beside.close()
@@ -42,9 +43,9 @@ def test_the_process_is_used_again_and_ends_with_the_pool() -> None:
     async def run() -> None:
         pool = Pool(1)
         before = set(children())
-        await pool.make([job()])
+        await pool.run(make_local, [job()])
         first = set(children()) - before
-        await pool.make([job()])
+        await pool.run(make_local, [job()])
         assert set(children()) - before == first
         assert len(first) == 1
         pool.close()
@@ -57,12 +58,12 @@ def test_a_killed_process_loses_nothing_and_is_replaced(caplog: pytest.LogCaptur
     async def run() -> None:
         pool = Pool(1)
         before = set(children())
-        await pool.make([job()])
+        await pool.run(make_local, [job()])
         (process,) = set(children()) - before
         os.kill(process, signal.SIGKILL)
-        assert [made.turn for made in await pool.make([job(7), job(8)])] == [7, 8]
+        assert [made.turn for made in await pool.run(make_local, [job(7), job(8)])] == [7, 8]
         assert "compressing in this process" in caplog.text
-        assert [made.turn for made in await pool.make([job(9)])] == [9]
+        assert [made.turn for made in await pool.run(make_local, [job(9)])] == [9]
         pool.close()
 
     asyncio.run(run())
@@ -75,7 +76,7 @@ def test_a_process_that_cannot_be_started_is_done_without(
 
     async def run() -> None:
         pool = Pool(1)
-        assert [made.turn for made in await pool.make([job(3)])] == [3]
+        assert [made.turn for made in await pool.run(make_local, [job(3)])] == [3]
         pool.close()
 
     asyncio.run(run())

@@ -21,6 +21,7 @@ from foveate.compress import Count, Renditions
 from foveate.compress.local import LocalCompressor
 from foveate.errors import LevelNotReady
 from foveate.events import Event, EventBus
+from foveate.models.caller import Caller
 from foveate.store import MessageRow, open_store
 
 QUICK_SECONDS = 15.0
@@ -258,7 +259,8 @@ def test_a_fork_of_a_fork_never_takes_a_rendition_of_a_turn_it_does_not_have(tmp
 def test_a_closed_worker_is_not_woken_again(tmp_path: Path) -> None:
     async def run() -> None:
         store = await open_store(str(tmp_path / "chat.db"), settings().store)
-        worker = Worker(store, EventBus(10), settings().compress)
+        events = EventBus(10)
+        worker = Worker(store, events, settings(), Caller(settings().models, store.calls, events))
         await worker.close()
         worker.wake("s")
         assert len(asyncio.all_tasks()) == 1

@@ -9,12 +9,12 @@ import pytest
 
 from foveate.settings import StoreSettings
 from foveate.store import Store, open_store
-from foveate.testing import derived_stores, stores
+from foveate.testing import call_stores, derived_stores, stores
 
-SUITES = (stores, derived_stores)
+SUITES = (stores, derived_stores, call_stores)
 
 
-@pytest.mark.parametrize("case", [*stores.CASES, *derived_stores.CASES], ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [case for suite in SUITES for case in suite.CASES], ids=lambda case: case.__name__)
 def test_sqlite_conforms(case: stores.Case, tmp_path: Path) -> None:
     async def open_it() -> Store:
         return await open_store(str(tmp_path / "store.db"), StoreSettings())

@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from foveate.compress import TINY_TOKENS, Compressor, Renditions, Unit
+from foveate.compress import TINY_TOKENS, Compressor, Level, Renditions, Unit
+from foveate.compress.local import LocalCompressor
+from foveate.compress.model import is_worth_asking
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import take_head
 from foveate.context.tools import TOOLS
@@ -26,6 +28,26 @@ MAX_SEARCH_CHARS = 50_000
 _log = logging.getLogger(__name__)
 
 
+def make_local(
+    turn: int,
+    rows: Sequence[MessageRow],
+    encoding: EncodingName,
+    asked: Sequence[Sequence[Level]] = (),
+    due_us: int | None = None,
+) -> NewRendition:
+    """All fidelities of a turn, made without a model. It is due for one if any of the calls is worth making.
+
+    `asked` are the levels of each call that a model would be asked with.
+    """
+    made = make_rendition(LocalCompressor(), turn, rows, encoding)
+    if not asked:
+        return made
+    messages = without_recalled([restore_message(row) for row in rows])
+    count = exact_counter(encoding).base
+    is_due = any(is_worth_asking(messages, count, levels) for levels in asked)
+    return replace(made, due_us=due_us if is_due else None)
+
+
 def make_rendition(
     compressor: Compressor, turn: int, rows: Sequence[MessageRow], encoding: EncodingName
 ) -> NewRendition:
@@ -33,7 +55,7 @@ def make_rendition(
     messages = without_recalled([restore_message(row) for row in rows])
     counter = exact_counter(encoding)
     made = compress_safely(compressor, turn, messages, counter)
-    tiny = _encodable(made.tiny)
+    tiny = encodable(made.tiny)
     return NewRendition(
         turn=turn,
         messages=len(rows),
@@ -48,11 +70,11 @@ def make_rendition(
         smoothed=bodies.squeeze(made.smoothed),
         units=pack_units(made.units),
         refusals=len(made.refusals),
-        search_text=_encodable(turn_text(tuple(messages))[:MAX_SEARCH_CHARS]),
+        search_text=encodable(turn_text(tuple(messages))[:MAX_SEARCH_CHARS]),
     )
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """The text with a mark for each lone surrogate, which no database takes as text."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -7,20 +7,17 @@ import logging
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 from foveate.background.serve import read_frame, write_frame
-from foveate.store import MessageRow
-from foveate.tokens import EncodingName
 
-if TYPE_CHECKING:
-    from foveate.store.derived import NewRendition
-
-Job = tuple[int, Sequence[MessageRow], EncodingName]
+T = TypeVar("T")
+Job = tuple[Any, ...]
+"""The arguments of a call."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +31,9 @@ class Pool:
         self._threads = ThreadPoolExecutor(self.width, thread_name_prefix="foveate-compress")
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
 
-    async def make(self, jobs: Sequence[Job]) -> list[NewRendition]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._make, list(jobs))
+    async def run(self, function: Callable[..., T], jobs: Sequence[Job]) -> list[T]:
+        """What the function makes of each job. It is a plain function of a module, and so is found there again."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, function, list(jobs))
 
     def close(self) -> None:
         """End the processes; what they were making is made again another time."""
@@ -46,19 +44,15 @@ class Pool:
             except Empty:
                 return
 
-    def _make(self, jobs: list[Job]) -> list[NewRendition]:
+    def _run(self, function: Callable[..., T], jobs: list[Job]) -> list[T]:
         if self._processes:
             try:
-                return self._make_in_process(jobs)
+                return self._run_in_process(function, jobs)
             except (OSError, EOFError) as error:
                 _log.warning("compressing in this process, since another can't be used: %s", error)
-        from foveate.background.making import make_rendition  # noqa: PLC0415
-        from foveate.compress.local import LocalCompressor  # noqa: PLC0415 - loaded where it is used
+        return [function(*job) for job in jobs]
 
-        compressor = LocalCompressor()
-        return [make_rendition(compressor, *job) for job in jobs]
-
-    def _make_in_process(self, jobs: list[Job]) -> list[NewRendition]:
+    def _run_in_process(self, function: Callable[..., T], jobs: list[Job]) -> list[T]:
         try:
             process = self._idle.get_nowait()
         except Empty:
@@ -66,7 +60,7 @@ class Pool:
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            write_frame(process.stdin, pickle.dumps(jobs))  # type: ignore[arg-type]
+            write_frame(process.stdin, pickle.dumps((function, jobs)))  # type: ignore[arg-type]
             answer = read_frame(process.stdout)  # type: ignore[arg-type]
             if answer is None:
                 raise EOFError("the compressing process ended")
@@ -74,7 +68,7 @@ class Pool:
             _end(process)
             raise
         self._idle.put(process)
-        made: list[NewRendition] = pickle.loads(answer)  # noqa: S301 - from our own process
+        made: list[T] = pickle.loads(answer)  # noqa: S301 - from our own process
         return made
 
 

@@ -1,4 +1,4 @@
-"""The process that compresses: reads pickled jobs from standard input and writes what it made to standard output.
+"""The process that compresses: reads a function and its jobs from standard input, and writes what it made of them.
 
 It is a program of its own, not a fork, so that a library user's main module is never imported twice; it ends when
 its input does, and so never outlives the program that started it.
@@ -32,16 +32,12 @@ def write_frame(stream: BinaryIO, data: bytes) -> None:
 
 
 def main() -> None:
-    from foveate.background.making import make_rendition  # noqa: PLC0415
-    from foveate.compress.local import LocalCompressor  # noqa: PLC0415 - loaded in the child only
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with its input
-    compressor = LocalCompressor()
     output = sys.stdout.buffer
     while (frame := read_frame(sys.stdin.buffer)) is not None:
-        jobs = pickle.loads(frame)  # noqa: S301 - written by the parent process
+        function, jobs = pickle.loads(frame)  # noqa: S301 - written by the parent process
         try:
-            write_frame(output, pickle.dumps([make_rendition(compressor, *job) for job in jobs]))
+            write_frame(output, pickle.dumps([function(*job) for job in jobs]))
         except BrokenPipeError:  # the program was killed meanwhile; nobody is left to be told
             os._exit(0)
 

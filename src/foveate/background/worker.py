@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from foveate.background.making import pack_units, unpack_units
+from foveate.background.making import make_local, pack_units, unpack_units
 from foveate.background.pool import Pool
+from foveate.background.refine import Refiner
 from foveate.compress.eras import era_text, roll_up
 from foveate.context.costs import content_tokens
 from foveate.errors import SessionNotFound
 from foveate.events import Event, EventBus, EventKind
-from foveate.settings import CompressSettings
+from foveate.models.caller import Caller
+from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.derived import ERA_FANOUT, Claim, EraRow, NewRendition
 from foveate.tokens import Counter, exact_counter
-from foveate.turn import turn_id
+from foveate.turn import Json, turn_id
 
 ERA_TOKENS = 640
 """As much of an era as is kept; it is shown at any size up to this."""
@@ -45,11 +48,12 @@ _log = logging.getLogger(__name__)
 class Worker:
     """Works in a task of the loop it is first woken in; the CPU work is the pool's."""
 
-    def __init__(self, store: Store, events: EventBus, settings: CompressSettings) -> None:
+    def __init__(self, store: Store, events: EventBus, settings: Settings, caller: Caller) -> None:
         self._store = store
         self._events = events
-        self._settings = settings
-        self._pool = Pool(settings.processes)
+        self._settings = settings.compress
+        self._pool = Pool(settings.compress.processes)
+        self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
         self._owner = uuid.uuid4().hex
         self._sessions: dict[str, None] = {}
         self._woken = asyncio.Event()
@@ -67,7 +71,7 @@ class Worker:
             self._task = asyncio.create_task(self._run())
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
-        """Finish everything that is lacking, open turns included, here and now."""
+        """Finish everything that is lacking, open turns included, here and now, and ask models for what is due."""
         for session_id in session_ids if session_ids is not None else await self._store.derived.unsettled():
             while True:
                 while await self._work(session_id, include_open=True, progress=progress):
@@ -76,12 +80,20 @@ class Worker:
                     break
                 await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
             await self._make_eras(session_id)
+        await self._refiner.settle(session_ids, progress)
+
+    async def want_again(self, session_id: str) -> int:
+        """Have what may come out better made again; how many turns that are."""
+        found = await self._refiner.want_again(session_id)
+        self.wake(session_id)
+        return found
 
     async def close(self) -> None:
         self._closed = True
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self._refiner.close()
         await asyncio.to_thread(self._pool.close)
 
     async def _run(self) -> None:
@@ -96,6 +108,7 @@ class Worker:
                     while await self._work(session_id, include_open=False):
                         pass
                     await self._make_eras(session_id)
+                    self._refiner.wake()
                     self._failures.pop(session_id, None)
                 except SessionNotFound:
                     continue  # deleted meanwhile
@@ -138,12 +151,13 @@ class Worker:
         for row in rows:
             if row.turn in by_turn:
                 by_turn[row.turn].append(row)
+        asked, now_us = self._refiner.asked, time.time_ns() // 1000
         jobs = [
-            (turn, found[: claim.messages], session.encoding)
+            (turn, found[: claim.messages], session.encoding, asked, now_us)
             for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
             if all(row.body is not None for row in found)  # else it was pruned meanwhile
         ]
-        made = await self._pool.make(jobs)
+        made = await self._pool.run(make_local, jobs)
         await self._store.derived.add_renditions(session.id, made)
         if progress:
             progress(len(made))
@@ -152,8 +166,13 @@ class Worker:
 
     def _announce(self, session_id: str, rendition: NewRendition) -> None:
         kind: EventKind = "compressed" if rendition.is_complete else "compression-failed"
-        sizes = {"S": rendition.smoothed_tokens, "C": rendition.compressed_tokens, "T": rendition.tiny_tokens}
-        self._events.publish(Event(kind, session_id, datetime.now(UTC), turn_id(rendition.turn), sizes))
+        data: dict[str, Json] = {
+            "S": rendition.smoothed_tokens,
+            "C": rendition.compressed_tokens,
+            "T": rendition.tiny_tokens,
+            "maker": rendition.maker,
+        }
+        self._events.publish(Event(kind, session_id, datetime.now(UTC), turn_id(rendition.turn), data))
 
     async def _make_eras(self, session_id: str) -> None:
         """Roll up every block of turns that is complete, then every block of eras."""

@@ -11,6 +11,8 @@ from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, console, line, print_json, print_table, shorten
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foveate.context.board import Board
 
 COLUMNS = (Column("name"), Column("stays"), Column("page"), Column("content", "cut"))
@@ -50,11 +52,10 @@ def command(*, session_id: str, action: str | None, name: str | None, store_path
     if as_json:
         print_json(board)
     else:
-        _show(board, now_turn)
+        print_board(console(), board, now_turn)
 
 
-def _show(board: Board, now_turn: int) -> None:
-    out = console()
+def print_board(out: Console, board: Board, now_turn: int) -> None:
     if not board.retrieved and not board.notes:
         out.print(line("The board is empty. What a model retrieves is on it for some turns."))
         return

@@ -50,7 +50,7 @@ def command(
     foveate context demo --prompt "Which port did we choose?" --messages anthropic
     foveate context demo --text | less
     """
-    system = _read(system_path)
+    system = read_text(system_path)
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
         context = session.context(prompt, budget_tokens=budget, system=system)
@@ -68,7 +68,8 @@ def command(
         _show(session_id, context, one_off=one_off, pending=pending)
 
 
-def _read(path: Path | None) -> str:
+def read_text(path: Path | None) -> str:
+    """What a file says; nothing, if there is none."""
     if path is None:
         return ""
     try:

@@ -42,12 +42,15 @@ def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json
         print_json([{**_described(each, raw), "content": each.content} for each in found])
         return
     out = console()
-    if out.width >= SIDE_BY_SIDE_WIDTH:
-        _side_by_side(out, found, raw, full=full)
-    else:
-        _stacked(out, found, raw, full=full)
+    print_levels(out, found, full=full)
     if len(found) == 1:
         out.print(line((f"The others are not made yet; 'foveate compress {session_id}' makes them.", "yellow")))
+
+
+def print_levels(out: Console, found: list[TurnContent], *, full: bool) -> None:
+    """A turn at each level, the raw one first; side by side where there is room."""
+    show = _side_by_side if out.width >= SIDE_BY_SIDE_WIDTH else _stacked
+    show(out, found, found[0], full=full)
 
 
 def _described(content: TurnContent, raw: TurnContent) -> dict[str, object]:

@@ -40,6 +40,12 @@ def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
     """The store at the path; only commands that record create it."""
     from foveate import sync
 
+    with sync.open(store_file(store_path, create=create)) as fov:
+        yield fov
+
+
+def store_file(store_path: Path, *, create: bool = False) -> Path:
+    """Where the store is; the folder of the default one is made if the command records."""
     path = store_path.expanduser()
     if create and store_path == DEFAULT_STORE:
         try:
@@ -48,5 +54,4 @@ def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
             raise StoreError(str(path.parent), f"can't be made: {error.strerror}; name a file with --db") from error
     if not create and not path.exists():
         raise StoreError(str(store_path), "does not exist yet; 'foveate import' or 'foveate demo' creates it")
-    with sync.open(path) as fov:
-        yield fov
+    return path

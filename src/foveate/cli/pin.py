@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, console, line, moment, print_json, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.answers import Pin
 
 COLUMNS = (Column("pin"), Column("text", "fold"), Column("locked"), Column("since", expendable=1))
 
@@ -37,7 +44,11 @@ def command(*, session_id: str, text: str | None, locked: bool, store_path: Path
     if made:
         out.print(line((made.id, "bold"), f" stands in every context of {session_id} now."))
     elif pins:
-        rows = [(pin.id, pin.text, "locked" if pin.locked else "", moment(pin.created_at)) for pin in pins]
-        print_table(out, COLUMNS, rows)
+        print_pins(out, pins)
     else:
         out.print(line(f"No pins. 'foveate pin {session_id} TEXT' makes one."))
+
+
+def print_pins(out: Console, pins: Sequence[Pin]) -> None:
+    rows = [(pin.id, pin.text, "locked" if pin.locked else "", moment(pin.created_at)) for pin in pins]
+    print_table(out, COLUMNS, rows)

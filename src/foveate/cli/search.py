@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, console, line, print_json, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.answers import TurnContent
 
 COLUMNS = (Column("turn"), Column("in one line", "fold"))
 
@@ -31,7 +38,10 @@ def command(*, session_id: str, words: tuple[str, ...], limit: int, store_path: 
     if as_json:
         print_json(found)
         return
-    out = console()
+    print_found(console(), found, query)
+
+
+def print_found(out: Console, found: Sequence[TurnContent], query: str) -> None:
     if found:
         print_table(out, COLUMNS, [(content.turn_id, content.content) for content in found])
     else:

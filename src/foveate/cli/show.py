@@ -95,7 +95,7 @@ def command(
         print_json(turns)
     else:
         for turn in turns:
-            _show(console(), turn, full=full)
+            print_turn(console(), turn, full=full)
 
 
 def _outline(session: Session, *, as_json: bool) -> None:
@@ -122,7 +122,7 @@ def _prompt(turn: Turn) -> str:
     return shorten(opening.text, MAX_PROMPT_CHARS)
 
 
-def _show(out: Console, turn: Turn, *, full: bool) -> None:
+def print_turn(out: Console, turn: Turn, *, full: bool) -> None:
     from rich.rule import Rule
 
     out.print(Rule(f"{turn.id}  {moment(turn.at)}  {turn.tokens:,} tokens", align="left", style="dim"))

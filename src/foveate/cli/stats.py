@@ -1,13 +1,19 @@
-"""`foveate stats`: what is kept, and what it takes."""
+"""`foveate stats`: what is kept, and what it takes; `--cost`: what models were asked, and what they cost."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table
+
+if TYPE_CHECKING:
+    from foveate.store.calls import CostRow
 
 COLUMNS = (
     Column("session", "fold"),
@@ -22,23 +28,44 @@ COLUMNS = (
     Column("first", expendable=6),
     Column("last", expendable=5),
 )
+COST_COLUMNS = (
+    Column("day"),
+    Column("session", "cut"),
+    Column("purpose"),
+    Column("model", "cut"),
+    Column("calls", "number"),
+    Column("failed", "number", expendable=2),
+    Column("in", "number"),
+    Column("cached", "number", expendable=1),
+    Column("out", "number"),
+    Column("price", "number"),
+)
 
 
 @click.command(name="stats", short_help="What a session, or the whole store, holds.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option("--cost", "is_cost", is_flag=True, help="What models were asked for it, and what that cost.")
 @store_option
 @json_option
-def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
+def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json: bool) -> None:
     """What a session holds, or all of them: turns, tokens, the bytes they came in and take, and how many turns
     have their lower levels.
+
+    With --cost: the calls of models by day, session, purpose and model, and today's part of the daily cap
+    (models.daily_usd). A price with ~ is an estimate.
 
     \b
     foveate stats
     foveate stats demo --json
+    foveate stats --cost
     """
+    if is_cost:
+        _show_costs(session_id, store_path, as_json=as_json)
+        return
     with opened(store_path) as fov:
         ids = [fov.find_session(session_id).id] if session_id else [info.id for info in fov.sessions()]
         found = {name: fov.open_session(name).stats() for name in ids}
+        costs, daily_usd = fov.costs(), fov.settings.models.daily_usd
     size = store_path.expanduser().stat().st_size
     if as_json:
         ratios = {name: {"stats": stats, "compression_ratio": stats.compression_ratio} for name, stats in found.items()}
@@ -64,3 +91,66 @@ def command(*, session_id: str | None, store_path: Path, as_json: bool) -> None:
     if rows:
         print_table(out, COLUMNS, rows)
     out.print(line((f"{store_path}: {len(rows)} sessions, {amount(size)}B on disk", "dim")))
+    if costs:
+        out.print(line((f"Models: {_today(costs, daily_usd)}; --cost tells more", "dim")))
+
+
+def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> None:
+    with opened(store_path) as fov:
+        of = fov.find_session(session_id).id if session_id else None
+        everything, daily_usd = fov.costs(), fov.settings.models.daily_usd
+    costs = [row for row in everything if of in (None, row.session_id)]
+    if as_json:
+        print_json(
+            {
+                "costs": costs,
+                "total_usd": _usd(costs),
+                "today_usd": _usd(_of_today(everything)),
+                "daily_usd": daily_usd,
+            }
+        )
+        return
+    out = console()
+    if costs:
+        print_table(out, COST_COLUMNS, [_cost_cells(row) for row in costs])
+        calls, failed = sum(row.calls for row in costs), sum(row.failed for row in costs)
+        out.print(line(f"{calls} calls, {failed} of them failed, for {_price(costs)} together."))
+    else:
+        out.print(line("No model was called for this yet."))
+    out.print(line((f"{_today(everything, daily_usd)}.", "dim")))
+
+
+def _cost_cells(row: CostRow) -> tuple[str, ...]:
+    return (
+        row.day,
+        row.session_id or "-",
+        row.purpose,
+        row.model,
+        str(row.calls),
+        str(row.failed),
+        amount(row.input_tokens),
+        amount(row.cached_tokens),
+        amount(row.output_tokens),
+        _price([row]),
+    )
+
+
+def _today(costs: Sequence[CostRow], daily_usd: float | None) -> str:
+    """What all sessions cost today, since the cap is for all together."""
+    cap = "without a cap" if daily_usd is None else f"of ${daily_usd:g} a day"
+    return f"{_price(_of_today(costs))} today (UTC) {cap}"
+
+
+def _of_today(costs: Sequence[CostRow]) -> list[CostRow]:
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    return [row for row in costs if row.day == today]
+
+
+def _price(costs: Sequence[CostRow]) -> str:
+    return f"{'~' if any(row.is_estimate and row.nano_usd for row in costs) else ''}${_usd(costs):.4f}"
+
+
+def _usd(costs: Sequence[CostRow]) -> float:
+    from foveate.store.calls import NANO
+
+    return sum(row.nano_usd for row in costs) / NANO

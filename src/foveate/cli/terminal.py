@@ -32,10 +32,10 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u20
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    return Console(highlight=False, markup=False, emoji=False, stderr=stderr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,12 @@ def progress_bar(*, shown: bool, is_bytes: bool = False) -> Iterator[Progress]:
 
 def print_json(value: object) -> None:
     text = json.dumps(value, default=_as_json, indent=2, ensure_ascii=not _speaks_utf8())
+    click.echo(_SURROGATE.sub(_escaped, text))
+
+
+def print_json_line(value: object) -> None:
+    """One value on one line, for programs that read values as they come."""
+    text = json.dumps(value, default=_as_json, ensure_ascii=not _speaks_utf8())
     click.echo(_SURROGATE.sub(_escaped, text))
 
 

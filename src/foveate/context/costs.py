@@ -12,6 +12,7 @@ from functools import lru_cache
 from foveate.context.cut import cut_note
 from foveate.context.tags import (
     MARKED,
+    SUMS,
     Block,
     Entry,
     closing_text,
@@ -63,10 +64,10 @@ def block_tokens(block: Block, counter: Counter) -> int:
 def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overheads:
     """What structure costs at most in a conversation of this many turns, whose running one has this many steps."""
     turn, step = max(last_turn, 1), last_step
-    levels: tuple[Shown, ...] = ("R", "S", "C", "T")
+    levels: tuple[Shown, ...] = ("R", "S", "C", "T", "U", "M")
     singles = [Block(turn, turn, level, (Entry(turn, ""),)) for level in levels]
     ranges = [Block(turn, turn, level, (), is_range=True) for level in levels]
-    ranges.append(Block(turn, turn, "E", (Entry(turn, ""),)))
+    ranges += [Block(turn, turn, level, (Entry(turn, ""),)) for level in SUMS]
     labels = [label_tokens(turn, level, counter) for level in levels]
     if step:
         singles += [Block(turn, turn, level, (Entry(step, ""),), step, step) for level in levels]

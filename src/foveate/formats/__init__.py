@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,6 +28,8 @@ from foveate.turn import Json, Message, Original, check_json
 ENTRY_POINT_GROUP = "foveate.formats"
 HEAD_BYTES = 65_536
 """How much of a file a transcript format sees to decide whether the file is its own."""
+CALL_IDS = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""What every provider takes as the id of a tool call."""
 
 
 @dataclass(frozen=True, slots=True)

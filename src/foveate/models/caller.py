@@ -1,24 +1,51 @@
 """Every call of a model goes through here, so that none is in the way, none is repeated for ever, and each is billed.
 
-    ask ──► cap, rates, breaker, concurrency ──► model, with a time-out ──► account
+    ask ──► breaker, rates, concurrency, cap ──► model, with a time-out ──► account
                  │ held back                          │ failed: back off and retry, then the next fallback
                  ▼                                    ▼
             ModelHeldBack, at once               ModelFailed, after at most (1 + max_retries) calls a model
+
+One request costs at most `(1 + max_retries) x models` calls, or `max_calls` if that is less. A provider's answer that
+can't be used (empty, malformed, too long) says that the provider is up: only what is in PROVIDER_FAULTS counts for its
+breaker. A refusal by the provider's filter is an answer, and given to whoever asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
+from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.events import EventBus
 from foveate.models import Answer, Ask, Model
+from foveate.models._accounts import CANCELLED, Accounts, Booking
+from foveate.models._bulletin import About, Bulletin
+from foveate.models._clock import Clock
+from foveate.models._limits import Breaker, BreakerState, Held, ProviderLimits, Rates, Slots, Taken
+from foveate.models._timed import pieces_in_time
 from foveate.settings import ModelsSettings
-from foveate.store.calls import Calls
+from foveate.store.calls import NANO, Calls
+
+if TYPE_CHECKING:
+    from foveate.models.prices import Tariff
 
 Load = Callable[[str, ModelsSettings], Model]
 """Makes the model that a name leads to; raises `ModelUnavailable` if it can't be."""
+
+PROVIDER_FAULTS = frozenset({"busy", "server", "network", "timeout", "stalled", "broken-off"})
+"""Failures that say something of the provider, not of one request or answer."""
+LASTING_REASONS = frozenset({"extra", "key", "name"})
+"""A model that is unavailable for one of these is not asked again for `breaker_seconds`."""
+URGENT = frozenset({"chat", "check"})
+"""Someone waits for these; they go before work in the background, and wait for a short limit to end."""
+PATIENCE_SECONDS = 5.0
+"""So long does an urgent call wait for a rate, a pause or the breaker, all together; others are held back at once."""
+LEAST_JITTER = 0.5
+"""A pause is between this and 1 times as long as the doubling says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +62,7 @@ class ProviderState:
     """How a provider stands, for people and programs that look."""
 
     provider: str
-    breaker: Literal["closed", "open", "trying"]
+    breaker: BreakerState
     failures: int
     """In a row."""
     retry_after_seconds: float
@@ -46,11 +73,65 @@ class ProviderState:
     last_problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model that can be asked, and what that costs."""
+
+    model: Model
+    tariff: Tariff
+    limits: ProviderLimits
+
+
+@dataclass(slots=True)
+class _Errand:
+    """One request on its way, and what it has taken so far."""
+
+    ask: Ask
+    about: About
+    max_calls: float
+    is_stream: bool
+    calls: int = 0
+    nano_usd: int = 0
+    is_given: bool = False
+    """A piece was given out, so that there is no way back."""
+
+    @property
+    def is_spent(self) -> bool:
+        return self.calls >= self.max_calls
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call under way."""
+
+    booking: Booking
+    taken: Taken
+    is_trial: bool
+    outcome: str = "error"  # as long as nothing else is known: a defect in a model's adapter
+    answer: Answer | None = None
+    said: str = ""
+
+
 class Caller:
     """Shared by all sessions of an open store."""
 
-    def __init__(self, settings: ModelsSettings, calls: Calls, events: EventBus, *, load: Load | None = None) -> None:
-        raise NotImplementedError
+    def __init__(
+        self,
+        settings: ModelsSettings,
+        calls: Calls,
+        events: EventBus,
+        *,
+        load: Load | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._load = load
+        self._clock = clock or Clock()
+        self._accounts = Accounts(settings, calls, self._clock)
+        self._bulletin = Bulletin(events, self._clock)
+        self._limits: dict[str, ProviderLimits] = {}
+        self._models: dict[str, asyncio.Future[_Loaded]] = {}
+        self._unavailable: dict[str, tuple[float, ModelUnavailable]] = {}
 
     async def ask(
         self,
@@ -62,17 +143,258 @@ class Caller:
         max_calls: int | None = None,
     ) -> Answered:
         """The first usable answer. The error otherwise says with `calls` how many calls were made in vain."""
-        raise NotImplementedError
+        limit = math.inf if max_calls is None else max_calls
+        errand = _Errand(ask, About(ask.purpose, session_id, turn), limit, is_stream=False)
+        async with aclosing(self._tried(errand, models)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Answer):
+                    return Answered(piece, errand.calls, errand.nano_usd)
+        raise AssertionError("unreachable: there is an answer or an error")
 
-    def stream(self, ask: Ask, models: Sequence[str], *, session_id: str | None = None) -> AsyncIterator[str | Answer]:
+    async def stream(
+        self, ask: Ask, models: Sequence[str], *, session_id: str | None = None
+    ) -> AsyncIterator[str | Answer]:
         """Like `ask`, piece by piece; once a piece was given out, a failure is final."""
-        raise NotImplementedError
+        errand = _Errand(ask, About(ask.purpose, session_id, None), math.inf, is_stream=True)
+        async with aclosing(self._tried(errand, models)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def states(self) -> list[ProviderState]:
-        raise NotImplementedError
+        """Every provider that was asked so far."""
+        now = self._clock.monotonic()
+        return [
+            ProviderState(
+                limits.provider,
+                limits.breaker.state,
+                limits.breaker.failures,
+                limits.wait_seconds(now),
+                limits.slots.running,
+                limits.rates.requests(now),
+                limits.rates.tokens(now),
+                limits.last_problem,
+            )
+            for limits in self._limits.values()
+        ]
 
     async def spent_today_usd(self) -> float:
-        raise NotImplementedError
+        """By all processes on this store, with what running calls may still cost."""
+        return await self._accounts.spent_today() / NANO
 
     async def close(self) -> None:
-        raise NotImplementedError
+        """Finish the accounts and close all models."""
+        await self._accounts.close()
+        loaded, self._models = self._models, {}
+        for loading in loaded.values():
+            if loading.done() and not loading.cancelled() and loading.exception() is None:
+                await loading.result().model.close()
+
+    async def _tried(self, errand: _Errand, names: Sequence[str]) -> AsyncGenerator[str | Answer]:
+        """One model after the other, until one answers."""
+        errors: list[ModelError] = []
+        for name in names:
+            try:
+                async with aclosing(self._retried(errand, name)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except ModelError as error:
+                error.calls = errand.calls
+                if errand.is_given:
+                    raise
+                errors.append(error)
+            if errand.is_spent:
+                break
+        raise _verdict(errors, errand)
+
+    async def _retried(self, errand: _Errand, name: str) -> AsyncGenerator[str | Answer]:
+        """One model, as often as settings say."""
+        loaded = await self._loaded(name)
+        for attempt in range(1 + self._settings.max_retries):
+            if errand.is_spent:
+                problem = f"{errand.calls} calls were made for this already"
+                raise ModelHeldBack(name, problem, reason="calls", retry_after_seconds=0.0)
+            try:
+                async with aclosing(self._called(errand, loaded)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except ModelUnavailable as error:
+                self._remember(name, error)
+                raise
+            except ModelFailed as error:
+                wait_seconds = self._backoff_seconds(attempt, error.retry_after_seconds)
+                is_last = attempt == self._settings.max_retries or wait_seconds is None
+                if is_last or errand.is_given or errand.is_spent:
+                    raise
+            await self._clock.sleep(wait_seconds or 0.0)
+
+    async def _called(self, errand: _Errand, loaded: _Loaded) -> AsyncGenerator[str | Answer]:
+        """One call: within the limits, in time, and on the books however it ends."""
+        async with loaded.limits.slots.taken(is_urgent=errand.ask.purpose in URGENT):
+            call = await self._begun(errand, loaded)
+            try:
+                async with aclosing(self._pieces(errand, loaded.model)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, Answer):
+                            call.answer = piece
+                            break
+                        call.said += piece
+                        errand.is_given = True
+                        yield piece
+                answer = _usable(call.answer, loaded.model.name)
+                call.outcome = "refused" if answer.finish == "refused" else "ok"
+                self._succeeded(errand, loaded.limits)
+            except (ModelFailed, ModelUnavailable) as error:
+                call.outcome = error.reason
+                self._failed(errand, loaded.limits, error)
+                raise
+            except (asyncio.CancelledError, GeneratorExit):
+                call.outcome = CANCELLED
+                raise
+            finally:
+                await self._ended(errand, loaded, call)
+        yield answer
+
+    def _pieces(self, errand: _Errand, model: Model) -> AsyncGenerator[str | Answer]:
+        return pieces_in_time(
+            model,
+            errand.ask,
+            is_stream=errand.is_stream,
+            timeout_seconds=self._settings.timeout_seconds,
+            stall_seconds=self._settings.stall_seconds,
+        )
+
+    async def _begun(self, errand: _Errand, loaded: _Loaded) -> _Call:
+        """Take a share of every limit, or raise `ModelHeldBack`."""
+        ask, about, limits = errand.ask, errand.about, loaded.limits
+        tokens = ask.input_tokens + ask.max_output_tokens
+        await self._admitted(errand, loaded, tokens)
+        taken = limits.rates.take(self._clock.monotonic(), tokens)
+        is_trial = limits.breaker.begin()
+        try:
+            booking = await self._accounts.book(
+                ask, model=loaded.model.name, tariff=loaded.tariff, session_id=about.session_id, turn=about.turn
+            )
+        except BaseException as error:
+            limits.rates.give_back(taken)
+            if is_trial:
+                limits.breaker.abandon()
+            if isinstance(error, ModelHeldBack):
+                self._bulletin.capped(errand.about, self._accounts.day_began_us(), error)
+            raise
+        errand.calls += 1
+        return _Call(booking, taken, is_trial)
+
+    async def _admitted(self, errand: _Errand, loaded: _Loaded, tokens: int) -> None:
+        patience_seconds = PATIENCE_SECONDS if errand.ask.purpose in URGENT else 0.0
+        while held := loaded.limits.held(self._clock.monotonic(), tokens):
+            if held.wait_seconds > patience_seconds:
+                error = _held_back(loaded.model.name, held)
+                self._bulletin.held_back(errand.about, loaded.limits.provider, error)
+                raise error
+            patience_seconds -= held.wait_seconds  # which is above 0, so this ends
+            await self._clock.sleep(held.wait_seconds)
+
+    async def _ended(self, errand: _Errand, loaded: _Loaded, call: _Call) -> None:
+        if call.is_trial and call.outcome in (CANCELLED, "error"):
+            loaded.limits.breaker.abandon()
+        row = await self._accounts.settle(call.booking, outcome=call.outcome, answer=call.answer, said=call.said)
+        call.taken.tokens = row.input_tokens + row.output_tokens
+        errand.nano_usd += row.nano_usd
+
+    def _succeeded(self, errand: _Errand, limits: ProviderLimits) -> None:
+        limits.breaker.succeed()
+        limits.last_problem = ""
+        self._bulletin.answered(errand.about, limits.provider, self._accounts.day_began_us())
+
+    def _failed(self, errand: _Errand, limits: ProviderLimits, error: ModelFailed | ModelUnavailable) -> None:
+        now = self._clock.monotonic()
+        limits.last_problem = error.problem
+        self._bulletin.failed(errand.about, limits.provider, error)
+        if error.reason not in PROVIDER_FAULTS:
+            limits.breaker.succeed()
+            return
+        limits.breaker.fail(now)
+        if isinstance(error, ModelFailed) and error.retry_after_seconds is not None:
+            limits.pause(now, error.retry_after_seconds)
+        held = limits.held(now, tokens=0)
+        if held and held.reason == "breaker":
+            self._bulletin.held_back(errand.about, limits.provider, _held_back(error.model, held))
+
+    def _backoff_seconds(self, attempt: int, retry_after_seconds: float | None) -> float | None:
+        """How long to wait before the next attempt; None if the provider asks for more than settings allow."""
+        asked = retry_after_seconds or 0.0
+        if asked > self._settings.max_backoff_seconds:
+            return None
+        doubled = min(self._settings.backoff_seconds * 2.0**attempt, self._settings.max_backoff_seconds)
+        return max(asked, doubled * (LEAST_JITTER + (1 - LEAST_JITTER) * self._clock.chance()))
+
+    async def _loaded(self, name: str) -> _Loaded:
+        """The model of that name, made once; in a thread, since what it needs may take a second to import."""
+        until, error = self._unavailable.get(name, (-math.inf, None))
+        if error is not None and self._clock.monotonic() < until:
+            raise ModelUnavailable(error.model, error.problem, reason=error.reason) from error
+        loading = self._models.get(name)
+        if loading is None:
+            loading = self._models[name] = asyncio.ensure_future(self._make(name))
+        try:
+            return await asyncio.shield(loading)
+        except ModelUnavailable as error:
+            self._models.pop(name, None)
+            self._remember(name, error)
+            raise
+
+    async def _make(self, name: str) -> _Loaded:
+        model, tariff = await asyncio.to_thread(_load_priced, name, self._settings, self._load)
+        return _Loaded(model, tariff, self._limits_of(model.provider))
+
+    def _limits_of(self, provider: str) -> ProviderLimits:
+        settings = self._settings
+        if provider not in self._limits:
+            self._limits[provider] = ProviderLimits(
+                provider,
+                Breaker(settings.breaker_failures, settings.breaker_seconds),
+                Rates(settings.requests_per_minute, settings.tokens_per_minute),
+                Slots(settings.concurrency),
+            )
+        return self._limits[provider]
+
+    def _remember(self, name: str, error: ModelUnavailable) -> None:
+        if error.reason in LASTING_REASONS:
+            self._unavailable[name] = (self._clock.monotonic() + self._settings.breaker_seconds, error)
+
+
+def _load_priced(name: str, settings: ModelsSettings, load: Load | None) -> tuple[Model, Tariff]:
+    from foveate.models import names, prices  # noqa: PLC0415 - programs that ask no model don't wait for these
+
+    model = (load or names.load_model)(name, settings)
+    own = model.price if isinstance(model, prices.KnowsItsPrice) else None
+    return model, prices.tariff_for(name, settings, own=own)
+
+
+def _usable(answer: Answer | None, model: str) -> Answer:
+    if answer is None:
+        raise ModelFailed(model, "the answer broke off", reason="broken-off")
+    if answer.finish == "stop" and not answer.text.strip() and not answer.message.tool_calls:
+        raise ModelFailed(model, "the answer is empty", reason="empty")
+    return answer
+
+
+def _held_back(model: str, held: Held) -> ModelHeldBack:
+    return ModelHeldBack(model, held.problem, reason=held.reason, retry_after_seconds=held.wait_seconds)
+
+
+def _verdict(errors: Sequence[ModelError], errand: _Errand) -> ModelError:
+    """The error to raise when no model answered: the first that may pass, with the others in its notes."""
+    if not errors:
+        problem = (
+            f"no model is named for this ({errand.ask.purpose}); set models.default or models.{errand.ask.purpose}"
+        )
+        return ModelUnavailable("none", problem.replace("roll-up", "roll_up"), reason="name")
+    passing = [error for error in errors if not isinstance(error, ModelUnavailable)]
+    chosen = (passing or errors)[0]
+    for error in errors:
+        if error is not chosen:
+            chosen.add_note(f"and {error}")
+    return chosen

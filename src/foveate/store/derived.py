@@ -1,7 +1,7 @@
 """What is kept beside the raw log and made from it: renditions, eras, plans, boards, the index. All can be made again.
 
 Rows that lack a rendition are the worker's queue: `claim` leases some, `add_renditions` keeps what was made of
-them, once, whoever else made it meanwhile.
+them, once, whoever else made it meanwhile. Those a model is to better are another queue: `foveate.store.due`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from foveate.store.due import DueQueue
 
 ERA_FANOUT = 32
 """An era of level 1 stands for this many turns, one of the next level for this many eras."""
@@ -41,6 +43,8 @@ class NewRendition:
     units: bytes
     refusals: int
     search_text: str
+    due_us: int | None = None
+    """When a model is to be asked for better ones; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +95,19 @@ class Backlog:
     complete: int
     incomplete: int
     refusals: int
+    waiting: int
+    """Turns that wait for a model, now or later."""
+    by_model: int
+    """Turns whose newest renditions a model made."""
 
 
 class Derived(Protocol):
     """The derived half of a store."""
+
+    @property
+    def due(self) -> DueQueue:
+        """Turns that wait for a model."""
+        ...
 
     async def unsettled(self) -> list[str]:
         """The sessions that have turns without renditions, open turns included."""
@@ -116,6 +129,10 @@ class Derived(Protocol):
 
     async def sizes_of(self, session_id: str, first: int, last: int) -> list[RenditionSizes]:
         """What the turns cost at each level, oldest first, ancestors' included."""
+        ...
+
+    async def counts(self, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
+        """How many renditions the turns of each chunk have in all; with another number its sizes may be others."""
         ...
 
     async def renditions(self, session_id: str, first: int, last: int) -> list[RenditionRow]:

@@ -101,6 +101,7 @@ def _add(connection: sqlite3.Connection, session: int, draft: Draft, place: Plac
         "kind": draft.kind,
         "tokens": draft.tokens,
         "tool_calls": draft.tool_calls,
+        "tool_results": draft.tool_results,
         "at_us": moment if draft.at_us is None else draft.at_us,
         "now_us": moment,
         "size": draft.size,

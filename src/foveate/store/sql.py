@@ -36,8 +36,9 @@ MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last
 LIST_CHILDREN = "SELECT id, fork_turn FROM sessions WHERE parent = :number ORDER BY number"
 
 ADD_MESSAGE = """INSERT INTO messages
-    (session, turn, position, role, kind, tokens, tool_calls, at_us, recorded_us, size, digest, key)
-    VALUES (:session, :turn, :position, :role, :kind, :tokens, :tool_calls, :at_us, :now_us, :size, :digest, :key)
+    (session, turn, position, role, kind, tokens, tool_calls, tool_results, at_us, recorded_us, size, digest, key)
+    VALUES (:session, :turn, :position, :role, :kind, :tokens, :tool_calls, :tool_results, :at_us, :now_us,
+    :size, :digest, :key)
     RETURNING id"""
 ADD_BODY = "INSERT INTO bodies (message, data) VALUES (:message, :data)"
 FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key = :key"
@@ -51,6 +52,8 @@ READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us)
 READ_SIZES = f"""SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0), coalesce(sum(size), 0),
     coalesce(sum(length(data)), 0), min(at_us), max(at_us)
     FROM messages LEFT JOIN bodies ON message = id WHERE {_SPAN}"""  # noqa: S608
+READ_OUTLINES = f"""SELECT turn, role, kind, tokens, tool_results, at_us, pruned_us IS NOT NULL
+    FROM messages WHERE {_SPAN} ORDER BY turn, position"""  # noqa: S608
 SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {_SPAN}"  # noqa: S608
 COUNT_POSITIONS = f"SELECT coalesce(max(position), 0) FROM messages WHERE {_SPAN}"  # noqa: S608
 
@@ -62,16 +65,25 @@ ADD_PIN = """INSERT INTO pins (session, number, text, locked, created_us)
     RETURNING number"""
 COPY_PINS = """INSERT INTO pins (session, number, text, locked, created_us)
     SELECT :to, number, text, locked, created_us FROM pins WHERE session = :from AND removed_us IS NULL"""
+COPY_GIVEN = (
+    """INSERT INTO goals (session, number, data, created_us, updated_us)
+    SELECT :to, number, data, created_us, updated_us FROM goals WHERE session = :from""",
+    """INSERT INTO documents (session, name, text, updated_us)
+    SELECT :to, name, text, updated_us FROM documents WHERE session = :from""",
+)
 GET_PIN = "SELECT locked FROM pins WHERE session = :session AND number = :number AND removed_us IS NULL"
 REMOVE_PIN = "UPDATE pins SET removed_us = :now_us WHERE session = :session AND number = :number"
 
 _RAISE_CALIBRATION = "calibration = CASE WHEN :calibration > calibration THEN :calibration ELSE calibration END"
-_DERIVED = ("renditions", "leases", "eras", "keepsakes")
+_DERIVED = ("renditions", "leases", "eras", "keepsakes", "artefacts")
 DELETE_SESSION = (
     *(f"DELETE FROM {table} WHERE session = :number" for table in _DERIVED),  # noqa: S608
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
     "DELETE FROM pins WHERE session = :number",
+    "DELETE FROM goals WHERE session = :number",
+    "DELETE FROM documents WHERE session = :number",
+    "UPDATE calls SET session = NULL WHERE session = :number",  # what was spent stays spent
     "DELETE FROM sessions WHERE number = :number",
 )
 # A turn is old when its last message is; the open turn never is.
@@ -86,6 +98,7 @@ PRUNE = (
     # Eras, plans and boards may hold words of what goes; they are made again.
     "DELETE FROM eras WHERE session = :session",
     "DELETE FROM keepsakes WHERE session = :session",
+    "DELETE FROM artefacts WHERE session = :session",
     "INSERT INTO keepsakes (session, name, data) VALUES (:session, 'pruned', :mark)",
     f"UPDATE messages SET pruned_us = :now_us WHERE session = :session AND turn IN ({_OLD_TURNS})",  # noqa: S608
 )
@@ -102,9 +115,9 @@ ADD_LEASE = """INSERT INTO leases (session, turn, owner, until_us) VALUES (:sess
 DROP_LEASE = "DELETE FROM leases WHERE session = :session AND turn = :turn"
 DROP_LEASES = "DELETE FROM leases WHERE session = :session AND owner = :owner"
 ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
-    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us)
+    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls)
     VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
-    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us)
+    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls)
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
 _MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
 LIST_MADE = f"SELECT turn, messages {_MADE}"
@@ -112,8 +125,6 @@ LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, ti
 LIST_TINIES = f"SELECT turn, messages, tiny, tiny_tokens {_MADE}"
 LIST_RENDITIONS = f"""SELECT turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
     smoothed, units, maker, version, is_complete, made_us {_MADE}"""
-COUNT_BACKLOG = """SELECT count(*), coalesce(sum(1 - is_complete), 0), coalesce(sum(refusals), 0)
-    FROM renditions WHERE session = :session"""
 ADD_ERA = """INSERT INTO eras (session, level, place, tokens, units, made_us)
     VALUES (:session, :level, :place, :tokens, :units, :now_us)
     ON CONFLICT (session, level, place) DO UPDATE SET tokens = :tokens, units = :units, made_us = :now_us"""
@@ -125,6 +136,24 @@ LAST_ERA = "SELECT max(place) FROM eras WHERE session = :session AND level = :le
 KEEP = """INSERT INTO keepsakes (session, name, data) VALUES (:session, :name, :data)
     ON CONFLICT (session, name) DO UPDATE SET data = :data"""
 GET_KEPT = "SELECT data FROM keepsakes WHERE session = :session AND name = :name"
+
+_CALL_COLUMNS = """session, turn, at_us, model, purpose, input_tokens, output_tokens, cached_tokens, nano_usd,
+    is_estimate, latency_us, outcome"""
+_CALL_VALUES = """(SELECT number FROM sessions WHERE id = :session_id), :turn, :at_us, :model, :purpose, :input_tokens,
+    :output_tokens, :cached_tokens, :nano_usd, :is_estimate, :latency_us, :outcome"""
+ADD_CALL = f"INSERT INTO calls ({_CALL_COLUMNS}) VALUES ({_CALL_VALUES})"  # noqa: S608
+SUM_CALLS = "SELECT coalesce(sum(nano_usd), 0) FROM calls WHERE at_us >= :since_us"
+RESERVE_CALL = f"""INSERT INTO calls ({_CALL_COLUMNS}) SELECT {_CALL_VALUES}
+    WHERE ({SUM_CALLS}) + :nano_usd <= :limit_nano_usd RETURNING id"""
+SETTLE_CALL = """UPDATE calls SET model = :model, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    cached_tokens = :cached_tokens, nano_usd = :nano_usd, is_estimate = :is_estimate, latency_us = :latency_us,
+    outcome = :outcome WHERE id = :id"""
+LIST_COSTS = """SELECT s.id, c.at_us / 86400000000 AS day, c.model, c.purpose, count(*),
+    sum(CASE WHEN c.outcome IN ('ok', 'running') THEN 0 ELSE 1 END), sum(c.input_tokens), sum(c.output_tokens),
+    sum(c.cached_tokens), sum(c.nano_usd), max(c.is_estimate)
+    FROM calls c LEFT JOIN sessions s ON s.number = c.session
+    WHERE c.at_us >= :since_us AND (:session IS NULL OR c.session = :session)
+    GROUP BY c.session, s.id, c.at_us / 86400000000, c.model, c.purpose ORDER BY day, s.id, c.model, c.purpose"""
 
 
 def update_session(columns: frozenset[str]) -> str:

@@ -24,6 +24,7 @@ from foveate.store import (
     UPDATABLE,
     Draft,
     Finding,
+    MessageOutline,
     MessageRow,
     NewSession,
     PinRow,
@@ -38,6 +39,8 @@ from foveate.store import (
 )
 from foveate.store.check import check_database
 from foveate.store.lineage import NO_LIMIT, spans
+from foveate.store.sqlite_calls import SqliteCalls
+from foveate.store.sqlite_artefacts import SqliteArtefacts
 from foveate.store.sqlite_derived import SqliteDerived
 from foveate.store.sqlite_file import connect, errors_told, prepare
 from foveate.store.writer import Writer
@@ -61,6 +64,8 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
         self._derived = SqliteDerived(self._read, self._writer.submit)
+        self._artefacts = SqliteArtefacts(self._read, self._writer.submit)
+        self._calls = SqliteCalls(self._read, self._writer.submit)
 
     @classmethod
     async def open(cls, location: str, settings: StoreSettings) -> SqliteStore:
@@ -75,6 +80,14 @@ class SqliteStore:
     @property
     def derived(self) -> SqliteDerived:
         return self._derived
+
+    @property
+    def artefacts(self) -> SqliteArtefacts:
+        return self._artefacts
+
+    @property
+    def calls(self) -> SqliteCalls:
+        return self._calls
 
     @property
     def commits(self) -> int:
@@ -92,7 +105,8 @@ class SqliteStore:
                 raise TurnNotFound(parent_id, turn_id(turn), parent.last_turn)
             (position,) = rows.select_spans(connection, sql.COUNT_POSITIONS, spans(chain), turn, turn)[0]
             row = rows.create_session(connection, session, parent, turn, position)
-            connection.execute(sql.COPY_PINS, {"from": parent.number, "to": row.number})
+            for statement in (sql.COPY_PINS, *sql.COPY_GIVEN):
+                connection.execute(statement, {"from": parent.number, "to": row.number})
             return row
 
         return await self._writer.submit(job)
@@ -160,6 +174,14 @@ class SqliteStore:
                 connection, sql.READ_TURNS, spans(rows.chain_of(connection, session_id)), first, last
             )
             return [TurnRow(*row) for row in found]
+
+        return await self._read(job)
+
+    async def outlines(self, session_id: str, first: int, last: int) -> list[MessageOutline]:
+        def job(connection: sqlite3.Connection) -> list[MessageOutline]:
+            lineage = spans(rows.chain_of(connection, session_id))
+            found = rows.select_spans(connection, sql.READ_OUTLINES, lineage, first, last)
+            return [MessageOutline(*row[:-1], pruned=bool(row[-1])) for row in found]
 
         return await self._read(job)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
-from foveate.store import SessionRow, rows, sql
+from foveate.store import SessionRow, rows, sql, sql_due
 from foveate.store.derived import (
     ERA_FANOUT,
     Backlog,
@@ -19,28 +20,26 @@ from foveate.store.derived import (
     RenditionRow,
     RenditionSizes,
 )
+from foveate.store.due import LOCAL_MAKER
 from foveate.store.lineage import NO_LIMIT, Span, fork_turns, spans
-
-T = TypeVar("T")
-Job = Callable[[sqlite3.Connection], T]
+from foveate.store.sqlite_due import MAX_LEASE_US, Run, SqliteDue
 
 CLAIM_WINDOW = 256
 """How many turns beyond the settled ones a claim looks at."""
 REGROWTH = 1.5
 """An open turn gets new renditions when it has this many times the messages of its last ones."""
-MAX_LEASE_US = 3_600_000_000
-"""A lease that ends later was given before the clock was set back, and holds nobody up."""
 MAX_QUERY_WORDS = 32
 
 
-class _Run(Protocol):
-    def __call__(self, job: Job[T], /) -> Awaitable[T]: ...
-
-
 class SqliteDerived:
-    def __init__(self, read: _Run, write: _Run) -> None:
+    def __init__(self, read: Run, write: Run) -> None:
         self._read = read
         self._write = write
+        self._due = SqliteDue(read, write)
+
+    @property
+    def due(self) -> SqliteDue:
+        return self._due
 
     async def unsettled(self) -> list[str]:
         return await self._read(lambda connection: [row[0] for row in connection.execute(sql.LIST_UNSETTLED)])
@@ -89,6 +88,16 @@ class SqliteDerived:
                 RenditionSizes(row[0], row[2], row[1], *made.get(row[0], missing)[:4], is_pruned=bool(row[-1]))  # type: ignore[misc]
                 for row in found
             ]
+
+        return await self._read(job)
+
+    async def counts(self, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
+        def job(connection: sqlite3.Connection) -> dict[int, int]:
+            found: Counter[int] = Counter()
+            chain = rows.chain_of(connection, session_id)
+            for chunk, count in _made(connection, sql_due.count_renditions(chunk_turns), chain, first, last):
+                found[chunk] += count
+            return dict(found)
 
         return await self._read(job)
 
@@ -182,9 +191,12 @@ class SqliteDerived:
     async def backlog(self, session_id: str) -> Backlog:
         def job(connection: sqlite3.Connection) -> Backlog:
             session = rows.get_session(connection, session_id)
-            made, incomplete, refusals = connection.execute(sql.COUNT_BACKLOG, {"session": session.number}).fetchone()
+            values = {"session": session.number, "local": LOCAL_MAKER}
+            made, incomplete, by_model = connection.execute(sql_due.COUNT_BACKLOG, values).fetchone()
+            (waiting,) = connection.execute(sql_due.COUNT_WAITING, values).fetchone()
+            (refusals,) = connection.execute(sql_due.COUNT_REFUSALS, values).fetchone()
             pending = len(list(_lacking(connection, session, include_open=True, stop_early=False)))
-            return Backlog(pending, made - incomplete, incomplete, refusals)
+            return Backlog(pending, made - incomplete, incomplete, refusals, waiting, by_model)
 
         return await self._read(job)
 
@@ -231,11 +243,14 @@ def _match(query: str) -> str:
 
 
 def _add(connection: sqlite3.Connection, session: int, rendition: NewRendition) -> None:
-    values = {**asdict(rendition), "session": session, "now_us": rows.now_us()}
+    place = {"session": session, "turn": rendition.turn}
+    (calls,) = connection.execute(sql_due.SPENT_CALLS, place).fetchone()
+    values = {**asdict(rendition), "session": session, "calls": calls, "now_us": rows.now_us()}
     row = connection.execute(sql.ADD_RENDITION, values).fetchone()
     if row is not None:
         connection.execute(ADD_WORDS, {"id": row[0], "text": rendition.search_text})
-    connection.execute(sql.DROP_LEASE, {"session": session, "turn": rendition.turn})
+        connection.execute(sql_due.FORGET_DUE, {**place, "id": row[0]})
+    connection.execute(sql.DROP_LEASE, place)
 
 
 def _newest(

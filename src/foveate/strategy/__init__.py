@@ -3,6 +3,22 @@
 Strategies are pure: they see what each turn costs at each level, never its content, and never touch storage.
 Each is one module here (or one that a third party names under the entry point group `foveate.strategies`);
 its name is its configured name and its fields are its settings.
+
+    class Toy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+        keeps_story: ClassVar[bool] = True
+        documents: ClassVar[tuple[str, ...]] = ("goals",)
+        kept_turns: int = 3
+
+        def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan: ...
+
+What a class may say of itself, besides `plan`:
+
+- `keeps_story = True`: it is given a `Story`, may want things made and keep a state. Without it, a `History`.
+- `documents`: which of the session's documents it shows in the fixed part (`DOCUMENTS`), `changing_documents`: which
+  behind the history.
+- `make(material) -> Made`: makes what it wants, of kinds that `foveate.compress.artefacts.MAKERS` does not list.
+
+`foveate.testing.strategies` is the family's conformance suite.
 """
 
 from __future__ import annotations
@@ -19,6 +35,8 @@ from foveate.errors import UnknownStrategy
 from foveate.turn import Json, Kind, Role
 
 ENTRY_POINT_GROUP = "foveate.strategies"
+DOCUMENTS = ("goals", "epic", "tasks")
+"""What a session may be given besides its turns, and a strategy may show, each in a tag of its name."""
 
 Shown = Literal["R", "S", "C", "T", "E", "U", "M", "A"]
 """A level in a plan. E is an era, which stands for a range of turns. U is the user's words of a turn, verbatim, without
@@ -64,6 +82,11 @@ class MessageSize:
     is_result: bool = False
     """It carries the results of tool calls."""
 
+    @property
+    def is_prompt(self) -> bool:
+        """The user's own words."""
+        return self.role == "user" and self.kind == "message" and not self.is_result
+
 
 @dataclass(frozen=True, slots=True)
 class TurnInfo:
@@ -78,6 +101,19 @@ class TurnInfo:
     @property
     def tokens(self) -> int:
         return sum(message.tokens for message in self.messages)
+
+    @property
+    def user_tokens(self) -> int:
+        """What its U text takes. What the user said beside the results of tool calls, in one message, is not counted."""
+        return sum(message.tokens for message in self.messages if message.is_prompt)
+
+    @property
+    def steps(self) -> tuple[tuple[MessageSize, ...], ...]:
+        """Its steps as items have them: step 1 is what stands before the first answer."""
+        starts = step_starts([(message.role, message.kind) for message in self.messages])
+        return tuple(
+            self.messages[start:end] for start, end in zip(starts, [*starts[1:], len(self.messages)], strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +288,19 @@ class Strategy(Protocol):
     def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
         """A plan that fits the budget. Rows are oldest first; what no row shows can be retrieved by its turn's id."""
         ...
+
+
+def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
+    """Where the steps of a turn begin: at each answer, but for one that goes on where another ended."""
+    starts: list[int] = []
+    is_answered = False
+    for place, (role, kind) in enumerate(speakers):
+        answers = role == "assistant" and kind == "message"
+        goes_on = is_answered and speakers[place - 1][0] == "assistant"
+        if not place or (answers and not goes_on):
+            starts.append(place)
+        is_answered = is_answered or answers
+    return starts
 
 
 @cache

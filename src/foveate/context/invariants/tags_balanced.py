@@ -1,4 +1,7 @@
-"""The history consists of whole blocks, those of the plan, in order, none overlapping another."""
+"""The history consists of whole blocks, those of the plan, in order, none overlapping another.
+
+An artefact speaks for turns of which others may show the user's words, so it is in order among its like.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ def problem(context: Context, rows: Sequence[Row]) -> str | None:
         blocks = parse_blocks(context.history)
     except TagsBroken as error:
         return str(error)
-    for one, two in itertools.pairwise(blocks):
+    artefacts = [block for block in blocks if block.level == "A"]
+    others = [block for block in blocks if block.level != "A"]
+    for one, two in itertools.chain(itertools.pairwise(artefacts), itertools.pairwise(others)):
         if (one.last, one.last_step) >= (two.first, two.first_step):
             return f"<{two.tag}> comes after <{one.tag}>"
     planned, found = list(map(_place, rows)), list(map(_place, blocks))

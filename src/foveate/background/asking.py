@@ -1,0 +1,81 @@
+"""What is worked out around a model's call, in whatever process: the request for a turn, and what passes of an answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from foveate.background.making import encodable, without_recalled
+from foveate.compress import Level
+from foveate.compress.model import Assignment, Group, assign, is_worth_asking, judge
+from foveate.context.costs import content_tokens
+from foveate.drafts import restore_message
+from foveate.models import Answer
+from foveate.settings import ModelsSettings
+from foveate.store import MessageRow
+from foveate.tokens import EncodingName, exact_counter
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A level that the guard let pass."""
+
+    text: str
+    tokens: int
+    """Of the text alone, which the level below is measured by."""
+    shown_tokens: int
+    """As `content_tokens` counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What an answer is worth."""
+
+    passed: Mapping[Level, Passed]
+    refusals: int
+    again: Assignment | None = None
+
+
+def write_request(
+    group: Group,
+    turn: int,
+    rows: Sequence[MessageRow],
+    encoding: EncodingName,
+    nonce: str,
+    settings: ModelsSettings,
+    source: str | None,
+) -> Assignment | None:
+    """What a model is asked for one turn; None if it is not worth asking."""
+    messages = without_recalled([restore_message(row) for row in rows])
+    count = exact_counter(encoding).base
+    if not is_worth_asking(messages, count, group.levels):
+        return None
+    if source is not None and count(source) > settings.max_source_tokens:
+        source = None  # the original can be shortened by what it is made of
+    assignment = assign(group, turn, messages, count, nonce=nonce, settings=settings, source=source)
+    return assignment if assignment.levels else None
+
+
+def weigh(
+    assignment: Assignment,
+    answer: Answer,
+    rows: Sequence[MessageRow],
+    encoding: EncodingName,
+    above: Mapping[Level, int],
+) -> Weighed:
+    """What may stand of an answer. One that can't even be judged is worth nothing, and not asked about again."""
+    counter = exact_counter(encoding)
+    try:
+        messages = without_recalled([restore_message(row) for row in rows])
+        judged = judge(assignment, answer, messages, counter.base, above=above)
+    except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
+        _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
+        return Weighed({}, len(assignment.levels))
+    passed: dict[Level, Passed] = {}
+    for level, said in judged.texts.items():
+        text = encodable(said)
+        passed[level] = Passed(text, counter.base(text), content_tokens(text, level, counter))
+    return Weighed(passed, len(judged.refusals), judged.again)

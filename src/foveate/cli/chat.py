@@ -1,0 +1,165 @@
+"""`foveate chat`: a conversation with a model that never ends, in a terminal or through a pipe."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.options import json_option, store_file, store_option
+from foveate.cli.terminal import console, line
+
+if TYPE_CHECKING:
+    from foveate.api import Foveate
+    from foveate.cli.chat_lines import Lines
+    from foveate.cli.chat_loop import LoopThread
+    from foveate.cli.chat_room import Room, Wishes
+
+EXAMPLE = "openai:gpt-5-mini, with its key in $OPENAI_API_KEY"
+NO_MODEL = (
+    f"no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in {EXAMPLE}. "
+    "'--model local' is a small model on this machine that needs no key"
+)
+OFFER = f"""No model is configured. --model NAME or $FOVEATE_MODELS__CHAT names one, as in {EXAMPLE}.
+
+A small model (SmolLM2, 135 million parameters) can run on this machine, without a key or a network. It shows how a \
+chat works, and costs nothing; its answers are poor."""
+
+
+@click.command(name="chat", short_help="Talk with a model, for ever; go on with any session, imported ones too.")
+@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option("--new", "is_new", is_flag=True, help="Begin the session of that name.")
+@click.option("--model", metavar="NAME", help="Who answers, as in openai:gpt-5-mini; the session remembers it.")
+@click.option("--budget", metavar="TOKENS", help="The most a prompt may have, as in 8k; the session remembers it.")
+@click.option(
+    "--system",
+    "system_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with the system prompt.",
+)
+@click.option("--window", type=click.IntRange(min=1), metavar="TOKENS", help="What the model takes, prompt and answer.")
+@click.option("--max-output", type=click.IntRange(min=1), metavar="TOKENS", help="The most an answer may have.")
+@click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model can read and search old turns.")
+@store_option
+@json_option
+def command(
+    *,
+    session_id: str | None,
+    is_new: bool,
+    model: str | None,
+    budget: str | None,
+    system_path: Path | None,
+    window: int | None,
+    max_output: int | None,
+    has_tools: bool,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Talk with a model inside the session's budget. Nothing said is lost, however long it goes on.
+
+    Without SESSION a new one begins. A line is a prompt, /help lists the commands. From a pipe each line is a prompt,
+    too; the first call that fails ends it, with exit code 1. --json writes one JSON object for each answer.
+
+    \b
+    foveate chat --model openai:gpt-5-mini
+    foveate chat --model qwen3@http://127.0.0.1:11434/v1 --budget 8k
+    foveate import ~/.claude/projects && foveate chat 3fe1 --model anthropic:claude-sonnet-4-5
+    echo "Which port did we choose?" | foveate chat demo --json
+    """
+    from foveate.cli.chat_commands import COMMANDS
+    from foveate.cli.chat_lines import Lines
+    from foveate.cli.chat_loop import LoopThread
+    from foveate.cli.chat_room import Wishes, read_tokens
+    from foveate.cli.context import read_text
+
+    wishes = Wishes(
+        model=model,
+        budget_tokens=read_tokens(budget) if budget else None,
+        system=read_text(system_path),
+        window_tokens=window,
+        max_output_tokens=max_output,
+        has_tools=has_tools,
+    )
+    lines = Lines(is_typed=sys.stdin.isatty(), commands=[f"/{name}" for name in COMMANDS])
+    with LoopThread() as loop:
+        fov = loop.run(_open(store_file(store_path, create=True)))
+        try:
+            room = _room(fov, wishes, lines, as_json=as_json)
+            _enter(loop, room, lines, session_id, is_new=is_new)
+            succeeded = _talk(loop, room, lines)
+        finally:
+            loop.run(fov.close())
+    if lines.is_typed:
+        console().print(line(("Everything is kept. To go on: ", "dim"), f"foveate chat {room.session.id}"))
+    if not succeeded:
+        raise SystemExit(1)
+
+
+async def _open(path: Path) -> Foveate:
+    import foveate
+
+    return await foveate.open(path)
+
+
+def _room(fov: Foveate, wishes: Wishes, lines: Lines, *, as_json: bool) -> Room:
+    from foveate.cli.chat_room import Room
+
+    out = console()
+    is_shared = lines.is_typed and not as_json
+    return Room(fov, wishes, out=out, notes=out if is_shared else console(stderr=True), as_json=as_json)
+
+
+def _enter(loop: LoopThread, room: Room, lines: Lines, session_id: str | None, *, is_new: bool) -> None:
+    """Find the session and a model for it, asking a person where none is configured."""
+    from foveate.cli.chat_room import new_name
+    from foveate.errors import SessionExists
+
+    if session_id and not is_new:
+        session = loop.run(room.fov.find_session(session_id))
+        name = session.id
+    else:
+        session = None
+        name = session_id or loop.run(room.new_id(new_name()))
+        if is_new and any(info.id == name for info in loop.run(room.fov.sessions())):
+            raise SessionExists(name)
+    model = room.model_for(session)
+    if model is None and lines.is_typed:
+        room.notes.print(line(OFFER))
+        model = "local" if lines.ask("Use it?") else None
+    if model is None:
+        raise click.ClickException(NO_MODEL)
+    loop.run(room.enter(name, model))
+    if lines.is_typed:
+        loop.run(room.introduce())
+
+
+def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
+    """Prompts and commands until there are no more; False if one failed and nobody was there to see it."""
+    from foveate.cli.chat_room import Leave
+
+    while True:
+        try:
+            text = lines.read()
+        except KeyboardInterrupt:
+            if not lines.is_typed:
+                raise
+            room.notes.print(line(("\n/quit or Ctrl-D leaves.", "dim")))
+            continue
+        if text is None:
+            return True
+        if not text.strip():
+            continue
+        try:
+            succeeded = loop.run(room.handle(text))
+        except Leave:
+            return True
+        except KeyboardInterrupt:
+            room.end_line()
+            if not lines.is_typed:
+                raise
+            room.notes.print(line(("Stopped; what was said so far is kept.", "dim")))
+            continue
+        if not succeeded and not lines.is_typed:
+            return False

@@ -1,0 +1,166 @@
+"""What the guard does not look for since rules never do it: a model that loops, writes structure, or mixes up speakers.
+
+Each check gives a reason to refuse, or nothing.
+"""
+
+# ruff: noqa: RUF001 (letters that look like others)
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from foveate.compress.facts import Facts, find_facts
+from foveate.compress.guard import CLAIMS, Source
+from foveate.compress.model_language import foreign_language
+from foveate.compress.reading import read_turn
+from foveate.compress.units import sentences
+from foveate.text import MARK_WORDS, turn_text
+from foveate.turn import Message
+
+FAINT = 1e-6
+"""The weight of facts that only the full text has: an answer may name them, and need not."""
+GROUNDED_SHARE = 0.5
+"""A clause whose facts are to a smaller share in what it reports is made up, or somebody else's."""
+MIN_CLAUSE_WEIGHT = 3.0
+"""A clause with fewer facts is too short to tell."""
+ROOT_CHARS = 5
+"""Words that begin alike so far are forms of one word."""
+LOOP_TIMES = 4
+"""A few words that come so often in a row are a loop, unless the source has it."""
+MAX_LOOP_WORDS = 16
+SAID_OFTEN, SAID_OFTEN_WORDS = 3, 5
+"""So is a sentence that comes so often and has so many words; the same note on a tool may well come again."""
+MAX_CLAUSES = 500
+
+_INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+_LOOKALIKES = str.maketrans("ТΤꓔтаеорсѕ‹〈《«", "TTTtaeopcs<<<<")
+"""Cyrillic, Greek and Lisu letters, and other pointed brackets."""
+_STRUCTURE = (
+    (re.compile(r"<[\s\\]*/?[\s\\]*(?:T-\s*\d|P-\s*\d|board\b|memory\b)", re.IGNORECASE), "a tag"),
+    (re.compile(r"<[\s\\]*/?[\s\\]*(?:source|refused)-", re.IGNORECASE), "an envelope"),
+    (re.compile(rf"\[\s*(?:{MARK_WORDS})\b[^\]\n]{{0,80}}\]", re.IGNORECASE), "a mark"),
+    (re.compile(r"\bTurn\s+\d+\s*:", re.IGNORECASE), "the head of a turn"),
+    (
+        re.compile(r"^[\W_]*(?:user|human|assistant|system|developer|ai)[*_`\"']*\s*:", re.IGNORECASE | re.MULTILINE),
+        "a speaker's label",
+    ),
+    (re.compile(r"<\|[^|>\n]{1,40}\|>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>"), "a model's control word"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A turn, ready to compare what a model says of it."""
+
+    text: str
+    source: Source
+    tool_calls: int
+    user: Facts
+
+    @property
+    def has_user(self) -> bool:
+        return bool(self.user)
+
+
+def read_original(messages: Sequence[Message]) -> Original:
+    """What was said, by whom. Facts of the full text count as known, though only a reading's have weight."""
+    shown = tuple(message for message in messages if message.kind != "display")
+    text = turn_text(shown)
+    reading = read_turn(shown)
+    every = dict.fromkeys(find_facts(text), FAINT)
+    words = "\n".join(message.text for message in shown if message.role == "user" and message.kind == "message")
+    clauses = [candidate.text for candidate in reading.candidates]
+    names = " ".join(turn_text((message,)) for message in shown if message.role == "user")
+    user = {**find_facts(names), **find_facts(words)} if words.strip() else {}
+    return Original(text, Source({**every, **reading.facts}, clauses), reading.tool_calls, user)
+
+
+def visible(text: str) -> str:
+    """The text without characters nobody sees, which could hide or reorder others; one sort of line end."""
+    return "\n".join(_INVISIBLE.sub("", text).splitlines())
+
+
+def wrong_in(text: str, original: Original, nonce: str) -> str:
+    """What no answer may have, whoever is said to speak."""
+    return (
+        structure_in(text, nonce)
+        or _controls(text)
+        or loop_in(text, original.text)
+        or _foreign(foreign_language(text, original.text))
+    )
+
+
+def structure_in(text: str, nonce: str) -> str:
+    """Anything that could be taken for the frame around texts, also in letters that only look like it."""
+    if nonce and nonce.casefold() in text.casefold():
+        return "it has the envelope's random word"
+    forms = {text, unicodedata.normalize("NFKC", text), unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)}
+    for pattern, noun in _STRUCTURE:
+        if any(pattern.search(form) for form in forms):
+            return f"it has {noun} of its own"
+    return ""
+
+
+def _controls(text: str) -> str:
+    found = next((one for one in text if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs")), "")
+    return f"it has the control character U+{ord(found):04X}" if found else ""
+
+
+def _foreign(language: str) -> str:
+    return f"it is in another language ({language.title()}) than the turn" if language else ""
+
+
+def loop_in(text: str, source: str) -> str:
+    """The words that a text repeats as a stuck model does."""
+    words = text.split()
+    for size in range(1, MAX_LOOP_WORDS + 1):
+        run = 0
+        for place in range(size, len(words)):
+            run = run + 1 if words[place] == words[place - size] else 0
+            if run >= size * (LOOP_TIMES - 1) and run >= LOOP_TIMES:
+                looped = " ".join(words[place - size + 1 : place + 1])
+                if " ".join([looped] * LOOP_TIMES) not in " ".join(source.split()):
+                    return f"it repeats itself: {looped[:80]}"
+    said: dict[str, int] = {}
+    for clause in _clauses(text):
+        key = " ".join(clause.split()).rstrip(".;,!? ")
+        said[key] = said.get(key, 0) + 1
+        is_long = len(key.split()) >= SAID_OFTEN_WORDS and not key.startswith("{")
+        if is_long and said[key] >= SAID_OFTEN and source.count(key) < SAID_OFTEN:
+            return f"it repeats itself: {key[:80]}"
+    run_of = re.search(r"(\S{2,24}?)\1{7,}", text)
+    return f"it repeats itself: {run_of[1]}" if run_of and run_of[1] * 4 not in source else ""
+
+
+def made_up(text: str, known: Facts) -> str:
+    """The first clause of a text that says mostly what is not known, or nothing."""
+    forms = _forms(known)
+    roots = {form[:ROOT_CHARS] for form in forms if len(form) >= ROOT_CHARS}
+    for clause in _clauses(text):
+        facts = {key: weight for key, weight in find_facts(clause).items() if key[0] not in "-?!q"}
+        total = sum(facts.values())
+        if total < MIN_CLAUSE_WEIGHT:
+            continue
+        kept = sum(weight for key, weight in facts.items() if key[2:] in forms or key[2 : 2 + ROOT_CHARS] in roots)
+        if kept < GROUNDED_SHARE * total:
+            return clause
+    return ""
+
+
+def said_by_another(text: str, user: Facts) -> str:
+    """A number, identifier or clause in the user's part that the user's own words have not, or nothing."""
+    forms = _forms(user)
+    claim = next((key[2:] for key in find_facts(text) if key[0] in CLAIMS and key[2:] not in forms), "")
+    return claim or made_up(text, user)
+
+
+def _forms(facts: Iterable[str]) -> set[str]:
+    return {key[2:] for key in facts}
+
+
+def _clauses(text: str) -> list[str]:
+    lines = [part for line in text.split("\n") for part in re.split(r";\s", line) if part.strip()]
+    return [sentence for line in lines[:MAX_CLAUSES] for sentence in sentences(line)][:MAX_CLAUSES]

@@ -1,0 +1,54 @@
+"""What two prompts begin with alike: provider caches match prefixes, so that much of the second one is cached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from foveate.tokens import Counter
+
+
+class Shown(Protocol):
+    """A part of a prompt: a segment of a context, or a message."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def is_native(self) -> bool:
+        """It stands as a message of its own; the same text inside another message is not the same prompt."""
+        ...
+
+
+def matching_tokens(before: Sequence[Shown], after: Sequence[Shown], counter: Counter) -> int:
+    """The tokens of the prefix that two prompts share."""
+    matched = 0
+    for old, new in zip(before, after, strict=False):
+        if old.is_native != new.is_native:
+            break
+        if old.text != new.text:
+            return matched + _common_tokens(old, new, counter)
+        matched += new.tokens
+    return matched
+
+
+def _common_tokens(old: Shown, new: Shown, counter: Counter) -> int:
+    """Of a turn that has grown meanwhile; the shorter side is counted."""
+    common = _common_length(old.text, new.text)
+    if common < len(old.text) // 2:
+        return min(new.tokens, counter.count(old.text[:common]))
+    return min(new.tokens, max(0, old.tokens - counter.count(old.text[common:])))
+
+
+def _common_length(left: str, right: str) -> int:
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

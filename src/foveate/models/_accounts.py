@@ -1,0 +1,167 @@
+"""The bill: each call is booked at the most it may cost before it is made, and at what it took afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from foveate.errors import FoveateError, ModelHeldBack
+from foveate.models import Answer, Ask
+from foveate.models._clock import Clock
+from foveate.settings import ModelsSettings
+from foveate.store.calls import DAY_US, NANO, RUNNING, CallRow, Calls
+from foveate.tokens import counter_for
+from foveate.turn import Usage
+
+if TYPE_CHECKING:
+    from foveate.models.prices import Tariff
+
+T = TypeVar("T")
+
+BILLED_FAILURES = frozenset({"timeout", "stalled", "broken-off", "malformed", "empty", "cancelled"})
+"""A provider that failed like this may have read the prompt, and send a bill for it."""
+CANCELLED = "cancelled"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A call on the books."""
+
+    row: CallRow
+    """At the most it may cost."""
+    ask: Ask
+    tariff: Tariff
+    reservation: int | None
+    """None: nothing to reserve, since it is free or there is no cap."""
+
+
+class Accounts:
+    """Books calls in a store, within the daily cap. What is begun here is finished even if the call is cancelled."""
+
+    def __init__(self, settings: ModelsSettings, calls: Calls, clock: Clock) -> None:
+        self._settings = settings
+        self._calls = calls
+        self._clock = clock
+        self._unfinished: set[asyncio.Task[Any]] = set()
+
+    def day_began_us(self) -> int:
+        """The midnight in UTC that was last."""
+        now_us = self._now_us()
+        return now_us - now_us % DAY_US
+
+    async def spent_today(self) -> int:
+        """In nano-dollars, of all processes."""
+        return await self._calls.spent(self.day_began_us())
+
+    async def book(
+        self, ask: Ask, *, model: str, tariff: Tariff, session_id: str | None = None, turn: int | None = None
+    ) -> Booking:
+        """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked."""
+        row = CallRow(
+            session_id=session_id,
+            turn=turn,
+            at_us=self._now_us(),
+            model=model,
+            purpose=ask.purpose,
+            input_tokens=ask.input_tokens,
+            output_tokens=ask.max_output_tokens,
+            cached_tokens=0,
+            nano_usd=tariff.most_nano_usd(ask.input_tokens, ask.max_output_tokens),
+            is_estimate=True,
+            latency_us=0,
+            outcome=RUNNING,
+        )
+        booking = Booking(row, ask, tariff, None)
+        if self._settings.daily_usd is None or not row.nano_usd:
+            return booking
+        return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
+
+    async def settle(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> CallRow:
+        """Book what the call took: as the provider reports it, else by our own count of what was sent and `said`."""
+        reported = answer.usage if answer is not None else Usage()
+        is_reported = reported.input_tokens > 0 or reported.output_tokens > 0
+        used = reported if is_reported else self._estimate(booking, outcome=outcome, answer=answer, said=said)
+        row = replace(
+            booking.row,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cached_tokens=used.cache_read_tokens,
+            nano_usd=booking.tariff.nano_usd(used),
+            is_estimate=booking.tariff.is_estimate or not is_reported,
+            latency_us=max(0, self._now_us() - booking.row.at_us),
+            outcome=outcome,
+        )
+        await self._finished(self._write(booking.reservation, row))
+        return row
+
+    async def close(self) -> None:
+        """Wait for what is still being written."""
+        if self._unfinished:
+            await asyncio.wait(self._unfinished)
+
+    async def _reserve(self, booking: Booking, daily_usd: float) -> int:
+        since_us = self.day_began_us()
+        reserving = self._begin(
+            self._calls.reserve(booking.row, since_us=since_us, limit_nano_usd=int(daily_usd * NANO))
+        )
+        try:
+            reservation = await asyncio.shield(reserving)
+        except asyncio.CancelledError:
+            self._begin(self._take_back(reserving, booking))
+            raise
+        except FoveateError as error:
+            problem = f"the call can't be booked, so it is not made: {error}"
+            wait_seconds = self._settings.breaker_seconds
+            raise ModelHeldBack(booking.row.model, problem, reason="cap", retry_after_seconds=wait_seconds) from error
+        if reservation is None:
+            most_usd = booking.row.nano_usd / NANO
+            wait_seconds = (since_us + DAY_US - self._now_us()) / 1_000_000
+            raise ModelHeldBack(
+                booking.row.model,
+                f"this call may cost ${most_usd:.4f}, and today's calls would then cost more than ${daily_usd:g} "
+                "together; raise models.daily_usd, or wait until midnight UTC",
+                reason="cap",
+                retry_after_seconds=wait_seconds,
+            )
+        return reservation
+
+    async def _take_back(self, reserving: asyncio.Task[int | None], booking: Booking) -> None:
+        try:
+            reservation = await reserving
+        except FoveateError:
+            return
+        if reservation is not None:
+            unused = replace(booking.row, input_tokens=0, output_tokens=0, nano_usd=0, outcome=CANCELLED)
+            await self._write(reservation, unused)
+
+    async def _write(self, reservation: int | None, row: CallRow) -> None:
+        try:
+            if reservation is None:
+                await self._calls.add([row])
+            else:
+                await self._calls.settle(reservation, row)
+        except FoveateError as error:  # the answer is there all the same; a reservation stays at its most
+            _log.warning("a call of %s could not be booked: %s", row.model, error)
+
+    def _estimate(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Usage:
+        if answer is None and outcome not in BILLED_FAILURES:
+            return Usage()
+        text = answer.text if answer is not None else said
+        return Usage(input_tokens=booking.ask.input_tokens, output_tokens=counter_for(booking.row.model).count(text))
+
+    async def _finished(self, work: Coroutine[Any, Any, None]) -> None:
+        await asyncio.shield(self._begin(work))
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        return task
+
+    def _now_us(self) -> int:
+        return int(self._clock.now() * 1_000_000)

@@ -1,0 +1,232 @@
+"""What one provider can be asked now: a breaker, rates and slots, as arithmetic on moments that are passed in.
+
+closed ──(so many failures in a row)──► open ──(after its seconds, one call)──► trying ──(it failed)──► open
+   ▲                                                                              │
+   └───────────────────────────────(it answered)──────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+MINUTE_SECONDS = 60.0
+TRIAL_SECONDS = 1.0
+"""How soon to ask again while another call tries whether the provider has recovered."""
+GRACE_SECONDS = 0.05
+"""A limit that ends as soon as this has ended: a timer may wake up a little early."""
+MAX_PAUSE_SECONDS = 86_400.0
+"""No provider is left alone for longer, whatever delay it asks for."""
+
+BreakerState = Literal["closed", "open", "trying"]
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Leaves a provider alone that fails again and again."""
+
+    max_failures: int
+    open_seconds: float
+    failures: int = 0
+    """In a row."""
+    _open_until: float | None = None
+    _is_trying: bool = False
+
+    @property
+    def state(self) -> BreakerState:
+        if self._open_until is None:
+            return "closed"
+        return "trying" if self._is_trying else "open"
+
+    def wait_seconds(self, now: float) -> float:
+        """0 if a call may be made."""
+        if self._open_until is None:
+            return 0.0
+        return TRIAL_SECONDS if self._is_trying else max(0.0, self._open_until - now)
+
+    def begin(self) -> bool:
+        """A call is made; True if it is the one that tries."""
+        is_trial = self._open_until is not None
+        self._is_trying = self._is_trying or is_trial
+        return is_trial
+
+    def succeed(self) -> None:
+        self.failures = 0
+        self._open_until = None
+        self._is_trying = False
+
+    def fail(self, now: float) -> None:
+        """Opens after enough failures; one that comes while it is open does not keep it open for longer."""
+        self.failures += 1
+        if self._open_until is None and self.failures < self.max_failures:
+            return
+        if self._open_until is None or self._is_trying:
+            self._open_until = now + self.open_seconds
+        self._is_trying = False
+
+    def abandon(self) -> None:
+        """The call that tried ended without saying anything of the provider; another may try."""
+        self._is_trying = False
+
+
+@dataclass(slots=True, eq=False)
+class Taken:
+    """A request's share of the minute."""
+
+    at: float
+    tokens: int
+
+
+@dataclass(slots=True)
+class Rates:
+    """Requests and tokens of the last minute. A request that is larger than a minute's tokens goes alone."""
+
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    _taken: deque[Taken] = field(default_factory=deque)
+
+    def wait_seconds(self, now: float, tokens: int) -> float:
+        """How long until a request of this size keeps both rates; 0 if it does now."""
+        self._forget(now)
+        return max(self._until_requests(now), self._until_tokens(now, tokens))
+
+    def take(self, now: float, tokens: int) -> Taken:
+        taken = Taken(now, tokens)
+        self._taken.append(taken)
+        return taken
+
+    def give_back(self, taken: Taken) -> None:
+        """It was not made after all."""
+        if taken in self._taken:
+            self._taken.remove(taken)
+
+    def requests(self, now: float) -> int:
+        self._forget(now)
+        return len(self._taken)
+
+    def tokens(self, now: float) -> int:
+        self._forget(now)
+        return sum(taken.tokens for taken in self._taken)
+
+    def _until_requests(self, now: float) -> float:
+        if self.requests_per_minute is None or len(self._taken) < self.requests_per_minute:
+            return 0.0
+        return self._taken[len(self._taken) - self.requests_per_minute].at + MINUTE_SECONDS - now
+
+    def _until_tokens(self, now: float, tokens: int) -> float:
+        if self.tokens_per_minute is None:
+            return 0.0
+        used, until = sum(taken.tokens for taken in self._taken), 0.0
+        for taken in self._taken:
+            if used + tokens <= self.tokens_per_minute:
+                break
+            used -= taken.tokens
+            until = taken.at + MINUTE_SECONDS - now
+        return until
+
+    def _forget(self, now: float) -> None:
+        while self._taken and self._taken[0].at + MINUTE_SECONDS <= now:
+            self._taken.popleft()
+
+
+class Slots:
+    """So many calls at a time. Of several slots the last is kept for urgent calls, and these never queue behind others:
+    whoever waits for an answer does not wait for work in the background."""
+
+    def __init__(self, limit: int) -> None:
+        self.running = 0
+        self._limit = limit
+        self._patient_limit = max(1, limit - 1)
+        self._patient_running = 0
+        self._urgent: deque[asyncio.Future[None]] = deque()
+        self._patient: deque[asyncio.Future[None]] = deque()
+
+    @asynccontextmanager
+    async def taken(self, *, is_urgent: bool) -> AsyncIterator[None]:
+        await self._take(is_urgent=is_urgent)
+        try:
+            yield
+        finally:
+            self._release(is_urgent=is_urgent)
+
+    async def _take(self, *, is_urgent: bool) -> None:
+        queue = self._urgent if is_urgent else self._patient
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(place)
+        self._grant()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self._release(is_urgent=is_urgent)  # granted and cancelled at once
+            elif place in queue:
+                queue.remove(place)
+            raise
+
+    def _release(self, *, is_urgent: bool) -> None:
+        self.running -= 1
+        self._patient_running -= not is_urgent
+        self._grant()
+
+    def _grant(self) -> None:
+        while self.running < self._limit and self._urgent:
+            self._start(self._urgent)
+        while self.running < self._limit and self._patient_running < self._patient_limit and self._patient:
+            self._patient_running += self._start(self._patient)
+
+    def _start(self, queue: deque[asyncio.Future[None]]) -> bool:
+        place = queue.popleft()
+        if place.done():
+            return False  # cancelled while it waited
+        place.set_result(None)
+        self.running += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why a call may not be made now."""
+
+    reason: Literal["breaker", "rate"]
+    wait_seconds: float
+    problem: str
+
+
+@dataclass(slots=True)
+class ProviderLimits:
+    """All limits of one provider."""
+
+    provider: str
+    breaker: Breaker
+    rates: Rates
+    slots: Slots
+    last_problem: str = ""
+    paused_until: float = -math.inf
+    """It asked to be left alone until then."""
+
+    def pause(self, now: float, seconds: float) -> None:
+        if seconds > 0:  # which a NaN is not
+            self.paused_until = max(self.paused_until, now + min(seconds, MAX_PAUSE_SECONDS))
+
+    def held(self, now: float, tokens: int) -> Held | None:
+        """What stands in the way of a call of this size now."""
+        breaker = self.breaker.wait_seconds(now)
+        if breaker > GRACE_SECONDS:
+            problem = f"{self.provider} failed {self.breaker.failures} times in a row ({self.last_problem})"
+            return Held("breaker", breaker, f"{problem} and is left alone for {breaker:.0f} s")
+        paused = self.paused_until - now
+        if paused > GRACE_SECONDS:
+            return Held("rate", paused, f"{self.provider} asked for a pause of {paused:.0f} s")
+        rate = self.rates.wait_seconds(now, tokens)
+        if rate > 0:
+            return Held("rate", rate, f"the calls a minute that settings allow for {self.provider} are used up")
+        return None
+
+    def wait_seconds(self, now: float) -> float:
+        """How long it is left alone from now; 0 if it can be asked."""
+        return max(0.0, self.breaker.wait_seconds(now), self.paused_until - now)

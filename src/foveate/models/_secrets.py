@@ -1,0 +1,36 @@
+"""Taking keys out of what is said: nothing a provider echoes may carry one into a log, an event or a database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MASK = "[key]"
+SHOWN_CHARS = 300
+"""Of what a provider said, in an error."""
+MIN_KEY_CHARS = 4
+"""A shorter value is no key, and taking it out would only garble the text."""
+
+# Prefixes that providers give their keys, also where the middle was starred out; and what stands in a header.
+_LOOKS_LIKE_A_KEY = re.compile(
+    r"(?i:\b(?:bearer|basic)\s+[^\s,;'\"]{4,})"
+    r"|(?i:\b(?:api[-_]?key|x-api-key|x-goog-api-key|authorization|access[-_]?token)['\"]?\s*[=:]\s*['\"]?[^\s,;&'\"]{4,})"
+    r"|\b(?:sk|pk|rk)-[\w*.…-]{6,}"
+    r"|\bAIza[\w*.…-]{10,}"
+    r"|\b(?:xai-|gsk_|hf_|r8_|AQ\.)[\w*.…-]{10,}"
+)
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def scrub(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without these secrets and without whatever else looks like a key."""
+    for secret in secrets:
+        if len(secret) >= MIN_KEY_CHARS:
+            text = text.replace(secret, MASK)
+    return _LOOKS_LIKE_A_KEY.sub(MASK, _USER_IN_URL.sub(f"{MASK}@", text))
+
+
+def scrub_line(text: str, secrets: Iterable[str] = ()) -> str:
+    """The same on one line, cut to SHOWN_CHARS; scrubbed before it is cut, so that no part of a key is left over."""
+    line = " ".join(scrub(text, secrets).split())
+    return line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1] + "…"

@@ -1,0 +1,58 @@
+"""A model's answer in time, or a failure: nobody waits for ever, nor reads for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from foveate.errors import ModelFailed
+from foveate.models import Answer, Ask, Model
+
+PIECES_PER_TOKEN = 8
+SPARE_PIECES = 1_000
+"""A stream of more pieces than its tokens allow, and these, does not stop by itself."""
+
+
+async def pieces_in_time(
+    model: Model, ask: Ask, *, is_stream: bool, timeout_seconds: float, stall_seconds: float
+) -> AsyncGenerator[str | Answer]:
+    """The pieces of a stream as they come, each in time; or the whole answer as one."""
+    if is_stream:
+        async for piece in _streamed(model, ask, timeout_seconds=timeout_seconds, stall_seconds=stall_seconds):
+            yield piece
+        return
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            answer = await model.ask(ask)
+    except TimeoutError as error:
+        raise _too_late(model, timeout_seconds) from error
+    yield answer
+
+
+async def _streamed(
+    model: Model, ask: Ask, *, timeout_seconds: float, stall_seconds: float
+) -> AsyncGenerator[str | Answer]:
+    pieces = model.stream(ask)
+    try:
+        for number in range(PIECES_PER_TOKEN * ask.max_output_tokens + SPARE_PIECES):
+            try:
+                async with asyncio.timeout(stall_seconds if number else timeout_seconds):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise (_stalled(model, stall_seconds) if number else _too_late(model, timeout_seconds)) from error
+            yield piece
+        raise ModelFailed(model.name, "its stream does not end", reason="malformed")
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+def _too_late(model: Model, seconds: float) -> ModelFailed:
+    return ModelFailed(model.name, f"no answer in {seconds:g} s (models.timeout_seconds)", reason="timeout")
+
+
+def _stalled(model: Model, seconds: float) -> ModelFailed:
+    problem = f"the stream was silent for {seconds:g} s (models.stall_seconds)"
+    return ModelFailed(model.name, problem, reason="stalled")

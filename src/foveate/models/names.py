@@ -1,0 +1,247 @@
+"""Where a model's name leads: to a provider, to an endpoint by its address, to this machine, or to a plug-in.
+
+    openai:gpt-5-mini    anthropic:claude-haiku-4-5    google:gemini-2.5-flash    openrouter:qwen/qwen3-32b
+    ollama:qwen3:8b      qwen3@http://127.0.0.1:8080/v1      local      scripted:FILE
+
+A name is parsed without any I/O; `load_model` then makes the model, and says what to install or set if it can't.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, Literal
+from urllib.parse import SplitResult, urlsplit
+
+from foveate.errors import ModelUnavailable
+from foveate.models import Model, Purpose
+from foveate.models._secrets import scrub, scrub_line
+from foveate.settings import ModelsSettings
+
+Kind = Literal["openai", "anthropic", "google", "openrouter", "ollama", "endpoint", "local", "plugin"]
+
+PLUGIN_GROUP: Final = "foveate.models"
+"""The entry points whose name is a prefix; the value is a callable `(name, ModelsSettings) -> Model`."""
+ENDPOINT_KEY: Final = "FOVEATE_ENDPOINT_KEY"
+"""Holds the key of endpoints that `models.key_variables` does not list; most need none."""
+MAX_NAME_CHARS: Final = 500
+FORMS: Final = (
+    "write openai:MODEL, anthropic:MODEL, google:MODEL, openrouter:VENDOR/MODEL, ollama:MODEL, "
+    "MODEL@http://host:port/v1, or local"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A provider with a prefix of its own."""
+
+    kind: Kind
+    key_variables: tuple[str, ...]
+    """The first that is set counts."""
+    base_url: str | None = None
+    """None: the provider's own package knows it, and takes another from its own environment variable."""
+
+
+SERVICES: Final[Mapping[str, Service]] = {
+    "openai": Service("openai", ("OPENAI_API_KEY",)),
+    "anthropic": Service("anthropic", ("ANTHROPIC_API_KEY",)),
+    "google": Service("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
+    "openrouter": Service("openrouter", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
+    "ollama": Service("ollama", (), "http://localhost:11434/v1"),
+}
+_MEANT: Final = {"gemini": "google", "claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "llama": "ollama"}
+"""What people write for a provider, and what it is called here."""
+_FAMILIES: Final = ((r"gpt-|o\d|chatgpt|codex", "openai"), (r"claude", "anthropic"), (r"gemini|gemma", "google"))
+"""Models that are known without their provider."""
+
+_ENDPOINT = re.compile(r"(?P<model>.*)@(?P<url>[a-zA-Z][\w+.-]*://.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName:
+    """A name, understood."""
+
+    name: str
+    """As it stands in settings."""
+    kind: Kind
+    model: str
+    """What the provider calls it."""
+    provider: str
+    """Whose limits it shares."""
+    base_url: str | None = None
+    key_variables: tuple[str, ...] = ()
+    needs_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key and the variable it came from; it shows itself to nobody."""
+
+    variable: str
+    value: str
+
+    def __repr__(self) -> str:
+        return f"Key({self.variable})"
+
+
+def parse_name(
+    name: str, *, key_variables: Mapping[str, str] | None = None, plugins: Collection[str] = ()
+) -> ModelName:
+    """The name, understood; `ModelUnavailable` says what is wrong with it and what can be written.
+
+    `key_variables` is the setting of that name, `plugins` the prefixes that plug-ins have registered.
+    """
+    _check_text(name)
+    if match := _ENDPOINT.fullmatch(name):
+        return _endpoint(name, match["model"], match["url"], key_variables or {})
+    prefix, colon, model = name.partition(":")
+    if model.startswith("//"):
+        raise _bad_name(name, f"the model is missing in front of the address: write MODEL@{name}")
+    if prefix == "local":
+        return ModelName(name, "local", model, "local")
+    if service := SERVICES.get(prefix):
+        if not model:
+            raise _bad_name(name, f"the model is missing: write {prefix}:MODEL")
+        needs_key = bool(service.key_variables)
+        return ModelName(name, service.kind, model, prefix, service.base_url, service.key_variables, needs_key)
+    if prefix in plugins:
+        return ModelName(name, "plugin", model, prefix)
+    raise _bad_name(name, _what_was_meant(name, prefix, model if colon else "", plugins))
+
+
+def _check_text(name: str) -> None:
+    if not name.strip():
+        raise _bad_name(name, f"the name is empty; {FORMS}")
+    if len(name) > MAX_NAME_CHARS:
+        raise _bad_name(name[:20] + "…", f"the name is longer than {MAX_NAME_CHARS} characters; {FORMS}")
+    if any(char.isspace() or not char.isprintable() for char in name):
+        raise _bad_name(name, f"there is a space or an unprintable character in the name; {FORMS}")
+    if scrub(name) != name or "?" in name:
+        raise _bad_name(
+            name.partition("?")[0],
+            f"there may be a key in the name, where it would be shown; put it in the environment (the variable of the "
+            f"provider, {ENDPOINT_KEY}, or one that models.key_variables names), and {FORMS}",
+        )
+
+
+def _endpoint(name: str, model: str, url: str, key_variables: Mapping[str, str]) -> ModelName:
+    parts = _address(name, url)
+    if not model:
+        raise _bad_name(name, f"the model is missing in front of the @: write MODEL@{url}")
+    host = parts.hostname or ""
+    place = parts.netloc.lower()
+    # A server that is named without a path serves its API under /v1: llama.cpp, vLLM, Ollama and LM Studio all do.
+    path = parts.path.rstrip("/") or "/v1"
+    variable = key_variables.get(place) or key_variables.get(host)
+    return ModelName(
+        name,
+        "endpoint",
+        model,
+        place,
+        f"{parts.scheme}://{place}{path}",
+        (variable or ENDPOINT_KEY,),
+        needs_key=variable is not None,
+    )
+
+
+def _address(name: str, url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it checks it
+    except ValueError as error:
+        raise _bad_name(name, f"the address can't be read ({error}): write MODEL@http://host:port/v1") from None
+    if parts.scheme not in ("http", "https"):
+        raise _bad_name(name, f"the address begins with {parts.scheme}://: it takes http:// or https://")
+    if not parts.hostname:
+        raise _bad_name(name, "the address has no host: write MODEL@http://host:port/v1")
+    if parts.path.rstrip("/").endswith("/chat/completions"):
+        raise _bad_name(name, "the address goes too far: it ends before /chat/completions, as in http://host:port/v1")
+    return parts
+
+
+def _what_was_meant(name: str, prefix: str, model: str, plugins: Collection[str]) -> str:
+    if "@" in name:
+        return "the address after the @ begins with http:// or https://, as in MODEL@http://host:port/v1"
+    known = [*SERVICES, "local", *sorted(plugins)]
+    if model:
+        near = _MEANT.get(prefix.lower()) or next(iter(difflib.get_close_matches(prefix.lower(), known, n=1)), None)
+        meant = f"did you mean {near}:{model}? Or " if near else ""
+        return f"there is no provider {prefix!r}; {meant}{FORMS}"
+    family = next((family for pattern, family in _FAMILIES if re.match(pattern, prefix.lower())), None)
+    near = next(iter(difflib.get_close_matches(prefix.lower(), known, n=1)), None)
+    if near in SERVICES:
+        return f"the model is missing: write {near}:MODEL"
+    meant = f"did you mean {family}:{prefix}? Or " if family else f"did you mean {near}? Or " if near else ""
+    return f"the name says no provider; {meant}{FORMS}"
+
+
+def _bad_name(name: str, problem: str) -> ModelUnavailable:
+    shown = scrub_line(name)
+    return ModelUnavailable(shown if shown and shown == name else repr(shown), problem, reason="name")
+
+
+def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
+    """The model for a purpose, then the fallbacks, each once; nothing where no model is named for it.
+
+    S and eras are made by rules unless a model is named for them; T has the model of C.
+    """
+    own: dict[Purpose, str | None] = {
+        "smooth": settings.smooth,
+        "roll-up": settings.roll_up,
+        "compress": settings.compress or settings.default,
+        "tiny": settings.tiny or settings.compress or settings.default,
+        "chat": settings.chat or settings.default,
+        "check": settings.default,
+    }
+    first = own[purpose]
+    return tuple(dict.fromkeys((first, *settings.fallbacks))) if first else ()
+
+
+@cache
+def plugin_points() -> Mapping[str, EntryPoint]:
+    """The registered prefixes and where they lead; nothing is imported yet."""
+    return {point.name: point for point in entry_points(group=PLUGIN_GROUP)}
+
+
+def understand(name: str, settings: ModelsSettings) -> ModelName:
+    """`parse_name` with these settings and the plug-ins that are installed."""
+    return parse_name(name, key_variables=settings.key_variables, plugins=plugin_points().keys())
+
+
+def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) -> Key | None:
+    """The key from the environment, if one of the variables is set."""
+    environment = os.environ if environment is None else environment
+    for variable in parsed.key_variables:
+        if value := environment.get(variable, "").strip():
+            return Key(variable, value)
+    return None
+
+
+def load_model(name: str, settings: ModelsSettings) -> Model:
+    """The model that a name leads to; `ModelUnavailable` says what to install, set or write instead."""
+    parsed = understand(name, settings)
+    if parsed.kind == "local":
+        from foveate.models import local  # noqa: PLC0415 - it needs an extra
+
+        return local.load(name, settings)
+    if parsed.kind == "plugin":
+        return _load_plugin(plugin_points()[parsed.provider], parsed, settings)
+    from foveate.models import provider  # noqa: PLC0415 - it needs an extra
+
+    return provider.load(parsed, settings)
+
+
+def _load_plugin(point: EntryPoint, parsed: ModelName, settings: ModelsSettings) -> Model:
+    package = point.dist.name if point.dist else point.value
+    try:
+        load: Callable[[str, ModelsSettings], Model] = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ModelUnavailable(
+            parsed.name, f"the plug-in {point.value} of {package} can't be loaded: {error}", reason="extra"
+        ) from error
+    return load(parsed.name, settings)

@@ -1,0 +1,60 @@
+"""SQLite's accounts: see `foveate.store.calls`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+from foveate.store import rows, sql
+from foveate.store.calls import DAY_US, CallRow, CostRow
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], T]
+
+
+class _Run(Protocol):
+    def __call__(self, job: Job[T], /) -> Awaitable[T]: ...
+
+
+class SqliteCalls:
+    def __init__(self, read: _Run, write: _Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def add(self, calls: Sequence[CallRow]) -> None:
+        await self._write(lambda connection: connection.executemany(sql.ADD_CALL, [asdict(call) for call in calls]))
+
+    async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
+        def job(connection: sqlite3.Connection) -> int | None:
+            values = {**asdict(call), "since_us": since_us, "limit_nano_usd": limit_nano_usd}
+            row = connection.execute(sql.RESERVE_CALL, values).fetchone()
+            return None if row is None else int(row[0])
+
+        return await self._write(job)
+
+    async def settle(self, reservation: int, call: CallRow) -> None:
+        await self._write(lambda connection: connection.execute(sql.SETTLE_CALL, {**asdict(call), "id": reservation}))
+
+    async def spent(self, since_us: int) -> int:
+        def job(connection: sqlite3.Connection) -> int:
+            (nano_usd,) = connection.execute(sql.SUM_CALLS, {"since_us": since_us}).fetchone()
+            return int(nano_usd)
+
+        return await self._read(job)
+
+    async def costs(self, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:
+        def job(connection: sqlite3.Connection) -> list[CostRow]:
+            number = rows.get_session(connection, session_id).number if session_id is not None else None
+            values = {"session": number, "since_us": since_us}
+            return [_cost(row) for row in connection.execute(sql.LIST_COSTS, values)]
+
+        return await self._read(job)
+
+
+def _cost(row: Sequence[Any]) -> CostRow:
+    session_id, day, model, purpose, *sums, is_estimate = row
+    began = datetime.fromtimestamp(day * DAY_US / 1_000_000, UTC)
+    return CostRow(session_id, f"{began:%Y-%m-%d}", model, purpose, *sums, is_estimate=bool(is_estimate))  # type: ignore[misc]

@@ -1,0 +1,276 @@
+"""How a conversation came to be compressed: its turns one after another, each time the threshold is reached.
+
+Sizes alone decide, and of checkpoints that are not made yet their limits, so a history that is brought in at once is
+compressed as if it had been lived through, and planning again after something was made changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from foveate.strategy import Overheads, TurnInfo
+from foveate.strategy._checkpoint_book import COMPACT, DETAILED, Book, Checkpoint, merge
+
+if TYPE_CHECKING:
+    from foveate.strategy.checkpoint import Checkpoint as Settings
+
+CHECKPOINTS_SHARE = 0.5
+"""All checkpoints together are planned to take no more of the room than this."""
+CHECKPOINT_SHARE = 0.5
+"""A checkpoint takes no more than this share of what it stands for."""
+MIN_CHECKPOINT_TOKENS = 64
+"""A checkpoint says nothing in less, its tags included."""
+MIN_TEXT_TOKENS = 16
+GAIN_SHARE = 0.10
+"""Below this share of the room, what could be compressed waits until it has to be: no compression for a sentence."""
+PRESERVED_SHARE = 0.40
+"""The newest messages are preserved up to this share of the room, however small that is."""
+WORKING_SHARE = 0.25
+"""So much of the room the newest turn can count on, or `preserve_recent_tokens` if that is less."""
+TINY_SHARE = 0.25
+"""Rolled-over turns take no more of the room than this; eras stand for the oldest of them then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A turn as its sizes go."""
+
+    turn: int
+    messages: int
+    user: int
+    """The tokens of the user's words, which are never compressed."""
+    rest: int
+    tiny: int
+
+    @property
+    def raw(self) -> int:
+        return self.user + self.rest
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A compression, as it went."""
+
+    kind: Literal["compressed", "squeezed", "rolled over"]
+    turn: int
+    """The newest when it happened."""
+    used_tokens: int
+    trigger_tokens: int
+    available_tokens: int
+    """As they were before it."""
+    book: Book
+    """As it was left."""
+    new: Checkpoint | None = None
+    aged: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+
+
+def sized(info: TurnInfo, tiny_tokens: int) -> Sized:
+    user = sum(
+        message.tokens for message in info.messages if is_user_words(message.role, message.kind, message.is_result)
+    )
+    return Sized(info.turn, len(info.messages), user, info.tokens - user, tiny_tokens)
+
+
+def is_user_words(role: str, kind: str, is_result: bool) -> bool:
+    return role == "user" and kind == "message" and not is_result
+
+
+class Flow:
+    """One conversation on its way through the room there is."""
+
+    def __init__(self, settings: Settings, book: Book, room_tokens: int, overheads: Overheads) -> None:
+        self.settings = settings
+        self.book = book
+        self.room = room_tokens
+        self.overheads = overheads
+        self.users: list[Sized] = []
+        """Turns of which only the user's words are shown."""
+        self.user_tokens = 0
+        self.fresh: list[Sized] = []
+        """Turns that are shown as they were."""
+        self.happened: list[Happened] = []
+
+    @property
+    def limit(self) -> int:
+        return self.settings.checkpoint_limit(self.book.tier)
+
+    @property
+    def available(self) -> int:
+        """What messages may take."""
+        return max(0, self.room - self.book.checkpoint_tokens)
+
+    @property
+    def trigger(self) -> int:
+        return int(self.available * (self.settings.trigger if self.settings.enabled else 1.0))
+
+    @property
+    def used(self) -> int:
+        return self._behind + sum(turn.raw + self.overheads.tag for turn in self.fresh)
+
+    @property
+    def _behind(self) -> int:
+        """What the compressed turns take besides their checkpoints."""
+        return self.book.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
+
+    def begin(self, compressed: Sequence[Sized]) -> None:
+        """The turns that the book has as the user's words alone."""
+        self.users = list(compressed)
+        self.user_tokens = sum(map(self._user, compressed))
+
+    def add(self, turn: Sized) -> None:
+        """The next turn comes in; what has to give way does."""
+        self.fresh.append(turn)
+        if self.used <= self.trigger:
+            return
+        old = self.fresh[: -self._preserved()]
+        gain = sum(turn.rest for turn in old)
+        if old and (gain >= self.room * GAIN_SHARE or self.used > self.available):
+            if self.limit:
+                self._compress(old, gain)
+            else:
+                self._roll_over(old)
+        if self._lacks_room() and self.limit:
+            self._squeeze()
+        if self._lacks_room() and self.users:
+            self._roll_over([])
+
+    def _user(self, turn: Sized) -> int:
+        return turn.user + self.overheads.line
+
+    def _preserved(self) -> int:
+        """How many of the newest turns stay as they are; one at least."""
+        left = min(self.settings.preserve_recent_tokens, self.room * PRESERVED_SHARE)
+        count = 0
+        for turn in reversed(self.fresh):
+            left -= turn.raw + self.overheads.tag
+            if count and left < 0:
+                break
+            count += 1
+        return count
+
+    def _lacks_room(self) -> bool:
+        """Whether the newest turn would find less than it can count on."""
+        newest = self.fresh[-1].raw + self.overheads.tag
+        needed = min(newest, self.settings.preserve_recent_tokens, int(self.room * WORKING_SHARE))
+        return self.available - (self.used - newest) < needed
+
+    def _text_tokens(self, level: int, original_tokens: int, count: int) -> int:
+        most = min(
+            self.settings.level_tokens(level),
+            int(self.room * CHECKPOINTS_SHARE / max(1, count)),
+            max(MIN_CHECKPOINT_TOKENS, int(original_tokens * CHECKPOINT_SHARE)),
+        )
+        return max(MIN_TEXT_TOKENS, most - self.overheads.range)
+
+    def _compress(self, old: Sequence[Sized], gain: int) -> None:
+        before, messages = self.book, sum(turn.messages for turn in old)
+        self.book = replace(before, through=old[-1].turn, messages=before.messages + messages)
+        new: Checkpoint | None = None
+        aged: list[Checkpoint] = []
+        merged: list[str] = []
+        if gain:
+            text = self._text_tokens(DETAILED, gain, self.limit)
+            new = Checkpoint(
+                f"cp-{before.created + 1}",
+                DETAILED,
+                old[0].turn,
+                old[-1].turn,
+                before.messages + 1,
+                before.messages + messages,
+                gain,
+                text,
+                text + self.overheads.range,
+            )
+            aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
+            kept = [*aged, new]
+            while len(kept) > self.limit:
+                older, newer, *kept = kept
+                size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
+                kept = [merge(older, newer, size, self.overheads.range), *kept]
+                merged += [older.id, newer.id]
+            self.book = replace(
+                self.book,
+                checkpoints=tuple(kept),
+                compressions=before.compressions + 1,
+                created=before.created + 1,
+            )
+        changed = tuple(was.id for was, now in zip(before.checkpoints, aged, strict=False) if was.level != now.level)
+        self._note("compressed", before, new, changed, tuple(merged))
+        self.users += old
+        self.user_tokens += sum(map(self._user, old))
+        del self.fresh[: len(old)]
+
+    def _aged(self, checkpoint: Checkpoint, level: int) -> Checkpoint:
+        level = max(COMPACT, level)
+        text = min(checkpoint.text_tokens, self._text_tokens(level, checkpoint.original_tokens, self.limit))
+        if level == checkpoint.level and text == checkpoint.text_tokens:
+            return checkpoint
+        return replace(
+            checkpoint,
+            level=level,
+            text_tokens=text,
+            tokens=min(checkpoint.tokens, text + self.overheads.range),
+            count=checkpoint.count + 1,
+        )
+
+    def _squeeze(self) -> None:
+        """All checkpoints compact; as one, where several would say nothing."""
+        before = self.book
+        kept = [self._aged(checkpoint, COMPACT) for checkpoint in before.checkpoints]
+        most = int(self.room * CHECKPOINTS_SHARE)
+        merged: list[str] = []
+        while len(kept) > 1 and sum(checkpoint.tokens for checkpoint in kept) > most:
+            older, newer, *kept = kept
+            size = min(most, self.settings.compact_tokens) - self.overheads.range
+            kept = [merge(older, newer, max(MIN_TEXT_TOKENS, size), self.overheads.range), *kept]
+            merged += [older.id, newer.id]
+        if tuple(kept) == before.checkpoints:
+            return
+        self.book = replace(before, checkpoints=tuple(kept))
+        self._note("squeezed", before, None, tuple(checkpoint.id for checkpoint in before.checkpoints), tuple(merged))
+
+    def _roll_over(self, old: Sequence[Sized]) -> None:
+        """A snapshot: Tiny for the oldest of the compressed turns, so that the rest has room again."""
+        before = self.book
+        if old:
+            messages = before.messages + sum(turn.messages for turn in old)
+            self.book = replace(before, through=old[-1].turn, messages=messages)
+            self.users += old
+            self.user_tokens += sum(map(self._user, old))
+            del self.fresh[: len(old)]
+        most = int(self.room * TINY_SHARE)
+        target = max(0, int(self.room * self.settings.snapshot) - self.book.checkpoint_tokens)
+        tiny, gone = self.book.tiny_tokens or self.overheads.range, 0
+        while gone < len(self.users) and (not self.limit or not gone or min(tiny, most) + self.user_tokens > target):
+            turn = self.users[gone]
+            self.user_tokens -= self._user(turn)
+            tiny += turn.tiny + self.overheads.line
+            gone += 1
+        last = self.users[gone - 1].turn
+        del self.users[:gone]
+        self.book = replace(
+            self.book,
+            tiny_through=last,
+            tiny_tokens=min(tiny, most),
+            rollovers=before.rollovers + 1,
+            compressions=before.compressions + (0 if self.limit else 1),
+        )
+        self._note("rolled over", before, None, (), ())
+
+    def _note(
+        self,
+        kind: Literal["compressed", "squeezed", "rolled over"],
+        before: Book,
+        new: Checkpoint | None,
+        aged: tuple[str, ...],
+        merged: tuple[str, ...],
+    ) -> None:
+        after = self.book
+        self.book = before
+        used, trigger, available = self.used, self.trigger, self.available
+        self.book = after
+        turn = self.fresh[-1].turn
+        self.happened.append(Happened(kind, turn, used, trigger, available, after, new, aged, merged))
