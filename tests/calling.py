@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from foveate.errors import ModelUnavailable
-from foveate.events import Event, EventBus
+import pytest
+
+from foveate.errors import ModelError, ModelUnavailable
+from foveate.events import Event, EventBus, Subscription
 from foveate.models import Ask, Model, Purpose
 from foveate.models._clock import Clock
 from foveate.models.caller import Caller
@@ -57,33 +60,48 @@ class Stage:
     store: Store
     caller: Caller
     time: FakeClock
-    events: list[Event]
     bus: EventBus
+    heard: list[Event]
+    subscription: Subscription
     models: dict[str, Model]
 
-    async def outcomes(self) -> list[str]:
-        return [row.outcome for row in await self.rows()]
+    @property
+    def rows(self) -> list[CallRow]:
+        return read_calls(self.store.location)
 
-    async def rows(self) -> list[CallRow]:
-        """The accounts as they stand in the file."""
-        return await read_calls(self.store)
+    @property
+    def outcomes(self) -> list[str]:
+        return [row.outcome for row in self.rows]
 
+    @property
+    def events(self) -> list[Event]:
+        self.subscription.drain()
+        return self.heard
+
+    @property
     def kinds(self) -> list[str]:
-        """The events so far."""
-        for subscription in self.bus._subscriptions:  # noqa: SLF001
-            subscription.drain()
         return [event.kind for event in self.events]
 
+    def scripted(self, name: str = "a") -> Scripted:
+        model = self.models[name]
+        assert isinstance(model, Scripted)
+        return model
 
-async def read_calls(store: Store) -> list[CallRow]:
-    columns = ", ".join(name for name in CallRow.__dataclass_fields__ if name != "session_id")
+    async def error(
+        self, asked: Ask | None = None, models: Sequence[str] = ("a",), *, max_calls: int | None = None
+    ) -> ModelError:
+        """What asking fails with."""
+        with pytest.raises(ModelError) as caught:
+            await self.caller.ask(asked or ask(), models, max_calls=max_calls)
+        return caught.value
 
-    def job(connection: object) -> list[CallRow]:
-        found = connection.execute(f"SELECT {columns} FROM calls ORDER BY id").fetchall()  # type: ignore[attr-defined]
-        names = columns.split(", ")
-        return [CallRow(session_id=None, **dict(zip(names, row, strict=True))) for row in found]
 
-    return await store._read(job)  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+def read_calls(path: str) -> list[CallRow]:
+    """The accounts as they stand in the file, oldest first; without their sessions."""
+    names = [name for name in CallRow.__dataclass_fields__ if name != "session_id"]
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute(f"SELECT {', '.join(names)} FROM calls ORDER BY id").fetchall()
+    return [CallRow(session_id=None, **dict(zip(names, row, strict=True))) for row in found]
 
 
 @asynccontextmanager
@@ -104,12 +122,12 @@ async def stage(
 
     time = time or FakeClock()
     store = await open_store(str(folder / "chat.db"), StoreSettings())
-    bus, events = EventBus(1_000), list[Event]()
-    bus.subscribe(events.append)
+    bus, heard = EventBus(1_000), list[Event]()
+    subscription = bus.subscribe(heard.append)
     settings = settings or ModelsSettings(timeout_seconds=QUICK_SECONDS, stall_seconds=QUICK_SECONDS)
     caller = Caller(settings, store.calls, bus, load=load, clock=time.clock)
     try:
-        yield Stage(store, caller, time, events, bus, models)
+        yield Stage(store, caller, time, bus, heard, subscription, models)
     finally:
         await caller.close()
         bus.close()

@@ -1,4 +1,4 @@
-"""What is worked out around a model's call, in whatever process: the request for a turn, and what passes of an answer."""
+"""What is worked out around a model's call, in whatever process: a turn's request, and what passes of an answer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,21 @@ from foveate.models import Answer
 from foveate.settings import ModelsSettings
 from foveate.store import MessageRow
 from foveate.tokens import EncodingName, exact_counter
+from foveate.turn import Message
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A turn as it came."""
+
+    turn: int
+    rows: Sequence[MessageRow]
+    encoding: EncodingName
+
+    def messages(self) -> list[Message]:
+        return without_recalled([restore_message(row) for row in self.rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,37 +53,24 @@ class Weighed:
 
 
 def write_request(
-    group: Group,
-    turn: int,
-    rows: Sequence[MessageRow],
-    encoding: EncodingName,
-    nonce: str,
-    settings: ModelsSettings,
-    source: str | None,
+    group: Group, original: Original, nonce: str, settings: ModelsSettings, source: str | None
 ) -> Assignment | None:
     """What a model is asked for one turn; None if it is not worth asking."""
-    messages = without_recalled([restore_message(row) for row in rows])
-    count = exact_counter(encoding).base
+    messages = original.messages()
+    count = exact_counter(original.encoding).base
     if not is_worth_asking(messages, count, group.levels):
         return None
     if source is not None and count(source) > settings.max_source_tokens:
         source = None  # the original can be shortened by what it is made of
-    assignment = assign(group, turn, messages, count, nonce=nonce, settings=settings, source=source)
+    assignment = assign(group, original.turn, messages, count, nonce=nonce, settings=settings, source=source)
     return assignment if assignment.levels else None
 
 
-def weigh(
-    assignment: Assignment,
-    answer: Answer,
-    rows: Sequence[MessageRow],
-    encoding: EncodingName,
-    above: Mapping[Level, int],
-) -> Weighed:
+def weigh(assignment: Assignment, answer: Answer, original: Original, above: Mapping[Level, int]) -> Weighed:
     """What may stand of an answer. One that can't even be judged is worth nothing, and not asked about again."""
-    counter = exact_counter(encoding)
+    counter = exact_counter(original.encoding)
     try:
-        messages = without_recalled([restore_message(row) for row in rows])
-        judged = judge(assignment, answer, messages, counter.base, above=above)
+        judged = judge(assignment, answer, original.messages(), counter.base, above=above)
     except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
         _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
         return Weighed({}, len(assignment.levels))

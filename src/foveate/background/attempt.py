@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foveate.background.asking import Passed, Weighed, weigh, write_request
+from foveate.background.asking import Original, Passed, Weighed, weigh, write_request
 from foveate.background.pool import Pool
 from foveate.compress import Level
 from foveate.compress.model import PROMPT_VERSION, Assignment, Group
@@ -15,7 +14,7 @@ from foveate.errors import ModelError, ModelHeldBack
 from foveate.models import Answer
 from foveate.models.caller import Caller
 from foveate.settings import ModelsSettings
-from foveate.store import MessageRow, SessionRow, Store, bodies
+from foveate.store import Store, bodies
 from foveate.store.due import LOCAL_MAKER, DueTurn, Refined
 
 NONCE_BYTES = 8
@@ -40,8 +39,7 @@ class Attempt:
 
     means: Means
     due: DueTurn
-    session: SessionRow
-    rows: Sequence[MessageRow]
+    original: Original
     raw_tokens: int
     made: int = 0
     """Calls made so far, in this attempt."""
@@ -108,7 +106,7 @@ class Attempt:
 
     async def _assign(self, group: Group, source: str | None) -> Assignment | None:
         nonce = secrets.token_hex(NONCE_BYTES)
-        job = (group, self.due.turn, self.rows, self.session.encoding, nonce, self.means.settings, source)
+        job = (group, self.original, nonce, self.means.settings, source)
         (assignment,) = await self.means.pool.run(write_request, [job])
         if assignment:
             self._asked.update(assignment.levels)
@@ -121,7 +119,7 @@ class Attempt:
             answered = await self.means.caller.ask(
                 assignment.ask,
                 group.models,
-                session_id=self.session.id,
+                session_id=self.due.session_id,
                 turn=self.due.turn,
                 max_calls=allowed,
             )
@@ -157,7 +155,7 @@ class Attempt:
             await self._weighed(weighed.again, await self._ask(group, weighed.again))
 
     async def _weighed(self, assignment: Assignment, answer: Answer) -> Weighed:
-        job = (assignment, answer, self.rows, self.session.encoding, self._above())
+        job = (assignment, answer, self.original, self._above())
         (weighed,) = await self.means.pool.run(weigh, [job])
         self._passed.update(weighed.passed)
         self.refusals += weighed.refusals
@@ -180,5 +178,5 @@ class Attempt:
         passed = self._passed.get(above)
         if passed:
             return passed.text
-        kept = await self.means.store.derived.renditions(self.session.id, self.due.turn, self.due.turn)
+        kept = await self.means.store.derived.renditions(self.due.session_id, self.due.turn, self.due.turn)
         return str(bodies.expand(kept[0].smoothed if above == "S" else kept[0].compressed)) if kept else None

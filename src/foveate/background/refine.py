@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
+from foveate.background.asking import Original
 from foveate.background.attempt import Attempt, Means
 from foveate.background.pool import Pool
 from foveate.compress import Level
@@ -37,7 +38,7 @@ MAX_LATER_SECONDS = 6 * 3600.0
 """up to this."""
 LEAST_HOLD_SECONDS = 0.2
 UNAVAILABLE_SECONDS = 3600.0
-"""How long nothing is asked when a key, a package or a name is missing. A restart asks at once, and so does `settle`."""
+"""How long nothing is asked when a key, a package or a name is missing; a restart and `settle` ask at once."""
 LOOK_SECONDS = 2.0
 """How soon a turn that another process has in hand is looked at again."""
 MAX_WAIT_SECONDS = 300.0
@@ -232,7 +233,8 @@ class Refiner:
             if len(rows) != due.messages or any(row.body is None for row in rows):
                 await self._due.postpone(due, Postponed(due_us=None, calls=due.calls))  # pruned meanwhile
                 return
-            attempt = Attempt(self._means, due, session, rows, sum(row.tokens for row in rows))
+            original = Original(due.turn, rows, session.encoding)
+            attempt = Attempt(self._means, due, original, sum(row.tokens for row in rows))
             self._tell("llm-summarizing", due, {"model": self._means.groups[0].models[0]})
             await attempt.run()
             await self._conclude(attempt)

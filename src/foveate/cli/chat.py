@@ -89,9 +89,10 @@ def command(
             room = _room(fov, wishes, lines, as_json=as_json)
             _enter(loop, room, lines, session_id, is_new=is_new)
             succeeded = _talk(loop, room, lines)
+            is_kept = loop.run(room.leave())
         finally:
             loop.run(fov.close())
-    if lines.is_typed:
+    if lines.is_typed and is_kept:
         console().print(line(("Everything is kept. To go on: ", "dim"), f"foveate chat {room.session.id}"))
     if not succeeded:
         raise SystemExit(1)

@@ -38,7 +38,7 @@ WINDOW_SHARE = 8
 """An answer takes at most this part of a known window, one in so many."""
 TURNS_SHOWN = 3
 """Of a session that is gone on with."""
-BAR_CELLS = 16
+BAR_CELLS = 8
 CALL_CHARS = 100
 MAX_FORKS = 1_000
 CENT = 0.01
@@ -71,6 +71,7 @@ class Room:
         self._as_json = as_json
         self._chat: Chat | None = None
         self._is_line_open = False
+        self._is_begun_here = False
 
     @property
     def chat(self) -> Chat:
@@ -103,6 +104,7 @@ class Room:
             most = window_tokens - output_tokens - WINDOW_MARGIN_TOKENS
             budget_tokens = min(self.fov.settings.session.budget_tokens, most)
         session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens)
+        self._is_begun_here = self._is_begun_here or session_id not in known
         self._chat = Chat(
             session,
             self.fov.caller,
@@ -172,6 +174,14 @@ class Room:
                 self._recall(await self.session.load_turn(outline.number))
         if waiting := await self.chat.waiting():
             self.notes.print(line((f"{waiting} has no answer yet: /retry asks for it, or just go on.", "yellow")))
+
+    async def leave(self) -> bool:
+        """Whether there is something to go on with; a session that was begun here and has nothing in it is not kept."""
+        info = await self.session.refresh()
+        is_empty = self._is_begun_here and not info.turns and not await self.session.pins()
+        if is_empty:
+            await self.fov.delete_session(info.id)
+        return not is_empty
 
     async def new_id(self, beginning: str) -> str:
         """An id that no session has."""
@@ -243,17 +253,15 @@ def read_tokens(text: str) -> int:
 
 
 def status(done: Finished, spent_usd: float) -> Text:
-    """What an answer took, in a line."""
+    """What an answer took, in a line; the end of it can be spared where the terminal is narrow."""
     filled = min(BAR_CELLS, round(BAR_CELLS * done.tokens / done.budget_tokens))
-    cached = f"{done.predicted_cached_share:.0%} cached as predicted"
-    if done.cached_share is not None:
-        cached = f"{done.cached_share:.0%} cached ({done.predicted_cached_share:.0%} predicted)"
+    reported = "?" if done.cached_share is None else f"{done.cached_share:.0%}"
     parts = [
-        f"{done.turn_id} {'█' * filled}{'░' * (BAR_CELLS - filled)} {done.tokens:,} of {done.budget_tokens:,} tokens",
-        cached,
-        f"{dollars(done.usd)} (session {dollars(spent_usd)})",
-        f"{done.seconds:.1f} s",
+        f"{done.turn_id} {'█' * filled}{'░' * (BAR_CELLS - filled)} {done.tokens:,}/{done.budget_tokens:,}",
+        f"{reported} cached ({done.predicted_cached_share:.0%} predicted)",
+        f"{dollars(done.usd)} of {dollars(spent_usd)}",
         done.model,
+        f"{done.seconds:.1f} s",
     ]
     return line((" · ".join(parts), "dim"))
 

@@ -65,8 +65,10 @@ class SqliteDue:
         return await self._write(job)
 
     async def reserve(self, due: DueTurn, calls: int) -> None:
-        values = {"rendition": due.rendition, "calls": calls}
-        await self._write(lambda connection: connection.execute(sql_due.SET_CALLS, values) and None)
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(sql_due.SET_CALLS, {"rendition": due.rendition, "calls": calls})
+
+        await self._write(job)
 
     async def refine(self, due: DueTurn, made: Refined) -> bool:
         def job(connection: sqlite3.Connection) -> bool:
