@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import foveate
@@ -30,9 +31,7 @@ from foveate.settings import Settings, load_settings
 from foveate.text import turn_text
 from foveate.turn import Message, Text
 
-BUDGET_TOKENS = 1_200
 WINDOW_TOKENS = 2_048
-MAX_OUTPUT_TOKENS = 40
 PIECES_BEFORE_KILL = 3
 MOST_APART = 0.05
 """Of the predicted and the reported share of prompts that came from the cache."""
@@ -71,6 +70,18 @@ class Said:
     is_resumed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The part of some prompts that came from the server's cache."""
+
+    predicted: float
+    reported: float
+
+    @property
+    def gap(self) -> float:
+        return abs(self.predicted - self.reported)
+
+
 @dataclass(slots=True)
 class Chatted:
     """What a run came to."""
@@ -78,6 +89,8 @@ class Chatted:
     turns: int = 0
     resumed_turns: list[int] = field(default_factory=list)
     """Those whose answer was cut off by a kill."""
+    rebuilds: int = 0
+    """Prompts smaller than the one before: the budget was full, and older turns went to lower levels."""
     failed_calls: int = 0
     largest_counted_tokens: int = 0
     largest_input_tokens: int = 0
@@ -86,14 +99,16 @@ class Chatted:
     output_tokens: int = 0
     predicted_share: float = 0.0
     reported_share: float = 0.0
+    steady_gap: float = 0.0
+    """Predicted less reported where turns that were resumed are left out: their process did not know of the cache."""
     largest_gap: float = 0.0
-    """Between the two shares of a single turn, those of a resumed one left out."""
+    """Between the two shares of a single turn, resumed ones left out."""
     start_seconds: float = 0.0
     seconds: float = 0.0
 
     @property
     def gap(self) -> float:
-        return abs(self.predicted_share - self.reported_share)
+        return Shares(self.predicted_share, self.reported_share).gap
 
 
 def script(turn: int) -> str:
@@ -102,28 +117,39 @@ def script(turn: int) -> str:
     return f"At {turn % 24:02}:{turn * 7 % 60:02} {thing} {turn * 37 % 101} goes to dock {turn * 13 % 29}. {question}"
 
 
-def chat(url: str, turns: int, *, kills: Sequence[int], directory: Path) -> Chatted:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the chat has to get along with."""
+
+    turns: int = 60
+    budget_tokens: int = 1_200
+    max_output_tokens: int = 40
+
+
+def chat(url: str, limits: Limits, *, kills: Sequence[int], directory: Path) -> Chatted:
     """Chat so many turns, kill in the answers of these, and raise `Broken` at the first sign of damage."""
     began = time.monotonic()
     path = directory / "local-chat.db"
     said: dict[int, Said] = {}
     for kill_at in [*sorted(kills), 0]:
-        for one in _run_child(path, f"smollm2@{url}", turns=turns, kill_at=kill_at):
+        for one in _run_child(path, f"smollm2@{url}", limits, kill_at=kill_at):
             if one.turn in said:
                 raise Broken(f"turn {one.turn} was answered twice")
             said[one.turn] = one
-    if sorted(said) != list(range(1, turns + 1)):
-        raise Broken(f"of {turns} turns these were answered: {sorted(said)}")
+    if sorted(said) != list(range(1, limits.turns + 1)):
+        raise Broken(f"of {limits.turns} turns these were answered: {sorted(said)}")
     done = _summary(list(said.values()))
+    if done.largest_counted_tokens > limits.budget_tokens:
+        raise Broken(f"a prompt has {done.largest_counted_tokens:,} tokens of {limits.budget_tokens:,}")
     done.failed_calls = asyncio.run(_verify(path, said))
     done.seconds = time.monotonic() - began
     return done
 
 
-def _run_child(path: Path, model: str, *, turns: int, kill_at: int) -> Iterator[Said]:
+def _run_child(path: Path, model: str, limits: Limits, *, kill_at: int) -> Iterator[Said]:
     """What a child says until it has come to the last turn, or is killed in the answer of `kill_at`."""
     pieces = 0
-    with _started(path, model, turns) as child:
+    with _started(path, model, limits) as child:
         assert child.stdout
         for line in child.stdout:
             event = json.loads(line)
@@ -138,8 +164,9 @@ def _run_child(path: Path, model: str, *, turns: int, kill_at: int) -> Iterator[
 
 
 @contextmanager
-def _started(path: Path, model: str, turns: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, __file__, "--child", str(path), "--model", model, "--turns", str(turns)]
+def _started(path: Path, model: str, limits: Limits) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, __file__, "--child", str(path), "--model", model, "--turns", str(limits.turns)]
+    command += ["--budget", str(limits.budget_tokens), "--answer", str(limits.max_output_tokens)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             yield child
@@ -148,27 +175,31 @@ def _started(path: Path, model: str, turns: int) -> Iterator[subprocess.Popen[st
 
 
 def _summary(said: list[Said]) -> Chatted:
-    counted, reported = sum(one.prompt_tokens for one in said), sum(one.input_tokens for one in said)
-    gaps = [
-        abs(one.predicted_cached_tokens / one.prompt_tokens - one.cached_tokens / one.input_tokens)
-        for one in said
-        if not one.is_resumed
-    ]
     for one in said:
         if one.input_tokens + one.output_tokens > WINDOW_TOKENS:
             raise Broken(f"turn {one.turn} took {one.input_tokens:,} and {one.output_tokens:,} tokens")
+    steady = [one for one in said if not one.is_resumed]
+    shares, steady_shares = _shares(said), _shares(steady)
     return Chatted(
         turns=len(said),
         resumed_turns=[one.turn for one in said if one.is_resumed],
+        rebuilds=sum(after.prompt_tokens < before.prompt_tokens for before, after in pairwise(said)),
         largest_counted_tokens=max(one.prompt_tokens for one in said),
         largest_input_tokens=max(one.input_tokens for one in said),
-        input_tokens=reported,
+        input_tokens=sum(one.input_tokens for one in said),
         cached_tokens=sum(one.cached_tokens for one in said),
         output_tokens=sum(one.output_tokens for one in said),
-        predicted_share=sum(one.predicted_cached_tokens for one in said) / counted,
-        reported_share=sum(one.cached_tokens for one in said) / reported,
-        largest_gap=max(gaps, default=0.0),
+        predicted_share=shares.predicted,
+        reported_share=shares.reported,
+        steady_gap=steady_shares.predicted - steady_shares.reported,
+        largest_gap=max(_shares([one]).gap for one in steady),
     )
+
+
+def _shares(said: Sequence[Said]) -> Shares:
+    counted, reported = sum(one.prompt_tokens for one in said), sum(one.input_tokens for one in said)
+    predicted_cached, cached = sum(one.predicted_cached_tokens for one in said), sum(one.cached_tokens for one in said)
+    return Shares(predicted_cached / counted, cached / reported)
 
 
 async def _verify(path: Path, said: dict[int, Said]) -> int:
@@ -196,21 +227,21 @@ def make_settings() -> Settings:
     return load_settings(environment={}, overrides={"compress": {"processes": 0}})
 
 
-async def _child(path: Path, model: str, turns: int) -> None:
+async def _child(path: Path, model: str, limits: Limits) -> None:
     """Chat from where the session stands to the last turn; tell each piece and each turn."""
     async with foveate.open(path, settings=make_settings()) as fov, asyncio.timeout(CHILD_LIMIT_SECONDS):
-        session = await fov.session(SESSION, budget_tokens=BUDGET_TOKENS, model=model)
+        session = await fov.session(SESSION, budget_tokens=limits.budget_tokens, model=model)
         talk = Chat(
             session,
             fov.caller,
             [model],
-            max_output_tokens=MAX_OUTPUT_TOKENS,
+            max_output_tokens=limits.max_output_tokens,
             window_tokens=WINDOW_TOKENS,
             temperature=0.0,
         )
         if await talk.waiting():
             await _tell(talk, session.info.turns, is_resumed=True)
-        for turn in range(session.info.turns + 1, turns + 1):
+        for turn in range(session.info.turns + 1, limits.turns + 1):
             await _tell(talk, turn, is_resumed=False)
 
 
@@ -240,16 +271,18 @@ def _say(event: dict[str, object]) -> None:
     os.write(sys.stdout.fileno(), f"{json.dumps(event)}\n".encode())
 
 
-def _print(done: Chatted) -> None:
+def _print(done: Chatted, limits: Limits) -> None:
     rows = [
         ("turns, all read back to the letter", f"{done.turns:,}"),
         ("killed with SIGKILL and resumed, in turn", ", ".join(map(str, done.resumed_turns)) or "-"),
+        ("times the budget was full", f"{done.rebuilds:,}"),
         ("calls that failed", f"{done.failed_calls:,}"),
-        (f"largest prompt, counted (budget {BUDGET_TOKENS:,})", f"{done.largest_counted_tokens:,}"),
+        (f"largest prompt, counted (budget {limits.budget_tokens:,})", f"{done.largest_counted_tokens:,}"),
         (f"largest prompt, reported (window {WINDOW_TOKENS:,})", f"{done.largest_input_tokens:,}"),
         ("prompt tokens of all calls, reported", f"{done.input_tokens:,}"),
         ("from the server's cache, reported", f"{done.reported_share:.1%}"),
         ("from the server's cache, predicted", f"{done.predicted_share:.1%}"),
+        ("predicted too much, resumed turns left out", f"{100 * done.steady_gap:.1f} points"),
         ("largest difference in one turn", f"{100 * done.largest_gap:.1f} points"),
         ("tokens of answers", f"{done.output_tokens:,}"),
         ("server ready after", f"{done.start_seconds:.1f} s"),
@@ -261,26 +294,29 @@ def _print(done: Chatted) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=60)
+    parser.add_argument("--turns", type=int, default=Limits().turns)
+    parser.add_argument("--budget", type=int, default=Limits().budget_tokens, metavar="TOKENS")
+    parser.add_argument("--answer", type=int, default=Limits().max_output_tokens, metavar="TOKENS")
     parser.add_argument("--kill-at", type=int, nargs="*", help="turns in whose answer to kill; the middle if not said")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--directory", type=Path, help="where the file is made; a temporary folder if not said")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--model", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    limits = Limits(options.turns, options.budget, options.answer)
     if options.child:
-        asyncio.run(_child(options.child, options.model, options.turns))
+        asyncio.run(_child(options.child, options.model, limits))
         return
-    kills = [max(1, options.turns // 2)] if options.kill_at is None else options.kill_at
+    kills = [max(1, limits.turns // 2)] if options.kill_at is None else options.kill_at
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary, serve(window_tokens=WINDOW_TOKENS) as url:
         start_seconds = time.monotonic() - began
-        done = chat(url, options.turns, kills=kills, directory=options.directory or Path(temporary))
+        done = chat(url, limits, kills=kills, directory=options.directory or Path(temporary))
     done.start_seconds = start_seconds
     if options.json:
         print(json.dumps(asdict(done), indent=2))
     else:
-        _print(done)
+        _print(done, limits)
     if done.gap > MOST_APART:
         sys.exit(f"what was predicted and what was reported are {100 * done.gap:.1f} points apart")
 

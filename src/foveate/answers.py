@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from foveate.store import SessionRow, Sizes
 from foveate.store.derived import Backlog
 from foveate.tokens import session_counter
-from foveate.turn import turn_id
+from foveate.turn import Json, turn_id
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -22,6 +24,8 @@ class SessionInfo:
     platform: str | None
     channel: str | None
     strategy: str
+    strategy_settings: Mapping[str, Json]
+    """What was set for this session's strategy; the rest is as the settings have it."""
     budget_tokens: int
     model: str | None
     counter: str
@@ -122,6 +126,7 @@ def describe_session(row: SessionRow) -> SessionInfo:
         platform=row.platform,
         channel=row.channel,
         strategy=row.strategy,
+        strategy_settings=json.loads(row.settings),
         budget_tokens=row.budget_tokens,
         model=row.model,
         counter=session_counter(row.model, row.encoding).name,

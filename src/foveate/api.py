@@ -6,6 +6,7 @@ async with foveate.open("chat.db") as fov:
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foveate import strategy as strategies
 from foveate.answers import SessionInfo, describe_session
 from foveate.background.worker import Worker
 from foveate.drafts import to_us
@@ -24,11 +24,11 @@ from foveate.importing import ImportReport, Progress, import_transcript
 from foveate.inputs import check_session_id, check_text, printable_text
 from foveate.models.caller import Caller, Load
 from foveate.session import Session, Shared
-from foveate.settings import Settings, load_settings
+from foveate.settings import Settings, load_settings, make_strategy
 from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
 from foveate.store.calls import CostRow
 from foveate.tokens import counter_for
-from foveate.turn import parse_time
+from foveate.turn import Json, parse_time
 
 MAX_IDS_NAMED = 3
 
@@ -88,13 +88,17 @@ class Foveate:
         session_id: str,
         *,
         strategy: str | None = None,
+        strategy_settings: Mapping[str, Json] | None = None,
         budget_tokens: int | None = None,
         model: str | None = None,
         title: str | None = None,
         platform: str | None = None,
         channel: str | None = None,
     ) -> Session:
-        """Open a session, or create it; what is said here of an existing one is changed."""
+        """Open a session, or create it; what is said here of an existing one is changed.
+
+        A strategy comes with the settings given for it, and otherwise has those of `settings`; see `Session.use`.
+        """
         given = {
             "strategy": strategy,
             "budget_tokens": budget_tokens,
@@ -104,10 +108,10 @@ class Foveate:
             "channel": channel,
         }
         said = {name: value for name, value in given.items() if value is not None}
+        if strategy is not None:
+            make_strategy(strategy, self.settings, strategy_settings)
         if budget_tokens is not None:
             load_settings(environment={}, overrides={"session": {"budget_tokens": budget_tokens}})
-        if strategy is not None:
-            strategies.load(strategy)
         for name in ("title", "model", "platform", "channel"):
             check_text(name, str(said.get(name, "")))
         try:
@@ -117,6 +121,11 @@ class Foveate:
                 row = await self._create(session_id, said)
             except SessionExists:  # someone else was faster
                 row = await self._store.get_session(session_id)
+        if strategy_settings is not None:
+            make_strategy(strategy or row.strategy, self.settings, strategy_settings)
+            said["settings"] = json.dumps(dict(strategy_settings))
+        elif strategy not in (None, row.strategy):
+            said["settings"] = "{}"
         changed = {name: value for name, value in said.items() if getattr(row, name) != value}
         if changed:
             row = await self._store.update_session(session_id, changed)

@@ -26,7 +26,7 @@ from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.store.calls import NANO, CostRow
 from foveate.text import message_text
-from foveate.turn import Json, Message, Text, ToolCall, ToolResult, turn_id
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
 
 MAX_TOOL_ROUNDS = 8
 """After so many calls of tools for one prompt the model is asked once more, without tools."""
@@ -41,8 +41,9 @@ CALIBRATED_SHARE = 0.5
 """A prompt below this share of the budget says more about what a provider adds than about how it counts, and can't
 overrun."""
 TOO_LONG_SHARE = 0.75
-"""Of the budget, for a prompt that takes the place of one that was too long for its model."""
+"""A prompt that was too long for its model is made again with so much of its tokens."""
 INTERRUPTED = "(interrupted)"
+TOO_LONG = "The prompt was too long for the model, and is sent again with less; a smaller budget avoids that."
 TOO_MANY_CALLS = f"Not executed: at most {MAX_CALLS_PER_ROUND} calls at a time.\n"
 _HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 
@@ -129,32 +130,24 @@ class _Sent:
     is_native: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """One call that was answered."""
+
+    context: Context
+    predicted_cached_tokens: int
+    usage: Usage
+
+
 @dataclass(slots=True)
 class _Answering:
-    """What answering one prompt has taken so far."""
+    """What answering a prompt has taken so far."""
 
     nano_usd_before: int
     began: float = field(default_factory=time.monotonic)
-    calls: int = 0
-    tokens: int = 0
-    budget_tokens: int = 0
-    prompt_tokens: int = 0
-    predicted_cached_tokens: int = 0
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
+    made: list[_Made] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """The pieces of the message that is being written."""
-
-    def add(self, context: Context, predicted_cached_tokens: int, answer: Answer) -> None:
-        usage = answer.usage
-        self.calls += 1
-        self.tokens, self.budget_tokens = context.tokens, context.budget_tokens
-        self.prompt_tokens += context.tokens
-        self.predicted_cached_tokens += predicted_cached_tokens
-        self.input_tokens += usage.input_tokens
-        self.cached_tokens += usage.cache_read_tokens
-        self.output_tokens += usage.output_tokens
 
 
 def check_window(budget_tokens: int, max_output_tokens: int, window_tokens: int) -> None:
@@ -261,7 +254,7 @@ class Chat:
     ) -> AsyncGenerator[Piece | Noticed | Answer, None]:
         """One call of the model; once more with less, if the prompt was too long for it."""
         context = await self.context()
-        if not taken.calls and (cut := await self._cut_turn(context)):
+        if not taken.made and (cut := await self._cut_turn(context)):
             yield Noticed(f"{cut} is larger than its room: the model is shown a part of it.")
         refused: Context | None = None
         while True:
@@ -276,6 +269,7 @@ class Chat:
                     problem = f"{error.problem}; {context.budget_tokens:,} are too many, too: use a smaller budget"
                     raise ModelUnavailable(error.model, problem, reason="too-long") from error
                 refused, context = context, await self._smaller(context, error)
+                yield Noticed(TOO_LONG)
                 continue
             if refused:
                 # It did fit with less, so it is the counting that is too low.
@@ -283,7 +277,7 @@ class Chat:
             return
 
     async def _smaller(self, context: Context, error: ModelUnavailable) -> Context:
-        most = int(context.budget_tokens * TOO_LONG_SHARE)
+        most = int(context.tokens * TOO_LONG_SHARE)
         try:
             return await self.session.context(budget_tokens=most, system=self._system)
         except InputError:
@@ -317,7 +311,7 @@ class Chat:
                     continue
                 self._check(piece)
                 self._sent = (*sent, *self._written([piece.message]))
-                taken.add(context, predicted, piece)
+                taken.made.append(_Made(context, predicted, piece.usage))
                 await self._learn(context, piece)
                 yield piece
 
@@ -337,8 +331,7 @@ class Chat:
             raise ModelFailed(model, "the answer is empty", reason="empty")
 
     def _written(self, messages: Iterable[Message]) -> list[_Sent]:
-        texts = map(message_text, messages)
-        return [_Sent(text, self.session.counter.count(text)) for text in texts]
+        return [_Sent(text, self.session.counter.count(text)) for text in map(message_text, messages)]
 
     async def _execute(self, call: ToolCall) -> str:
         if call.name not in _HISTORY_TOOLS:
@@ -363,19 +356,20 @@ class Chat:
             await self.session.record([said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
 
     async def _finished(self, turn: str, answer: Answer, taken: _Answering) -> Finished:
+        made = taken.made
         return Finished(
             turn_id=turn,
             text=answer.text,
             model=answer.message.model or self.models[0],
             finish=answer.finish,
-            calls=taken.calls,
-            tokens=taken.tokens,
-            budget_tokens=taken.budget_tokens,
-            prompt_tokens=taken.prompt_tokens,
-            predicted_cached_tokens=taken.predicted_cached_tokens,
-            input_tokens=taken.input_tokens,
-            cached_tokens=taken.cached_tokens,
-            output_tokens=taken.output_tokens,
+            calls=len(made),
+            tokens=made[-1].context.tokens,
+            budget_tokens=made[-1].context.budget_tokens,
+            prompt_tokens=sum(call.context.tokens for call in made),
+            predicted_cached_tokens=sum(call.predicted_cached_tokens for call in made),
+            input_tokens=sum(call.usage.input_tokens for call in made),
+            cached_tokens=sum(call.usage.cache_read_tokens for call in made),
+            output_tokens=sum(call.usage.output_tokens for call in made),
             nano_usd=await self._spent_nano_usd() - taken.nano_usd_before,
             seconds=time.monotonic() - taken.began,
         )

@@ -6,10 +6,12 @@ filled to the full, and nothing is changed by it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import cast
 
 from foveate.answers import Pin
 from foveate.context import board as boards
@@ -18,12 +20,15 @@ from foveate.context.assembled import Context, Planned
 from foveate.context.board import Board
 from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
-from foveate.context.tags import Block
+from foveate.context.tags import Block, Section, tag_document
 from foveate.context.tools import definitions_tokens
 from foveate.events import Event, EventBus, EventKind
 from foveate.keeping import Keeper, View
-from foveate.settings import Settings
+from foveate.settings import Settings, make_strategy
 from foveate.store import SessionRow, Store, bodies
+from foveate.story import Storyteller
+from foveate.strategy import Frame, Strategy
+from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, turn_id
@@ -45,6 +50,24 @@ class Request:
     pins: Sequence[Pin]
     tools_format: str | None
     order: Order
+    strategy: str | None = None
+    """To look at the session through another than its own, as a one-off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The strategy of a context, and what it shows besides the history."""
+
+    name: str
+    strategy: Strategy
+
+    @property
+    def documents(self) -> tuple[Section, ...]:
+        return getattr(self.strategy, "documents", ())
+
+    @property
+    def changing_documents(self) -> tuple[Section, ...]:
+        return getattr(self.strategy, "changing_documents", ())
 
 
 class Contexts:
@@ -53,6 +76,7 @@ class Contexts:
     def __init__(self, store: Store, session_id: str, events: EventBus, settings: Settings) -> None:
         self.viewer = Viewer(store, session_id)
         self._keeper = Keeper(store, session_id, self.viewer)
+        self.storyteller = Storyteller(store, session_id, self.viewer)
         self._store = store
         self._session_id = session_id
         self._events = events
@@ -60,11 +84,15 @@ class Contexts:
 
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
         await self.viewer.renew()
-        one_off = request.budget_tokens != session.budget_tokens
+        chosen = self._chosen(session, request.strategy)
+        one_off = request.budget_tokens != session.budget_tokens or chosen.name != session.strategy
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
         exact = exact_counter(session.encoding)
         tools = definitions_tokens(request.tools_format, exact) if request.tools_format else 0
-        fixed = self._fixed_tokens(request, exact) + tools + FRAMING_TOKENS
+        documents = await self._documents(chosen.documents)
+        changing = await self._documents(chosen.changing_documents)
+        fixed = self._fixed_tokens(request, chosen.name, [*documents.values(), *changing.values()], exact)
+        fixed += tools + FRAMING_TOKENS
         prompt = _prompt_tokens(request.prompt, exact)
         allotments = self._settings.allotments
         board = await self.board(session, keep=not one_off)
@@ -72,7 +100,9 @@ class Contexts:
         shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         used = exact.base(shown)
         room = allotments.split(budget, fixed, prompt, one_off=one_off, board_tokens_used=used)
-        view = await self._view(session, room.history, one_off=one_off)
+        asked = request.budget_tokens
+        frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
+        view = await self._view(session, chosen, frame, room.history)
         context = assemble(
             Parts(
                 budget_tokens=request.budget_tokens,
@@ -80,7 +110,10 @@ class Contexts:
                 calibration=session.calibration,
                 system=request.system,
                 explain=self._settings.context.explain,
+                strategy=chosen.name,
                 pins=request.pins,
+                documents=documents,
+                changing=changing,
                 history=view.blocks,
                 board=shown,
                 prompt=request.prompt,
@@ -88,7 +121,7 @@ class Contexts:
                 order=request.order,
             )
         )
-        return replace(context, planned=replace(view.planned, room_tokens=room.history))
+        return replace(context, planned=replace(view.planned, room_tokens=room.history, strategy=chosen.name))
 
     async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
         """The board as the newest turn sees it; what has lived its time is taken off, and told."""
@@ -129,11 +162,31 @@ class Contexts:
         more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""
         return f"{more}{entry.text}"
 
-    async def _view(self, session: SessionRow, room_tokens: int, *, one_off: bool) -> View:
-        strategy = self._settings.gradient
-        if one_off:
+    def _chosen(self, session: SessionRow, name: str | None) -> Chosen:
+        """The session's strategy with its settings, or another one with the defaults."""
+        if name is None or name == session.strategy:
+            return Chosen(session.strategy, make_strategy(session.strategy, self._settings, given_settings(session)))
+        return Chosen(name, make_strategy(name, self._settings))
+
+    async def _documents(self, names: Sequence[Section]) -> dict[Section, str]:
+        """The session's documents of these names, in their tags; those it has."""
+        if not names:
+            return {}
+        found = {row.name: row.text for row in await self._store.artefacts.documents(self._session_id)}
+        return {name: tag_document(name, found[name]) for name in names if found.get(name, "").strip()}
+
+    async def _view(self, session: SessionRow, chosen: Chosen, frame: Frame, room_tokens: int) -> View:
+        strategy = chosen.strategy
+        if getattr(strategy, "keeps_story", False):
+            keep = not frame.is_one_off
+            view = await self.storyteller.view(session, chosen.name, strategy, frame, room_tokens, keep=keep)
+            for told in view.events:
+                self._publish(cast("EventKind", told.kind), told.turn or session.last_turn, dict(told.data))
+            return view
+        if frame.is_one_off or not isinstance(strategy, Gradient):
+            # Only the gradient has a schedule; what else just chooses levels is planned afresh each time.
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
-            return View(blocks, Planned(plan.bands, last_turn=session.last_turn))
+            return View(blocks, Planned(plan.bands, last_turn=session.last_turn, notes=plan.notes))
         ttl = self._settings.context.cache_ttl_seconds
         view = await self._keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
         cause = view.planned.cause if view.planned.is_new else None
@@ -145,13 +198,20 @@ class Contexts:
             self._publish("gradient-recalculated", session.last_turn, data)
         return view
 
-    def _fixed_tokens(self, request: Request, counter: Counter) -> int:
-        told = explanation() if self._settings.context.explain else ""
+    def _fixed_tokens(self, request: Request, strategy: str, documents: Sequence[str], counter: Counter) -> int:
+        told = explanation(strategy) if self._settings.context.explain else ""
         system = f"{request.system}\n" if request.system else ""
-        return counter.base(f"{system}{told}") + counter.base(write_pins(request.pins))
+        shown = sum(map(counter.base, documents))
+        return counter.base(f"{system}{told}") + counter.base(write_pins(request.pins)) + shown
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
+
+
+def given_settings(session: SessionRow) -> dict[str, object]:
+    """What was set for one session's strategy."""
+    given: dict[str, object] = json.loads(session.settings)
+    return given
 
 
 def _prompt_tokens(prompt: str | Sequence[Message], counter: Counter) -> int:

@@ -5,7 +5,8 @@ FoveateError
 │   ├── InvalidMessage    a message, and where in the list it stands
 │   ├── UnknownFormat     no format of that name, or none that recognises the file
 │   ├── UnknownStrategy   no strategy of that name
-│   └── SettingsError     a setting: its key, and what it takes
+│   ├── SettingsError     a setting: its key, and what it takes
+│   └── HistoryExceedsBudget  the history, where a strategy was told to fail rather than to leave something out
 ├── NotFound              what was asked for is not there
 │   ├── SessionNotFound
 │   ├── TurnNotFound
@@ -99,6 +100,18 @@ class PinsExceedBudget(InputError):
         )
         self.budget_tokens = budget_tokens
         self.pins = pins
+
+
+class HistoryExceedsBudget(InputError):
+    """The history does not fit, and the strategy was told to fail then; `needed_tokens` and `room_tokens` say how far."""
+
+    def __init__(self, needed_tokens: int, room_tokens: int) -> None:
+        super().__init__(
+            f"the history takes {needed_tokens:,} tokens, {needed_tokens - room_tokens:,} more than the "
+            f"{room_tokens:,} there is room for; raise budget_tokens, or set standard.when_full to drop"
+        )
+        self.needed_tokens = needed_tokens
+        self.room_tokens = room_tokens
 
 
 class InvalidToolCall(InputError):

@@ -1,7 +1,7 @@
 """What a strategy sees of a stored conversation: sizes, read as far back as a budget reaches, and the eras behind.
 
-Sizes of turns whose renditions are all made don't change any more, so they are read once; so are the messages' sizes
-of turns that are over.
+Sizes of turns whose renditions are all made are read once, and again when a model has made better ones; the messages'
+sizes of turns that are over don't change any more.
 """
 
 from __future__ import annotations
@@ -35,12 +35,21 @@ INFOS_CHUNK_TURNS = 512
 
 @dataclass(slots=True)
 class Sizes:
-    """A session's sizes in memory: what can't change any more is read once."""
+    """A session's sizes in memory: what has not changed is read once."""
 
     chunks: dict[int, list[Item]] = field(default_factory=dict)
     """Chunks of turns that all have their renditions, newest first."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """How many renditions each of these chunks had when it was read."""
     eras: dict[int, dict[int, int]] = field(default_factory=dict)
     """The tokens of each level's eras by their places, which have no gaps."""
+
+    async def forget_changed(self, store: Store, session_id: str) -> None:
+        """Drop the chunks that have other renditions by now."""
+        if self.chunks:
+            first, last = min(self.chunks) * CHUNK_TURNS + 1, (max(self.chunks) + 1) * CHUNK_TURNS
+            now = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS)
+            self.chunks = {chunk: items for chunk, items in self.chunks.items() if now.get(chunk) == self.counts[chunk]}
 
     async def items(self, store: Store, session_id: str, chunk: int, last_turn: int) -> list[Item]:
         """The turns of a chunk, newest first; kept unless one of them may still grow or lacks something."""
@@ -48,12 +57,15 @@ class Sizes:
         if known is None:
             first = chunk * CHUNK_TURNS + 1
             last = first + CHUNK_TURNS - 1
+            is_past = last < last_turn
+            counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
             found = await store.derived.sizes_of(session_id, first, last)
             known = [_item(size) for size in reversed(found)]
-            if last < last_turn and all(size.tiny is not None or size.is_pruned for size in found):
+            if is_past and all(size.tiny is not None or size.is_pruned for size in found):
                 if len(self.chunks) >= MAX_CHUNKS:
                     del self.chunks[min(self.chunks)]
                 self.chunks[chunk] = known
+                self.counts[chunk] = counts.get(chunk, 0)
         return known
 
     async def read_eras(self, store: Store, session_id: str, before: int, budget_tokens: int) -> None:
@@ -153,6 +165,7 @@ async def gather(
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
     spent = 0
+    await sizes.forget_changed(store, session_id)
     for chunk in range(max(0, oldest - 1) // CHUNK_TURNS, -1, -1):
         if oldest < 1 or spent > budget_tokens:
             break

@@ -15,7 +15,7 @@ from foveate.context.assemble import HistoryBlock
 from foveate.context.assembled import Change, Planned
 from foveate.context.costs import overheads
 from foveate.store import SessionRow, Store, bodies
-from foveate.strategy import Band, Row
+from foveate.strategy import Band, Row, Told
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.schedule import Cause, PlanState, due, settings_key, target_tokens
 from foveate.tokens import exact_counter
@@ -69,6 +69,8 @@ class View:
     planned: Planned
     churn: float = 0.0
     """The share of tokens that a plan made in this call changed."""
+    events: tuple[Told, ...] = ()
+    """What the plan made happen, in order."""
 
 
 class Keeper:

@@ -7,6 +7,7 @@ turn = await session.record([{"role": "user", "content": "…"}, {"role": "assis
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,28 +26,26 @@ from foveate.answers import (
     from_us,
 )
 from foveate.background.worker import Worker
-from foveate.compress import LEVELS, Level
 from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.assembled import Context
 from foveate.context.board import Board
-from foveate.context.tags import tag_turn
 from foveate.context.tools import tool_definitions
 from foveate.contexts import Contexts, Request
-from foveate.drafts import draft_messages, draft_turn, restore_message
-from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
+from foveate.drafts import draft_messages, draft_turn
+from foveate.errors import InvalidMessage, TurnNotFound
 from foveate.events import Event, EventBus
+from foveate.goals import Goals
 from foveate.inputs import Recordable, as_messages, check_session_id, check_text, numbered_keys
 from foveate.models.caller import Caller
+from foveate.reading import Reader
 from foveate.retrieving import Retrieval
-from foveate.settings import Settings
-from foveate.store import Draft, MessageRow, NewSession, Place, SessionRow, Store
-from foveate.store.derived import RenditionSizes
+from foveate.settings import Settings, make_strategy
+from foveate.store import Draft, NewSession, Place, SessionRow, Store
 from foveate.tokens import Counter, calibrate, session_counter
 from foveate.turn import Json, Turn, parse_time, turn_id, turn_number
 
 EXPORT_BATCH_TURNS = 200
-NEWEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,11 @@ class Session:
     def counter(self) -> Counter:
         """What counts this session's tokens."""
         return self._counter
+
+    @property
+    def goals(self) -> Goals:
+        """What the conversation is to achieve: `goals.add("…")`, `step`, `decide`, `artifact`, `done`, `list`."""
+        return Goals(self._store, self.id)
 
     @property
     def compression_level(self) -> int:
@@ -164,13 +168,8 @@ class Session:
         format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
     ) -> list[TurnContent]:
         """The turns from `first` to `last` that exist, as `get_turn` gives them."""
-        if level not in LEVELS:
-            raise LevelUnknown(level, LEVELS)
-        low, high = self._range(first, last)
-        shown: Level = level
-        sizes = await self._store.derived.sizes_of(self.id, low, high)
-        texts = await self._contexts.viewer.texts(shown, low, high) if sizes else {}
-        return [self._content(size, shown, texts, format) for size in sizes]
+        reader = self._reader()
+        return await reader.contents(*reader.between(first, last), level, format)
 
     async def load_turn(self, turn: str | int) -> Turn:
         """A turn as the values it was recorded from."""
@@ -182,27 +181,13 @@ class Session:
 
     async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]:
         """The turns from `first` to `last` (to the newest, if not said) as the values they were recorded from."""
-        low, high = self._range(first, last)
-        rows = await self._store.read(self.id, low, high)
-        return [self._restore(number, group) for number, group in _by_number(rows).items()]
+        reader = self._reader()
+        return await reader.turns(*reader.between(first, last))
 
     async def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]:
         """Sizes and times of turns, without reading them."""
-        low, high = self._range(first, last)
-        return [
-            TurnOutline(
-                id=turn_id(row.turn),
-                number=row.turn,
-                messages=row.messages,
-                tokens=self._counter.scale(row.tokens, self._row.calibration),
-                tool_calls=row.tool_calls,
-                started_at=from_us(row.first_at_us),
-                ended_at=from_us(row.last_at_us),
-                raw_bytes=row.size,
-                is_pruned=row.pruned,
-            )
-            for row in await self._store.turns(self.id, low, high)
-        ]
+        reader = self._reader()
+        return await reader.outlines(*reader.between(first, last))
 
     async def context(
         self,
@@ -211,11 +196,12 @@ class Session:
         budget_tokens: int | None = None,
         system: str = "",
         order: Order | None = None,
+        strategy: str | None = None,
     ) -> Context:
         """All that a model is shown before a prompt, and the prompt, within the budget.
 
-        At a budget other than the session's own it is a one-off: planned afresh, filled to the full, changing
-        nothing. The definitions of the history tools are counted once `tools` has been asked for them.
+        At a budget or by a strategy other than the session's own it is a one-off: planned afresh, filled to the full,
+        changing nothing. The definitions of the history tools are counted once `tools` has been asked for them.
         """
         await self.refresh()
         request = Request(
@@ -225,6 +211,7 @@ class Session:
             pins=await self.pins(),
             tools_format=self._tools_format,
             order=order or self._shared.settings.context.order,
+            strategy=strategy,
         )
         return await self._contexts.make(self._row, self._counter, request)
 
@@ -241,11 +228,7 @@ class Session:
 
     async def search(self, query: str, max_results: int = 10) -> list[TurnContent]:
         """The turns that match some words, the best first, at their smallest level that is made."""
-        found = []
-        for turn in await self._store.derived.search(self.id, query, max_results):
-            (size,) = await self._store.derived.sizes_of(self.id, turn, turn)
-            found.append(await self.get_turn(turn, "R" if size.tiny is None else "T", format="plain"))
-        return found
+        return await self._reader().search(query, max_results)
 
     async def board(self) -> Board:
         """What was retrieved and is shown for some turns."""
@@ -279,6 +262,11 @@ class Session:
         )
         forked = await self._store.fork_session(new, self.id, number)
         return Session(forked, self._shared)
+
+    async def use(self, strategy: str, **settings: Json) -> SessionInfo:
+        """Show the session by another strategy from now on, with these settings of its own; the turns stay the same."""
+        make_strategy(strategy, self._shared.settings, settings)
+        return await self._update({"strategy": strategy, "settings": json.dumps(settings)})
 
     async def rename(self, title: str) -> SessionInfo:
         return await self._update({"title": check_text("title", title)})
@@ -328,7 +316,7 @@ class Session:
     ) -> AsyncIterator[str]:
         """The conversation as text, piece by piece: `json` (everything), `markdown`, or any format's own."""
         info = await self.refresh()
-        low, high = self._range(first, last)
+        low, high = self._reader().between(first, last)
         writer = exporting.start(format, info, await self.pins())
         for start in range(low, min(high, info.turns) + 1, EXPORT_BATCH_TURNS):
             end = min(start + EXPORT_BATCH_TURNS - 1, high)
@@ -347,31 +335,8 @@ class Session:
             self._take(await self._store.update_session(self.id, changes))
         return self.info
 
-    def _range(self, first: str | int, last: str | int | None) -> tuple[int, int]:
-        low = turn_number(first)
-        high = NEWEST if last is None else turn_number(last)
-        if low is None or high is None:
-            raise TurnNotFound(self.id, str(first if low is None else last), self._row.last_turn)
-        return low, high
-
-    def _restore(self, number: int, rows: Sequence[MessageRow]) -> Turn:
-        if any(row.body is None for row in rows):
-            raise TurnPruned(self.id, turn_id(number))
-        tokens = self._counter.scale(sum(row.tokens for row in rows), self._row.calibration)
-        return Turn(tuple(restore_message(row) for row in rows), number, tokens)
-
-    def _content(self, size: RenditionSizes, level: Level, texts: Mapping[int, str], shape: str) -> TurnContent:
-        available = LEVELS if size.tiny is not None else ("R",)
-        if size.is_pruned:
-            raise TurnPruned(self.id, turn_id(size.turn))
-        if level not in available:
-            raise LevelNotReady(turn_id(size.turn), level, available)
-        text = texts[size.turn]
-        content = tag_turn(size.turn, level, text) if shape == "tagged" else text
-        known = {"R": size.raw, "S": size.smoothed, "C": size.compressed, "T": size.tiny}[level]
-        tokens = known if level in ("R", "S") and known is not None else self._counter.base(text)
-        scaled = self._counter.scale(tokens, self._row.calibration)
-        return TurnContent(turn_id(size.turn), level, content, scaled, available)
+    def _reader(self) -> Reader:
+        return Reader(self._store, self._row, self._counter, self._contexts.viewer)
 
     def _announce(self, drafts: Sequence[Draft], places: Sequence[Place]) -> None:
         """Tell what is durable now; what was there already is no news."""
@@ -388,11 +353,4 @@ def _by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draf
     groups: dict[int, list[tuple[Draft, Place]]] = {}
     for draft, place in placed:
         groups.setdefault(place.turn, []).append((draft, place))
-    return groups
-
-
-def _by_number(rows: Iterable[MessageRow]) -> dict[int, list[MessageRow]]:
-    groups: dict[int, list[MessageRow]] = {}
-    for row in rows:
-        groups.setdefault(row.turn, []).append(row)
     return groups

@@ -13,18 +13,22 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 from foveate.errors import SettingsError
+from foveate.strategy import Strategy, load
 from foveate.strategy.allotments import Allotments
+from foveate.strategy.checkpoint import Checkpoint
 from foveate.strategy.gradient import Gradient
+from foveate.strategy.standard import Standard
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
 CONFIG_VARIABLE = "FOVEATE_CONFIG"
 """Names a settings file for programs that are given none."""
+P = TypeVar("P", bound=Struct)
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,6 +160,25 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: ModelsSettings = ModelsSettings()
     allotments: Allotments = Allotments()
     gradient: Gradient = Gradient()
+    standard: Standard = Standard()
+    checkpoint: Checkpoint = Checkpoint()
+
+
+def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> Strategy:
+    """The strategy of this name with its part of the settings, changed by what is given for one session.
+
+    `UnknownStrategy` lists those that exist; a `SettingsError` names the key, as in `topics.current`.
+    """
+    made = load(name)
+    part = getattr(settings, name.replace("-", "_"), None)
+    values: dict[str, object] = dict(given or {})
+    if not issubclass(made, Struct):
+        if values:
+            raise SettingsError(f"{name}.{next(iter(values))}", "does not exist; this strategy has no settings")
+        return made()
+    base = msgspec.to_builtins(part) if isinstance(part, made) else {}
+    _refuse_unknown_keys(values, made, prefix=f"{name}.")
+    return _converted({**base, **values}, made, prefix=f"{name}.")
 
 
 def load_settings(
@@ -218,23 +241,28 @@ def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
 
 def _convert(values: dict[str, object]) -> Settings:
     _refuse_unknown_keys(values, Settings, prefix="")
+    return _converted(values, Settings, prefix="")
+
+
+def _converted(values: dict[str, object], part: type[P], *, prefix: str) -> P:
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        return msgspec.convert(values, part, strict=False)
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
         if isinstance(error.__cause__, ValueError):
-            raise SettingsError(key, problem) from error  # a part's own check of its keys together
+            # A part's own check of its keys together.
+            raise SettingsError(f"{prefix}{key}".rstrip("."), problem) from error
         given: object = values
         for step in key.split("."):
             given = given.get(step) if isinstance(given, Mapping) else given
-        wanted = next((takes for name, takes, _ in describe() if name == key), "keys of its own")
-        raise SettingsError(key, f"takes {wanted}; got {given!r}") from error
+        wanted = next((takes for name, takes, _ in describe(part) if name == key), "keys of its own")
+        raise SettingsError(f"{prefix}{key}", f"takes {wanted}; got {given!r}") from error
 
 
 def _refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefix: str) -> None:
     """msgspec refuses them too, but can't say what was meant."""
-    hints = get_type_hints(part)
+    hints = {name: hint for name, hint in get_type_hints(part).items() if get_origin(hint) is not ClassVar}
     for key, value in values.items():
         if key not in hints:
             near = difflib.get_close_matches(str(key), hints, n=1)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from foveate import api, session
+from foveate import api, goals, session
 from foveate.errors import StoreClosed
 from foveate.settings import Settings
 
@@ -125,7 +125,7 @@ class _Blocking:
 
 def _blocking(name: str, member: Any) -> Any:
     if not inspect.isfunction(member):
-        return property(lambda self: getattr(self._wrapped, name), doc=member.__doc__)
+        return property(lambda self: self._wrap(getattr(self._wrapped, name)), doc=member.__doc__)
 
     @functools.wraps(member)
     def method(self: _Blocking, *args: Any, **kwargs: Any) -> Any:
@@ -135,6 +135,10 @@ def _blocking(name: str, member: Any) -> Any:
         return self._wrap(self._loop.run(result) if inspect.iscoroutine(result) else result)
 
     return method
+
+
+class Goals(_Blocking, of=goals.Goals):
+    """See `foveate.goals.Goals`."""
 
 
 class Session(_Blocking, of=session.Session):

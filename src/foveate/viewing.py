@@ -7,7 +7,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from foveate.background.making import unpack_units
+from foveate.background.making import compress_safely, unpack_units, without_recalled
+from foveate.compress import Unit
+from foveate.compress.artefacts import SourceTurn
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import HistoryBlock
@@ -66,17 +68,19 @@ class Viewer:
         self._store = store
         self._session_id = session_id
         self._sizes = Sizes()
-        self._steps = RunningSteps(LocalCompressor())
+        self._compressor = LocalCompressor()
+        self._steps = RunningSteps(self._compressor)
         self._raw: dict[int, _Raw] = {}
         self._whole: dict[tuple[Hashable, ...], HistoryBlock] = {}
         self._era_texts: dict[tuple[int, int, int, int], str] = {}
-        self._pruned: bytes | None = None
+        self.pruned: bytes | None = None
+        """What says when turns were pruned last, as of the last `renew`."""
 
     async def renew(self) -> None:
         """Forget what is in memory, if turns were pruned since it was read."""
         pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
-        if pruned != self._pruned:
-            self._sizes, self._raw, self._whole, self._era_texts, self._pruned = Sizes(), {}, {}, {}, pruned
+        if pruned != self.pruned:
+            self._sizes, self._raw, self._whole, self._era_texts, self.pruned = Sizes(), {}, {}, {}, pruned
 
     async def plan(
         self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
@@ -116,7 +120,7 @@ class Viewer:
     ) -> list[HistoryBlock]:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
         made = made or {}
-        unwritten = [row for row in rows if not (_is_lasting(row) and _key(row) in self._whole)]
+        unwritten = [row for row in rows if not (_is_lasting(row) and _key(row, made) in self._whole)]
         texts = await self._texts([row for row in unwritten if not row.first_step and row.level not in SUMS], made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
@@ -124,7 +128,7 @@ class Viewer:
         for planned in rows:
             # Hidden steps stand in a range of steps, of which one line speaks for all.
             row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
-            whole = self._whole.get(_key(row)) if _is_lasting(row) else None
+            whole = self._whole.get(_key(row, made)) if _is_lasting(row) else None
             if whole:
                 blocks.append(replace(whole, row=row))
                 continue
@@ -140,7 +144,7 @@ class Viewer:
                 written = write_row(row, found, counter, costs)
             blocks.append(HistoryBlock(row, write_block(written.block), written.tokens, written.messages))
             if _is_lasting(row) and row.last in self._raw:
-                _remember(self._whole, _key(row), blocks[-1])
+                _remember(self._whole, _key(row, made), blocks[-1])
         return blocks
 
     async def appended(
@@ -160,6 +164,26 @@ class Viewer:
         return [
             HistoryBlock(block.row, block.text, block.tokens, block.messages, is_stable=not (is_open and last))
             for block, last in zip(written, [*[False] * (len(written) - 1), True], strict=False)
+        ]
+
+    async def sources(
+        self, session: SessionRow, turns: Collection[int], *, messages: bool, units: bool
+    ) -> list[SourceTurn]:
+        """Turns to make something of, oldest first; their units are made now where no worker has done it yet."""
+        counter = exact_counter(session.encoding)
+        known: dict[int, tuple[tuple[Unit, ...], str]] = {}
+        for first, last in _runs(turns) if units else ():
+            for row in await self._store.derived.renditions(self._session_id, first, last):
+                known[row.turn] = unpack_units(row.units), row.tiny
+        lacking = [turn for turn in turns if turn not in known] if units else []
+        raws = await self._raws(turns if messages else lacking)
+        for turn in lacking:
+            own = without_recalled(raws[turn].messages)
+            made = await asyncio.to_thread(compress_safely, self._compressor, turn, own, counter)
+            known[turn] = made.units, made.tiny
+        return [
+            SourceTurn(turn, raws[turn].messages if messages else (), *known.get(turn, ((), "")))
+            for turn in sorted(set(turns))
         ]
 
     async def texts(self, level: Shown, first: int, last: int) -> dict[int, str]:
@@ -310,8 +334,10 @@ def _numbers(row: Row) -> range:
     return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
 
 
-def _key(row: Row) -> tuple[Hashable, ...]:
-    return row.first, row.last, row.level, row.is_range, row.artefact, row.short
+def _key(row: Row, made: Mapping[str, Made]) -> tuple[Hashable, ...]:
+    found = made.get(row.artefact) if row.artefact else None
+    short = (found.name, sum(found.sizes.values()), row.short) if found else ()
+    return row.first, row.last, row.level, row.is_range, short
 
 
 def _restored(rows: Sequence[MessageRow]) -> _Raw:

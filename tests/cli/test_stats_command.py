@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from command_line import Shell, shell_with
+from foveate.settings import StoreSettings
+from foveate.store import open_store
+from foveate.store.calls import CallRow
+from foveate.testing.call_stores import call
 
 
 def test_stats_of_all_sessions_or_of_one(tmp_path: Path) -> None:
@@ -35,7 +42,7 @@ def test_a_row_of_stats_is_one_line(width: int, tmp_path: Path) -> None:
 def test_an_empty_store_has_stats_too(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     shell("sessions", "delete", "s", "--yes")
-    assert "0 sessions, " in shell("stats")
+    assert "0 sessions, " in " ".join(shell("stats").split())
     assert shell.json("stats")["sessions"] == {}
 
 
@@ -64,3 +71,53 @@ def test_the_demo_keeps_every_fact_and_adds_nothing_the_second_time(tmp_path: Pa
     assert "planted facts read back, to the letter." in shown
     assert f"foveate doctor --db {shell.db}" in "".join(shown.splitlines())
     assert shell.json("doctor")["ok"]
+
+
+def _called(shell: Shell, *calls: CallRow) -> None:
+    async def add() -> None:
+        store = await open_store(str(shell.db), StoreSettings())
+        await store.calls.add(calls)
+        await store.close()
+
+    asyncio.run(add())
+
+
+def test_costs_are_told_by_day_session_purpose_and_model(tmp_path: Path) -> None:
+    shell = Shell(shell_with(tmp_path).db, 120)
+    assert "No model was called for this yet." in shell("stats", "--cost")
+    assert "Models:" not in shell("stats")
+    now_us = time.time_ns() // 1000
+    bought = call("s", nano_usd=12_300_000, at_us=now_us)
+    _called(shell, bought, replace(bought, outcome="timeout", is_estimate=True), call(None, nano_usd=0))
+    head, _, old, new, total, today = shell("stats", "--cost").splitlines()
+    assert head.split() == ["day", "session", "purpose", "model", "calls", "failed", "in", "cached", "out", "price"]
+    assert old.split()[:3] == ["2024-10-04", "-", "compress"]
+    assert new.split()[1:] == ["s", "compress", "openai:gpt-5-mini", "2", "1", "200", "80", "20", "~$0.0246"]
+    assert total == "3 calls, 1 of them failed, for ~$0.0246 together."
+    assert today == "~$0.0246 today (UTC) of $5 a day."
+    assert shell("stats").splitlines()[-1] == "Models: ~$0.0246 today (UTC) of $5 a day; --cost tells more"
+
+
+def test_costs_of_one_session_for_programs(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("fork", "s", "f")
+    now_us = time.time_ns() // 1000
+    _called(shell, call("s", nano_usd=5, at_us=now_us), call("f", nano_usd=7, at_us=now_us), call("f", nano_usd=1))
+    answer = shell.json("stats", "f", "--cost")
+    assert [(row["session_id"], row["nano_usd"]) for row in answer["costs"]] == [("f", 1), ("f", 7)]
+    assert (answer["total_usd"], answer["today_usd"], answer["daily_usd"]) == (8e-9, 12e-9, 5.0)
+    assert "no session 'nobody'" in shell.error("stats", "nobody", "--cost")
+    shell("sessions", "delete", "f", "--yes")
+    assert shell.json("stats", "--cost")["total_usd"] == 13e-9
+
+
+def test_costs_are_told_without_any_model_package(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    _called(shell, call("s"))
+    refuse = tmp_path / "refuse"
+    for name in ("pydantic_ai", "genai_prices", "openai", "xllamacpp"):
+        (refuse / name).mkdir(parents=True)
+        (refuse / name / "__init__.py").write_text("raise ImportError('not here')")
+    run = shell.really("stats", "--cost", PYTHONPATH=str(refuse))
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert b"openai:gpt-5-mini" in run.stdout

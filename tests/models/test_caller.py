@@ -9,7 +9,8 @@ import pytest
 
 from calling import QUICK_SECONDS, FakeClock, ask, stage
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
-from foveate.models import Answer
+from foveate.models import Answer, Ask
+from foveate.models._timed import PIECES_PER_TOKEN, SPARE_PIECES
 from foveate.settings import ModelsSettings
 from foveate.testing.scripted import (
     Behaviour,
@@ -238,11 +239,10 @@ def test_a_stream_that_fails_after_a_piece_is_not_begun_again(
 ) -> None:
     async def run() -> None:
         async with stage(tmp_path, [behaviour, Says("Yes.")], Says("Other."), settings=QUICK) as on:
-            pieces = []
+            stream = on.caller.stream(ask(purpose="chat"), ["a", "b"])
+            assert [await anext(stream), await anext(stream)] == ["This", " was"]
             with pytest.raises(ModelFailed) as caught:
-                async for piece in on.caller.stream(ask(purpose="chat"), ["a", "b"]):
-                    pieces.append(piece)
-            assert pieces == ["This", " was"]
+                await anext(stream)
             assert (caught.value.reason, caught.value.calls) == (reason, 1)
             (row,) = on.rows
             assert (row.outcome, row.is_estimate) == (reason, True)
@@ -260,7 +260,7 @@ def test_a_stream_that_fails_before_its_first_piece_is_tried_elsewhere(
     async def run() -> None:
         settings = ModelsSettings(timeout_seconds=QUICK_SECONDS, max_retries=0)
         async with stage(tmp_path, behaviour, Says("Other."), settings=settings) as on:
-            *pieces, answer = [piece async for piece in on.caller.stream(ask(purpose="chat"), ["a", "b"])]
+            *pieces, _ = [piece async for piece in on.caller.stream(ask(purpose="chat"), ["a", "b"])]
             assert pieces == ["Other."]
             assert on.outcomes == [reason, "ok"]
 
@@ -271,20 +271,28 @@ def test_a_stream_that_does_not_end_is_ended(tmp_path: Path) -> None:
     async def run() -> None:
         endless = Says("x", pieces=("x",) * 5_000)
         async with stage(tmp_path, endless) as on:
+            stream = on.caller.stream(ask(purpose="chat", max_output_tokens=10), ["a"])
+            for _ in range(PIECES_PER_TOKEN * 10 + SPARE_PIECES):
+                assert await anext(stream) == "x"
             with pytest.raises(ModelFailed, match="does not end"):
-                async for _ in on.caller.stream(ask(purpose="chat", max_output_tokens=10), ["a"]):
-                    pass
+                await anext(stream)
 
     asyncio.run(run())
 
 
 def test_a_cancelled_call_is_on_the_books_and_leaves_nothing_running(tmp_path: Path) -> None:
     async def run() -> None:
-        settings = ModelsSettings(concurrency=1)
-        async with stage(tmp_path, [Stalls(), Says("Yes.")], settings=settings) as on:
+        settings, begun = ModelsSettings(concurrency=1), asyncio.Event()
+
+        def script(_: Ask) -> Behaviour:
+            if begun.is_set():
+                return Says("Yes.")
+            begun.set()
+            return Stalls()
+
+        async with stage(tmp_path, script, settings=settings) as on:
             task = asyncio.create_task(on.caller.ask(ask(), ["a"]))
-            while not (on.models and on.scripted().running):
-                await asyncio.sleep(0)
+            await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -301,7 +309,7 @@ def test_a_stream_that_nobody_reads_on_is_closed_and_on_the_books(tmp_path: Path
         async with stage(tmp_path, Says("One two three four.")) as on:
             pieces = on.caller.stream(ask(purpose="chat"), ["a"])
             assert await anext(pieces) == "One"
-            await pieces.aclose()  # type: ignore[attr-defined]
+            await pieces.aclose()
             assert on.scripted().running == 0
             assert on.outcomes == ["cancelled"]
 
@@ -330,6 +338,18 @@ def test_models_are_made_once_and_closed(tmp_path: Path) -> None:
             assert len(on.scripted().asks) == 8
             await on.caller.close()
             assert on.scripted().is_closed
+
+    asyncio.run(run())
+
+
+def test_a_model_that_could_not_be_made_is_made_another_time(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stage(tmp_path) as on:
+            assert (await on.error()).problem == "there is none"
+            on.models["a"] = Scripted(Says("Yes."), name="a")
+            assert (await on.error()).problem == "there is none"
+            on.time.at += 60
+            assert (await on.caller.ask(ask(), ["a"])).answer.text == "Yes."
 
     asyncio.run(run())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from dataclasses import dataclass, field
 
@@ -16,10 +17,13 @@ from foveate.models.caller import Caller
 from foveate.settings import ModelsSettings
 from foveate.store import Store, bodies
 from foveate.store.due import LOCAL_MAKER, DueTurn, Refined
+from foveate.text import MARK_WORDS
 
 NONCE_BYTES = 8
 OPTIONAL: frozenset[Level] = frozenset({"S"})
 """What rules made of these levels is as good as complete; a model's that does not pass is no reason to mark a turn."""
+
+_MARK = re.compile(rf"\[(?:{MARK_WORDS})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,11 @@ class Attempt:
             return None
         passed = self._passed.get(above)
         if passed:
-            return passed.text
+            return _marked(passed.text)
         kept = await self.means.store.derived.renditions(self.due.session_id, self.due.turn, self.due.turn)
-        return str(bodies.expand(kept[0].smoothed if above == "S" else kept[0].compressed)) if kept else None
+        return _marked(str(bodies.expand(kept[0].smoothed if above == "S" else kept[0].compressed))) if kept else None
+
+
+def _marked(text: str) -> str:
+    """The text with a mark at its beginning: where there is none it is the user's."""
+    return text if _MARK.match(text) else f"[user] {text}"

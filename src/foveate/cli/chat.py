@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -74,9 +74,9 @@ def command(
     from foveate.cli.chat_room import Wishes, read_tokens
     from foveate.cli.context import read_text
 
+    budget_tokens = read_tokens(budget) if budget else None
     wishes = Wishes(
         model=model,
-        budget_tokens=read_tokens(budget) if budget else None,
         system=read_text(system_path),
         window_tokens=window,
         max_output_tokens=max_output,
@@ -87,7 +87,11 @@ def command(
         fov = loop.run(_open(store_file(store_path, create=True)))
         try:
             room = _room(fov, wishes, lines, as_json=as_json)
-            _enter(loop, room, lines, session_id, is_new=is_new)
+            chosen = loop.run(_find(room, session_id, is_new=is_new))
+            answering = _model(room, lines, chosen.own_model)
+            loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
+            if lines.is_typed:
+                loop.run(room.introduce())
             succeeded = _talk(loop, room, lines)
             is_kept = loop.run(room.leave())
         finally:
@@ -96,6 +100,13 @@ def command(
         console().print(line(("Everything is kept. To go on: ", "dim"), f"foveate chat {room.session.id}"))
     if not succeeded:
         raise SystemExit(1)
+
+
+class Chosen(NamedTuple):
+    """The session to go on with, and the model that it names; or the id of one to begin."""
+
+    session_id: str
+    own_model: str | None = None
 
 
 async def _open(path: Path) -> Foveate:
@@ -112,48 +123,38 @@ def _room(fov: Foveate, wishes: Wishes, lines: Lines, *, as_json: bool) -> Room:
     return Room(fov, wishes, out=out, notes=out if is_shared else console(stderr=True), as_json=as_json)
 
 
-def _enter(loop: LoopThread, room: Room, lines: Lines, session_id: str | None, *, is_new: bool) -> None:
-    """Find the session and a model for it, asking a person where none is configured."""
+async def _find(room: Room, session_id: str | None, *, is_new: bool) -> Chosen:
     from foveate.cli.chat_room import new_name
     from foveate.errors import SessionExists
 
-    if session_id and not is_new:
-        session = loop.run(room.fov.find_session(session_id))
-        name = session.id
-    else:
-        session = None
-        name = session_id or loop.run(room.new_id(new_name()))
-        if is_new and any(info.id == name for info in loop.run(room.fov.sessions())):
-            raise SessionExists(name)
-    model = room.model_for(session)
+    if session_id is None:
+        return Chosen(await room.new_id(new_name()))
+    if not is_new:
+        session = await room.fov.find_session(session_id)
+        return Chosen(session.id, session.info.model)
+    if any(info.id == session_id for info in await room.fov.sessions()):
+        raise SessionExists(session_id)
+    return Chosen(session_id)
+
+
+def _model(room: Room, lines: Lines, own: str | None) -> str:
+    """Who answers; a person is asked where nothing says it."""
+    model = room.model_for(own)
     if model is None and lines.is_typed:
         room.notes.print(line(OFFER))
         model = "local" if lines.ask("Use it?") else None
     if model is None:
         raise click.ClickException(NO_MODEL)
-    loop.run(room.enter(name, model))
-    if lines.is_typed:
-        loop.run(room.introduce())
+    return model
 
 
 def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
     """Prompts and commands until there are no more; False if one failed and nobody was there to see it."""
     from foveate.cli.chat_room import Leave
 
-    while True:
+    while (text := _read(room, lines)) is not None:
         try:
-            text = lines.read()
-        except KeyboardInterrupt:
-            if not lines.is_typed:
-                raise
-            room.notes.print(line(("\n/quit or Ctrl-D leaves.", "dim")))
-            continue
-        if text is None:
-            return True
-        if not text.strip():
-            continue
-        try:
-            succeeded = loop.run(room.handle(text))
+            succeeded = not text.strip() or loop.run(room.handle(text))
         except Leave:
             return True
         except KeyboardInterrupt:
@@ -164,3 +165,17 @@ def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
             continue
         if not succeeded and not lines.is_typed:
             return False
+    if lines.is_typed:
+        room.notes.print()
+    return True
+
+
+def _read(room: Room, lines: Lines) -> str | None:
+    """The next thing typed; Ctrl-C takes back what was begun."""
+    while True:
+        try:
+            return lines.read()
+        except KeyboardInterrupt:
+            if not lines.is_typed:
+                raise
+            room.notes.print(line(("\n/quit or Ctrl-D leaves.", "dim")))

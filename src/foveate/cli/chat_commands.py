@@ -5,26 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from foveate.cli.chat_room import Leave, Room, dollars, read_tokens
-from foveate.cli.terminal import Column, line, print_table
+from foveate.cli.chat_room import Leave, Room, read_tokens
+from foveate.cli.terminal import line
 from foveate.errors import FoveateError, InputError
 
-if TYPE_CHECKING:
-    from foveate.store.calls import CostRow
-
-COST_COLUMNS = (
-    Column("day", expendable=2),
-    Column("purpose"),
-    Column("model", "cut"),
-    Column("calls", "number"),
-    Column("failed", "number", expendable=1),
-    Column("read", "number"),
-    Column("cached", "number"),
-    Column("written", "number"),
-    Column("cost", "number"),
-)
 EVEN_IF_LOCKED = "--even-if-locked"
 SOME_RESULTS = 10
 
@@ -152,15 +137,12 @@ async def _budget(room: Room, text: str) -> None:
     if not text:
         room.notes.print(line(f"The budget is {info.budget_tokens:,} tokens. /budget N changes it."))
         return
-    tokens = read_tokens(text)
-    before = info.budget_tokens
-    await room.fov.session(info.id, budget_tokens=tokens)
+    tokens, model = read_tokens(text), room.chat.models[0]
+    await room.enter(info.id, model, budget_tokens=tokens)
     try:
-        await room.enter(info.id, room.chat.models[0])
         context = await room.chat.context()
     except FoveateError:
-        await room.fov.session(info.id, budget_tokens=before)
-        await room.enter(info.id, room.chat.models[0])
+        await room.enter(info.id, model, budget_tokens=info.budget_tokens)
         raise
     room.notes.print(line(f"The budget is {tokens:,} tokens now, of which {context.tokens:,} are in use."))
 
@@ -175,14 +157,11 @@ async def _model(room: Room, name: str) -> None:
 
 
 async def _cost(room: Room, _: str) -> None:
-    rows = await room.fov.costs(room.session.id)
-    if rows:
-        print_table(room.notes, COST_COLUMNS, [_cost_row(row) for row in rows])
-    cap = room.fov.settings.models.daily_usd
-    today = await room.fov.caller.spent_today_usd()
-    limit = "no daily cap is set" if cap is None else f"the daily cap is {dollars(cap)}"
-    spent = await room.spent_usd()
-    room.notes.print(line(f"This session: {dollars(spent)}. Today, all sessions: {dollars(today)}; {limit}."))
+    from foveate.cli.stats import print_costs
+
+    everything = await room.fov.costs()
+    own = [row for row in everything if row.session_id == room.session.id]
+    print_costs(room.notes, own, everything=everything, daily_usd=room.fov.settings.models.daily_usd)
 
 
 async def _retry(room: Room, _: str) -> None:
@@ -201,21 +180,6 @@ async def _turn(room: Room, text: str) -> int | str:
     if not turns:
         raise InputError("there are no turns yet")
     return turns
-
-
-def _cost_row(row: CostRow) -> tuple[str, ...]:
-    about = "~" if row.is_estimate else ""
-    return (
-        row.day,
-        row.purpose,
-        row.model,
-        f"{row.calls:,}",
-        f"{row.failed:,}" if row.failed else "",
-        f"{row.input_tokens:,}",
-        f"{row.cached_tokens:,}",
-        f"{row.output_tokens:,}",
-        f"{about}{dollars(row.nano_usd / 1e9)}",
-    )
 
 
 COMMANDS: dict[str, Command] = {

@@ -19,10 +19,12 @@ from foveate.chatting import (
     Piece,
     ToolAnswered,
     ToolAsked,
+    check_window,
 )
 from foveate.cli.terminal import line, print_json_line, shorten
 from foveate.errors import FoveateError, InputError, ModelError, ModelUnavailable, SessionExists
 from foveate.models.names import load_model, models_for, understand
+from foveate.models.windows import window_of
 from foveate.store.calls import NANO
 from foveate.text import compact_json
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from foveate.session import Session
     from foveate.turn import Turn
 
+UNLIMITED = 2**62
 WINDOW_SHARE = 8
 """An answer takes at most this part of a known window, one in so many."""
 TURNS_SHOWN = 3
@@ -53,7 +56,6 @@ class Wishes:
     """What the command line says; the rest is as settings and session have it."""
 
     model: str | None = None
-    budget_tokens: int | None = None
     system: str = ""
     window_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -82,36 +84,39 @@ class Room:
     def session(self) -> Session:
         return self.chat.session
 
-    def model_for(self, session: Session | None) -> str | None:
-        """The model that is asked: the command line's, the session's own if it can be asked, or the settings'."""
+    def model_for(self, own: str | None) -> str | None:
+        """Who answers: the command line's model, the session's own if it can be asked, or the settings'."""
         settings = self.fov.settings.models
-        own = session.info.model if session else None
+        configured = next(iter(models_for("chat", settings)), None)
         if self._wishes.model or not own:
-            return self._wishes.model or next(iter(models_for("chat", settings)), None)
+            return self._wishes.model or configured
         try:
             understand(own, settings)
         except ModelUnavailable:
-            return next(iter(models_for("chat", settings)), None)
+            return configured
         return own
 
-    async def enter(self, session_id: str, model: str) -> None:
-        """Go on with a session, or begin it, with this model."""
-        window_tokens = await self._check(model)
+    async def enter(self, session_id: str, model: str, *, budget_tokens: int | None = None) -> None:
+        """Go on with a session, or begin it, with this model; what can't be leaves everything as it was."""
+        settings = self.fov.settings
+        await load_model(model, settings.models).close()
+        window_tokens = self._window(model)
         output_tokens = self._wishes.max_output_tokens or _most_output(window_tokens)
-        budget_tokens = self._wishes.budget_tokens
-        known = {info.id for info in await self.fov.sessions()}
-        if budget_tokens is None and window_tokens and session_id not in known:
-            most = window_tokens - output_tokens - WINDOW_MARGIN_TOKENS
-            budget_tokens = min(self.fov.settings.session.budget_tokens, most)
+        budgets = {info.id: info.budget_tokens for info in await self.fov.sessions()}
+        budget_tokens = budget_tokens or budgets.get(session_id)
+        if budget_tokens is None:
+            most = (window_tokens or UNLIMITED) - output_tokens - WINDOW_MARGIN_TOKENS
+            budget_tokens = max(1, min(settings.session.budget_tokens, most))
+        if window_tokens:
+            check_window(budget_tokens, output_tokens, window_tokens)
         session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens)
-        self._is_begun_here = self._is_begun_here or session_id not in known
+        self._is_begun_here = self._is_begun_here or session_id not in budgets
         self._chat = Chat(
             session,
             self.fov.caller,
-            tuple(dict.fromkeys((model, *self.fov.settings.models.fallbacks))),
+            tuple(dict.fromkeys((model, *settings.models.fallbacks))),
             system=self._wishes.system,
             max_output_tokens=output_tokens,
-            window_tokens=window_tokens,
             has_tools=self._wishes.has_tools,
             costs=self.fov.costs,
         )
@@ -120,16 +125,17 @@ class Room:
         """A prompt or a command; False if it failed, and then that was said."""
         from foveate.cli.chat_commands import run
 
+        is_command = text.startswith("/") and not text.startswith("//")
         try:
-            if text.startswith("/") and not text.startswith("//"):
+            if is_command:
                 await run(self, text)
             else:
                 await self.show(self.chat.say(text[1:] if text.startswith("//") else text))
         except FoveateError as error:
             self.end_line()
             self.notes.print(line(("Error: ", "bold red"), str(error)))
-            if isinstance(error, ModelError):
-                self.notes.print(line(("The prompt is kept: /retry asks again.", "dim")))
+            if isinstance(error, ModelError) and not is_command:
+                self.notes.print(line(("The prompt is kept; /retry asks again.", "dim")))
             return False
         return True
 
@@ -196,15 +202,11 @@ class Room:
         """What the session has cost, compression included."""
         return sum(row.nano_usd for row in await self.fov.costs(self.session.id)) / NANO
 
-    async def _check(self, model: str) -> int | None:
-        """The window of a model that can be asked, if it is known; the error says what it lacks."""
-        settings = self.fov.settings.models
-        await load_model(model, settings).close()
-        if self._wishes.window_tokens or understand(model, settings).kind != "local":
-            return self._wishes.window_tokens
-        from foveate.models import local
-
-        return local.parse_name(model).window_tokens
+    def _window(self, model: str) -> int | None:
+        """What a model takes, if that is known; the command line speaks of the model that it began with."""
+        is_first = self._chat is None or self._chat.models[0] == model
+        given = self._wishes.window_tokens if is_first else None
+        return given or window_of(model, self.fov.settings.models)
 
     def _recall(self, turn: Turn) -> None:
         """A turn in two lines."""
@@ -236,6 +238,8 @@ class Room:
         if done.finish == "length":
             self._note("The answer ends here because its output limit was reached; --max-output raises it.")
         self.notes.print(status(done, await self.spent_usd()), no_wrap=True, overflow="ellipsis")
+        if self.notes is self.out:
+            self.out.print()
 
 
 def new_name() -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with the system prompt.",
 )
+@click.option("--strategy", metavar="NAME", help="Look at it through another strategy than the session's own.")
 @click.option("--text", "as_text", is_flag=True, help="The text that the model sees before the prompt.")
 @click.option("--messages", "format_name", metavar="FORMAT", help="As messages: openai, anthropic, gemini, …")
 @store_option
@@ -35,6 +36,7 @@ def command(
     prompt: str,
     budget: int | None,
     system_path: Path | None,
+    strategy: str | None,
     as_text: bool,
     format_name: str | None,
     store_path: Path,
@@ -42,22 +44,24 @@ def command(
 ) -> None:
     """Show what a model would be shown of a session: which turns at which level, and what they cost.
 
-    At the session's own budget the plan is kept, as it is for a model; at another it is a one-off.
+    At the session's own budget the plan is kept, as it is for a model; at another, or by another strategy, it is a
+    one-off.
 
     \b
     foveate context demo
     foveate context demo --budget 8000
+    foveate context demo --strategy topics
     foveate context demo --prompt "Which port did we choose?" --messages anthropic
     foveate context demo --text | less
     """
     system = read_text(system_path)
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
-        context = session.context(prompt, budget_tokens=budget, system=system)
+        context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
         messages = context.messages(format_name) if format_name else []
-        own = session.info.budget_tokens
+        info = session.info
         pending = session.stats().pending if not (as_text or format_name) else 0
-    one_off = context.budget_tokens != own
+    one_off = context.budget_tokens != info.budget_tokens or context.planned.strategy != info.strategy
     if as_text:
         print_exactly(printable(context.text) if is_watched() else context.text)
     elif format_name:
@@ -87,6 +91,8 @@ def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, obje
         "tokens": context.tokens,
         "budget_tokens": context.budget_tokens,
         "one_off": one_off,
+        "strategy": planned.strategy,
+        "notes": planned.notes,
         "history_room_tokens": planned.room_tokens,
         "cached_share": context.stable_tokens / max(1, context.tokens),
         "bands": bands_of(context),

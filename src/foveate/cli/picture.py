@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from foveate.context.assembled import Context, Planned, Segment
     from foveate.strategy import Shown
+    from foveate.turn import Json
 
 LEVELS: dict[Shown, tuple[str, str]] = {
     "R": ("raw", "black on color(221)"),
@@ -22,7 +24,15 @@ LEVELS: dict[Shown, tuple[str, str]] = {
     "C": ("compressed", "black on color(73)"),
     "T": ("tiny", "white on color(61)"),
     "E": ("eras", "white on color(239)"),
+    "U": ("user's words", "black on color(223)"),
+    "M": ("some messages short", "black on color(115)"),
+    "A": ("summaries", "white on color(97)"),
 }
+USUAL: tuple[Shown, ...] = ("R", "S", "C", "T", "E")
+"""Levels that the legend always names; the others where they are shown."""
+WIDE: tuple[Shown, ...] = ("E", "A")
+"""Levels whose cell stands for a range of turns."""
+MAX_NOTE_CHARS = 100
 FIXED_STYLE = "white on color(95)"
 FREE_STYLE = "color(240)"
 CAUSES = {
@@ -59,14 +69,15 @@ class Cell:
     level: Shown
 
     def label(self, width: int) -> str:
-        if self.level == "E":
-            return f" {self.last - self.first + 1:,} turns "
+        if self.level in WIDE:
+            turns = self.last - self.first + 1
+            return f" {turns:,} turns " if turns > 1 else " 1 turn "
         return self.level.center(width)
 
 
 def draw(out: Console, context: Context, *, one_off: bool) -> None:
     """The whole picture."""
-    out.print(_legend())
+    out.print(_legend({segment.level for segment in context.segments}))
     out.print()
     cells = list(cells_of(context.segments))
     if len(cells) > MAX_CELLS:
@@ -85,22 +96,23 @@ def draw(out: Console, context: Context, *, one_off: bool) -> None:
 def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
     """One for each turn, oldest first. A turn shown in steps is drawn at the level that takes most of it."""
     history = [segment for segment in segments if segment.level and segment.first and segment.last]
-    for first, group in itertools.groupby(history, key=lambda segment: segment.first):
+    for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
         parts = list(group)
         level = max(parts, key=lambda segment: segment.tokens).level
         assert first is not None
         assert level is not None
         last = parts[-1].last or first
-        if level == "E":
+        if level == "E" or is_summary:
             yield Cell(first, last, level)
         else:
             yield from (Cell(turn, turn, level) for turn in range(first, last + 1))
 
 
-def _legend() -> Text:
+def _legend(shown: Collection[Shown | None]) -> Text:
     parts: list[str | tuple[str, str]] = []
     for level, (name, style) in LEVELS.items():
-        parts += [(f" {level} ", style), f" {name}   "]
+        if level in USUAL or level in shown:
+            parts += [(f" {level} ", style), f" {name}   "]
     return line(*parts, ("oldest first", "dim"))
 
 
@@ -114,7 +126,7 @@ def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
     row: list[str | tuple[str, str]] = []
     used = width
     for cell in cells:
-        gap = " " if cell.level == "E" else ""
+        gap = " " if cell.level in WIDE else ""
         label = cell.label(cell_width)
         size = len(label) + len(gap)
         if used + size > width:
@@ -201,16 +213,25 @@ def _bands(context: Context) -> Iterator[Sequence[str | Text]]:
 
 
 def _explain(out: Console, context: Context, *, one_off: bool) -> None:
-    """What changed since the last time, and what stays cached."""
-    if one_off:
-        out.print("A one-off at another budget than the session's own: planned afresh, to the full; nothing is kept.")
-        return
+    """What the strategy says of it, what changed since the last time, and what stays cached."""
     planned = context.planned
+    if planned.strategy != "gradient":
+        out.print(line("By the strategy ", (planned.strategy, "bold"), "."))
+    for name, value in planned.notes.items():
+        out.print(line((f"{name.replace('_', ' ')} ", "dim"), _note(value)))
+    if one_off:
+        out.print("A one-off, not as the session's own: planned afresh, to the full; nothing is kept.")
+        return
     if planned.cause:
         when = "now" if planned.is_new else f"at T-{planned.last_turn}"
         out.print(line(f"The plan was made {when}, since {CAUSES[planned.cause]}. ", _changed(planned)))
     share = context.stable_tokens / max(1, context.tokens)
     out.print(line((f"{share:.0%}", "bold"), " of this prompt is what the next one begins with: it stays cached."))
+
+
+def _note(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_NOTE_CHARS else f"{text[: MAX_NOTE_CHARS - 1]}…"
 
 
 def _changed(planned: Planned) -> str:

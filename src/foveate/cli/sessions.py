@@ -1,7 +1,8 @@
-"""`foveate sessions`: what there is; renaming, labelling and deleting it."""
+"""`foveate sessions`: what there is; renaming, labelling and deleting it, and choosing its strategy."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,18 +14,24 @@ from foveate.cli.terminal import Column, console, moment, print_json, print_tabl
 
 if TYPE_CHECKING:
     from foveate.answers import SessionInfo
+    from foveate.turn import Json
 
 COLUMNS = (
     Column("session", "fold"),
     Column("title", "cut"),
     Column("turns", "number"),
+    Column("strategy", expendable=3),
     Column("platform", expendable=1),
     Column("fork of", expendable=2),
     Column("updated"),
 )
 
 
-@click.group(name="sessions", invoke_without_command=True, short_help="List the sessions; rename, label, delete one.")
+@click.group(
+    name="sessions",
+    invoke_without_command=True,
+    short_help="List the sessions; rename, label or delete one, choose its strategy.",
+)
 @click.option("--platform", help="Only those of this platform, such as claude-code.")
 @click.option("--channel", help="Only those of this channel.")
 @click.option(
@@ -42,6 +49,7 @@ def command(
     foveate sessions
     foveate sessions --platform claude-code
     foveate sessions rename SESSION "A better title"
+    foveate sessions strategy SESSION topics
     foveate sessions delete SESSION
     """
     if context.invoked_subcommand:
@@ -61,7 +69,9 @@ def command(
     for info in listed:
         fork = f"{info.parent_id} {info.fork_turn_id}" if info.parent_id else ""
         title = " ".join(info.title.split())
-        rows.append((info.id, title, str(info.turns), info.platform or "", fork, moment(info.updated_at)))
+        rows.append(
+            (info.id, title, str(info.turns), info.strategy, info.platform or "", fork, moment(info.updated_at))
+        )
     print_table(out, COLUMNS, rows)
     if len(listed) < len(found):
         out.print(f"… and {len(found) - len(listed)} more (--limit 0 lists all)")
@@ -108,6 +118,44 @@ def label(session_id: str, platform: str | None, channel: str | None, store_path
         info = fov.find_session(session_id).label(platform=platform, channel=channel)
     where = ", ".join(f"{name} {value!r}" for name, value in (("platform", platform), ("channel", channel)) if value)
     _show_change(info, f"{session_id} has {where} now.", as_json=as_json)
+
+
+@command.command()
+@click.argument("session_id", metavar="SESSION")
+@click.argument("name", required=False)
+@click.option(
+    "--set", "given", multiple=True, metavar="KEY=VALUE", help="One of the strategy's settings, for this session."
+)
+@store_option
+@json_option
+def strategy(session_id: str, name: str | None, given: tuple[str, ...], store_path: Path, as_json: bool) -> None:
+    """Say how a session's history is shown from now on; without a name, say how it is now.
+
+    \b
+    foveate sessions strategy support-42
+    foveate sessions strategy support-42 topics
+    foveate sessions strategy support-42 standard --set when_full=fail
+    """
+    if given and name is None:
+        raise click.UsageError("--set is for the strategy that is named before it")
+    settings = dict(_setting(pair) for pair in given)
+    with opened(store_path) as fov:
+        session = fov.find_session(session_id)
+        info = session.use(name, **settings) if name is not None else session.info
+    changed = ", ".join(f"{key} = {value}" for key, value in info.strategy_settings.items())
+    sentence = f"{info.id} is shown by {info.strategy}{f', with {changed}' if changed else ''}."
+    _show_change(info, sentence, as_json=as_json)
+
+
+def _setting(pair: str) -> tuple[str, Json]:
+    """A key and what it is set to: JSON where it is JSON, else the words as they are."""
+    key, equals, value = pair.partition("=")
+    if not equals or not key.strip():
+        raise click.UsageError(f"--set takes KEY=VALUE, as in --set when_full=fail; got {pair!r}")
+    try:
+        return key.strip(), json.loads(value)
+    except ValueError:
+        return key.strip(), value
 
 
 @command.command()

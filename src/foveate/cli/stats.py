@@ -13,6 +13,8 @@ from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foveate.store.calls import CostRow
 
 COLUMNS = (
@@ -110,7 +112,13 @@ def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> N
             }
         )
         return
-    out = console()
+    print_costs(console(), costs, everything=everything, daily_usd=daily_usd)
+
+
+def print_costs(
+    out: Console, costs: Sequence[CostRow], *, everything: Sequence[CostRow], daily_usd: float | None
+) -> None:
+    """Some calls as a table, and what all of today's take of the cap."""
     if costs:
         print_table(out, COST_COLUMNS, [_cost_cells(row) for row in costs])
         calls, failed = sum(row.calls for row in costs), sum(row.failed for row in costs)

@@ -22,6 +22,7 @@ from foveate.turn import Json, Message, Part
 
 MAKERS: Final[Mapping[str, str]] = {
     "checkpoint": "foveate.compress.checkpoints:make_checkpoint",
+    "checkpoints": "foveate.compress.checkpoints:make_merged",
     "topic": "foveate.compress.topics:make_topic",
     "bulk": "foveate.compress.topics:make_bulk",
     "boundary": "foveate.compress.topics:make_boundary",
@@ -30,8 +31,10 @@ MAKERS: Final[Mapping[str, str]] = {
 }
 """The makers by the kind of what they make; a module is loaded when something of its kind is wanted."""
 
-WITHOUT_MESSAGES: Final = frozenset({"bulk"})
+WITHOUT_MESSAGES: Final = frozenset({"bulk", "checkpoints"})
 """Kinds made from units and what was made before: their turns come without messages, which are not read then."""
+WITHOUT_UNITS: Final = frozenset({"short", "truncated", "boundary"})
+"""Kinds made from messages alone: their turns come without units and a tiny, which need not be made first."""
 
 SHORT: Final = "short"
 """The key in `Made.data` of the short messages: their texts by position, as in {"3": "[result] 212 lines\\n"}."""

@@ -18,8 +18,8 @@ from foveate.compress.local import RETRY_SHARE, compressed_share
 from foveate.compress.model_answers import Fields, read_answer
 from foveate.compress.model_checks import Original, read_original
 from foveate.compress.model_limits import answer_tokens, asked_limits
-from foveate.compress.model_prompts import NAMES, follow_up, request, schema, system_prompt
-from foveate.compress.model_source import find_passages, source_text
+from foveate.compress.model_prompts import NAMES, follow_up, request, schema, source_of, system_prompt
+from foveate.compress.model_source import excerpt, find_passages, source_text
 from foveate.compress.model_verdicts import Ruling, rule_on, rule_on_passages
 from foveate.compress.tiny import MAX_TOKENS
 from foveate.models import Answer, Ask, Purpose
@@ -34,6 +34,9 @@ WORTH_TOKENS = 64
 """A turn of fewer tokens is not worth a call: the local renditions have nearly all of its words."""
 MAX_OF_SOURCE = 0.5
 """C is at most this share of what the model was shown, where a turn was shortened."""
+AGAIN_SOURCE_TOKENS = 2_000
+"""A follow-up brings a source up to this size along, which a provider's cache then has; of a larger one only the
+lines with what was missing."""
 MESSAGE_TOKENS = 4
 """What a provider's own format adds to a message, about."""
 
@@ -205,22 +208,21 @@ def _again(
     messages: Sequence[Message],
     count: Count,
 ) -> Assignment | None:
-    """The same conversation with the answer and what is wrong with it; an unreadable answer is not sent back.
-
-    The source goes out a second time, behind the same beginning, so that a provider's cache has it.
-    """
+    """The same conversation with the answer and what is wrong with it; an unreadable answer is not sent back."""
     if assignment.is_second or not rulings or answer.finish == "refused":
         return None
     levels = tuple(level for level in assignment.levels if level in rulings)
     refused = [f"{NAMES[level]}: {rulings[level].complaint}" for level in levels]
     complaint = follow_up(refused, levels, nonce=assignment.nonce)
-    first = assignment.ask.messages
+    *before, asked = assignment.ask.messages
     is_readable = any(ruling.text for ruling in rulings.values())
     if is_readable and count(answer.text) <= assignment.ask.max_output_tokens:
+        missing = [word for ruling in rulings.values() for word in ruling.missing]
+        asked = _with_less(asked, missing, assignment.nonce, count)
         said = Message("assistant", (Text(answer.text),))
-        conversation = (*first, said, Message("user", (Text(complaint),)))
+        conversation = (*before, asked, said, Message("user", (Text(complaint),)))
     else:
-        conversation = (*first[:-1], Message("user", (Text(f"{first[-1].text}\n\n{complaint}"),)))
+        conversation = (*before, Message("user", (Text(f"{asked.text}\n\n{complaint}"),)))
     rooms = {level: assignment.rooms[level] for level in levels if level in assignment.rooms}
     smooth_tokens = sum(count(passage.text) for passage in find_passages(messages, count)) if "S" in levels else 0
     ask = _ask(
@@ -231,3 +233,11 @@ def _again(
         max_output_tokens=min(assignment.ask.max_output_tokens, answer_tokens(rooms, smooth_tokens)),
     )
     return Assignment(levels, ask, assignment.nonce, is_second=True, rooms=rooms)
+
+
+def _with_less(asked: Message, missing: Sequence[str], nonce: str, count: Count) -> Message:
+    source = source_of(asked.text, nonce)
+    if count(source) <= AGAIN_SOURCE_TOKENS:
+        return asked
+    shown = excerpt(source, missing, AGAIN_SOURCE_TOKENS, count)
+    return Message("user", (Text(asked.text.replace(source, shown, 1)),))

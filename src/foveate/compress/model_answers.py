@@ -45,9 +45,9 @@ class Fields:
 
 def read_answer(answer: Answer, levels: Sequence[Level]) -> Fields:
     """What an answer has for each level. Keys that nobody asked for are passed over."""
-    loaded, problem = _load(answer)
-    if problem or not isinstance(loaded, dict):
-        return Fields({}, None, dict.fromkeys(levels, problem or "the answer is no JSON object"))
+    loaded, problem = load_object(answer)
+    if loaded is None:
+        return Fields({}, None, dict.fromkeys(levels, problem))
     said: dict[Level, Said] = {}
     smoothed: Mapping[int, str] | None = None
     problems: dict[Level, str] = {}
@@ -63,21 +63,26 @@ def read_answer(answer: Answer, levels: Sequence[Level]) -> Fields:
     return Fields(said, smoothed, problems)
 
 
-def _load(answer: Answer) -> tuple[object, str]:
+def load_object(answer: Answer) -> tuple[dict[str, object] | None, str]:
+    """The object that an answer is, in a code fence or not; or what is wrong with it."""
     text = answer.text
+    problem = ""
     if answer.finish == "refused":
-        return None, FILTERED
-    if answer.finish == "length":
-        return None, TRUNCATED
-    if not text.strip():
-        return None, "the answer is empty"
-    if len(text) > MAX_ANSWER_CHARS:
-        return None, "the answer is far too long"
+        problem = FILTERED
+    elif answer.finish == "length":
+        problem = TRUNCATED
+    elif not text.strip():
+        problem = "the answer is empty"
+    elif len(text) > MAX_ANSWER_CHARS:
+        problem = "the answer is far too long"
+    if problem:
+        return None, problem
     fenced = _FENCE.fullmatch(text)
     try:
-        return json.loads(fenced[1] if fenced else text), ""
+        loaded = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError):
         return None, "the answer is not one JSON object alone"
+    return (loaded, "") if isinstance(loaded, dict) else (None, "the answer is no JSON object")
 
 
 def _read_said(value: object) -> Said | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from foveate.compress.facts import Facts, find_facts
@@ -17,8 +17,8 @@ from foveate.compress.guard import CLAIMS, Source
 from foveate.compress.model_language import foreign_language
 from foveate.compress.reading import read_turn
 from foveate.compress.units import sentences
-from foveate.text import MARK_WORDS, turn_text
-from foveate.turn import Message
+from foveate.text import MARK_WORDS, part_text, turn_text
+from foveate.turn import Attachment, Message, Text
 
 FAINT = 1e-6
 """The weight of facts that only the full text has: an answer may name them, and need not."""
@@ -71,11 +71,16 @@ def read_original(messages: Sequence[Message]) -> Original:
     text = turn_text(shown)
     reading = read_turn(shown)
     every = dict.fromkeys(find_facts(text), FAINT)
-    words = "\n".join(message.text for message in shown if message.role == "user" and message.kind == "message")
     clauses = [candidate.text for candidate in reading.candidates]
-    names = " ".join(turn_text((message,)) for message in shown if message.role == "user")
-    user = {**find_facts(names), **find_facts(words)} if words.strip() else {}
+    user = find_facts("\n".join(part for message in shown for part in _own_words(message)))
     return Original(text, Source({**every, **reading.facts}, clauses), reading.tool_calls, user)
+
+
+def _own_words(message: Message) -> Iterator[str]:
+    """What the user said and brought along; not what a program put in, nor what a tool answered in the user's name."""
+    if message.role != "user" or message.kind != "message":
+        return
+    yield from (part_text(part) for part in message.parts if isinstance(part, Text | Attachment))
 
 
 def visible(text: str) -> str:

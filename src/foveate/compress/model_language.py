@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from foveate.compress.lexicon import as_words
 
-MIN_LETTERS = 12
+MIN_LETTERS = 20
 """Fewer letters tell nothing of a script."""
 CLEAR_SHARE = 0.6
 """A text is in a script if so many of its letters are,"""
@@ -21,6 +21,8 @@ MIN_COMMON_WORDS = 4
 """Fewer everyday words tell nothing of a language."""
 MAX_CHARS = 50_000
 
+_TECHNICAL = re.compile(r"[A-Za-z0-9_]*[\d/_\\.@-][A-Za-z0-9_/.\\@-]*|\b[a-z]+[A-Z]\w*|\b(?:[A-Z][a-z0-9]+){2,}\b")
+"""Paths and identifiers, which are in no language."""
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _COMMON = {
     "English": as_words(
@@ -82,7 +84,7 @@ def _foreign_words(text: str, source: str) -> str:
 
 
 def _scripts(text: str) -> Counter[str]:
-    return Counter(_script(letter) for letter in text if letter.isalpha())
+    return Counter(_script(letter) for letter in _TECHNICAL.sub(" ", text) if letter.isalpha())
 
 
 @lru_cache(maxsize=10_000)

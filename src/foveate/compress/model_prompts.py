@@ -43,6 +43,12 @@ def request(source: str, limits: str, *, nonce: str) -> str:
     return prompt_file("request").replace("{nonce}", nonce).replace("{limits}", limits).replace("{source}", shown, 1)
 
 
+def source_of(request: str, nonce: str) -> str:
+    """What stands in a request's envelope."""
+    _, _, behind = request.partition(f"<source-{nonce}>\n")
+    return behind.partition(f"\n</source-{nonce}>")[0]
+
+
 def follow_up(refused: Sequence[str], levels: Sequence[Level], *, nonce: str) -> str:
     """What was wrong with an answer. The facts named in it are the turn's, so they stand in an envelope too."""
     names = " and ".join(f'"{NAMES[level]}"' for level in levels)

@@ -5,13 +5,14 @@ raw ──► S by rules, tool compressors included ──► each call and its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from foveate.compress import Count
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.tools import summarise_call
-from foveate.text import message_text, part_text, turn_text
+from foveate.text import MARK_WORDS, message_text, part_text, turn_text
 from foveate.turn import Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 PASSAGE_TOKENS = 40
@@ -22,8 +23,12 @@ HEAD_SHARE = 0.6
 """What is left of a turn that must be cut is its beginning to this share; the rest is its end."""
 CUT_NOTE = "\n(… {tokens} tokens left out here …)"
 CUT_NOTE_TOKENS = 24
+EXCERPT_NOTE = "(Only the passages with what was missing; the rest of the source is as before.)"
+EXCERPT_LINE_CHARS = 400
 MAX_TRIES = 12
 CHARS_PER_TOKEN = 4
+
+_LINE_MARK = re.compile(rf"\[(?:{MARK_WORDS})\b[^\]\n]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,28 @@ def _with_notes(messages: Sequence[Message]) -> list[Message]:
         replace(message, parts=tuple(new for part in message.parts if (new := noted(part)))) for message in messages
     ]
     return [message for message in kept if message.parts]
+
+
+def excerpt(source: str, words: Sequence[str], max_tokens: int, count: Count) -> str:
+    """The lines of a source that have one of these words, each behind the mark of who says it."""
+    lines, mark = [EXCERPT_NOTE], ""
+    wanted = [word.casefold() for word in words]
+    left = max_tokens - count(EXCERPT_NOTE)
+    for line in source.splitlines():
+        own = _LINE_MARK.match(line)
+        mark = own[0] if own else mark
+        folded = line.casefold()
+        place = min((found for word in wanted if (found := folded.find(word)) >= 0), default=-1)
+        if place < 0:
+            continue
+        start = max(0, place - EXCERPT_LINE_CHARS // 2)
+        shown = line[start : start + EXCERPT_LINE_CHARS]
+        shown = shown if own and not start else f"{mark} {'…' if start else ''}{shown}"
+        left -= count(shown) + 1
+        if left < 0:
+            break
+        lines.append(shown)
+    return "\n".join(lines)
 
 
 def _cut(text: str, max_tokens: int, count: Count) -> str:

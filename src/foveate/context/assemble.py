@@ -1,13 +1,13 @@
 """From a plan to a context: fixed part, history, memory, board and prompt, joined where token counts add up.
 
-cache-first   system · explanation · pins · history · memory · board · prompt
-documented    system · explanation · pins · memory · board · history · prompt
+cache-first   system · explanation · pins · documents · history · memory · changing documents · board · prompt
+documented    system · explanation · pins · documents · memory · changing documents · board · history · prompt
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -17,6 +17,7 @@ from foveate.context.explanation import explanation
 from foveate.context.pairs import loose_ends, provider_message_count
 from foveate.context.pins import Pinned, check_pins, write_pins
 from foveate.context.provider import Layout, Native
+from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
 from foveate.strategy import Row
 from foveate.text import turn_text
@@ -55,7 +56,13 @@ class Parts:
     calibration: float = 1.0
     system: str = ""
     explain: bool = True
+    strategy: str = "gradient"
+    """Whose explanation it is."""
     pins: Sequence[Pinned] = ()
+    documents: Mapping[Section, str] = field(default_factory=dict)
+    """What stands fixed behind the pins, each as `tags.tag_document` makes it."""
+    changing: Mapping[Section, str] = field(default_factory=dict)
+    """Documents that change often, which stand with the board."""
     history: Sequence[HistoryBlock] = ()
     memory: str = ""
     """As `tags.tag_section` makes it."""
@@ -147,15 +154,22 @@ def _fixed_pieces(parts: Parts, pins_tokens: int) -> list[_Piece]:
         system = parts.system if parts.system.endswith("\n") else f"{parts.system}\n"
         pieces.append(_piece("system", system, _counted(system, parts.counter.encoding), is_stable=True))
     if parts.explain:
-        told = explanation()
+        told = explanation(parts.strategy)
         pieces.append(_piece("explanation", told, _counted(told, parts.counter.encoding), is_stable=True))
     if parts.pins:
         pieces.append(_piece("pins", write_pins(parts.pins), pins_tokens, is_stable=True))
+    for name, text in parts.documents.items():
+        if text:
+            pieces.append(_piece(name, text, parts.counter.base(text), is_stable=True))
     return pieces
 
 
 def _dynamic_pieces(parts: Parts) -> list[_Piece]:
-    named: tuple[tuple[SegmentName, str], ...] = (("memory", parts.memory), ("board", parts.board))
+    named: list[tuple[SegmentName, str]] = [
+        ("memory", parts.memory),
+        *parts.changing.items(),
+        ("board", parts.board),
+    ]
     for name, text in named:
         assert not text or (text.startswith("<") and text.endswith("\n")), f"the {name} is not in a tag of its own"
     return [_piece(name, text, parts.counter.base(text)) for name, text in named if text]
@@ -175,6 +189,7 @@ def _history_pieces(parts: Parts, native_from: int, dynamic: Sequence[_Piece]) -
 def _check_fixed(parts: Parts, fixed: Sequence[_Piece], prompt: tuple[Message, ...], prompt_tokens: int) -> None:
     named: dict[str, int] = {piece.segment.name: piece.base_tokens for piece in fixed}
     framing = MESSAGE_TOKENS * (bool(fixed) + provider_message_count(prompt)) + REPLY_TOKENS
+    named |= {name: parts.counter.base(text) for name, text in parts.changing.items()}
     named |= {"prompt": prompt_tokens, "tool definitions": parts.tools_tokens, "framing of messages": framing}
     if _scaled(parts, sum(named.values())) > parts.budget_tokens:
         raise BudgetExceeded(parts.budget_tokens, {name: _scaled(parts, tokens) for name, tokens in named.items()})

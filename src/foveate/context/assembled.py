@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,7 +13,20 @@ from foveate.strategy import Band, Shown
 from foveate.strategy.schedule import Cause
 from foveate.turn import Json, Message
 
-SegmentName = Literal["system", "explanation", "pins", "history", "memory", "board", "prompt", "tools", "framing"]
+SegmentName = Literal[
+    "system",
+    "explanation",
+    "pins",
+    "goals",
+    "epic",
+    "tasks",
+    "history",
+    "memory",
+    "board",
+    "prompt",
+    "tools",
+    "framing",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,9 @@ class Planned:
     """What it changed when it was made."""
     room_tokens: int = 0
     """The history's allotment."""
+    strategy: str = "gradient"
+    notes: Mapping[str, Json] = field(default_factory=dict)
+    """What the strategy says of its plan, as in {"tier": 3}."""
 
 
 @dataclass(frozen=True, slots=True)

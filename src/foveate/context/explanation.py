@@ -6,8 +6,11 @@ from functools import cache
 
 
 @cache
-def explanation() -> str:
-    """The explanation, ending in a newline."""
+def explanation(strategy: str = "gradient") -> str:
+    """The explanation, ending in a newline: the strategy's own (`explanation-NAME.md`), or the one for all."""
     from importlib.resources import files  # noqa: PLC0415 - only those who assemble a context pay for it
 
-    return files("foveate.context").joinpath("explanation.md").read_text("utf-8")
+    folder = files("foveate.context")
+    own = folder.joinpath(f"explanation-{strategy}.md")
+    found = own if strategy.replace("-", "").isalnum() and own.is_file() else folder.joinpath("explanation.md")
+    return found.read_text("utf-8")

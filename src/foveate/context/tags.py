@@ -28,7 +28,7 @@ from typing import Literal
 
 from foveate.strategy import Row, Shown
 
-Section = Literal["memory", "board"]
+Section = Literal["memory", "board", "goals", "epic", "tasks"]
 """A part of a context that is neither turns nor pins."""
 
 OWN_LINES: tuple[Shown, ...] = ("R", "S", "U", "M", "E", "A")
@@ -39,7 +39,7 @@ SUMS: tuple[Shown, ...] = ("E", "A")
 """Levels of one text that speaks for a range of turns."""
 
 _BLANK = r"[\s\u200b-\u200f\u2060\ufeff]*"
-_NAMES = r"(?:T-|P-\d|board\b|memory\b)"
+_NAMES = r"(?:T-|P-\d|(?:board|memory|goals|epic|tasks)\b)"
 _TAG = rf"{_BLANK}(?:/{_BLANK})?{_NAMES}"
 _LIKE_A_TAG = rf"\\*{_TAG}"
 _BARE_TAG = re.compile(f"<{_TAG}", re.IGNORECASE)
@@ -202,6 +202,14 @@ def tag_section(name: Section, text: str) -> str:
     """A part made of blocks and lines that are escaped already, in a tag of its own; nothing if it is empty."""
     assert not text or text.endswith("\n"), "a section's text ends in a newline"
     return f"<{name}>\n{text}</{name}>\n" if text else ""
+
+
+def tag_document(name: Section, text: str) -> str:
+    """A document that a session was given, escaped, in a tag of its own; nothing if it has no visible character."""
+    if not text.strip():
+        return ""
+    escaped = _BAD_START.sub(r"\\\1", escape_tags(text))
+    return tag_section(name, escaped if escaped.endswith("\n") else f"{escaped}\n")
 
 
 def parse_blocks(text: str) -> list[Block]:

@@ -92,7 +92,7 @@ class Accounts:
             output_tokens=used.output_tokens,
             cached_tokens=used.cache_read_tokens,
             nano_usd=booking.tariff.nano_usd(used),
-            is_estimate=booking.tariff.is_estimate or not is_reported,
+            is_estimate=used != Usage() and (booking.tariff.is_estimate or not is_reported),
             latency_us=max(0, self._now_us() - booking.row.at_us),
             outcome=outcome,
         )

@@ -287,8 +287,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield current
         if isinstance(current, BaseExceptionGroup):
             pending.extend(current.exceptions)
-        if current.__cause__ is not None:
-            pending.append(current.__cause__)
+        # The HTTP transport names no cause; what it was handling when it raised is its cause.
+        is_transport = type(current).__module__.startswith("httpcore")
+        if cause := current.__cause__ or (current.__context__ if is_transport else None):
+            pending.append(cause)
 
 
 def _kinds(error: BaseException) -> set[str]:

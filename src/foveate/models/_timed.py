@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from foveate.errors import ModelFailed
 from foveate.models import Answer, Ask, Model
+from foveate.settings import ModelsSettings
 
 PIECES_PER_TOKEN = 8
 SPARE_PIECES = 1_000
@@ -14,34 +16,35 @@ SPARE_PIECES = 1_000
 
 
 async def pieces_in_time(
-    model: Model, ask: Ask, *, is_stream: bool, timeout_seconds: float, stall_seconds: float
+    model: Model, ask: Ask, settings: ModelsSettings, *, is_stream: bool
 ) -> AsyncGenerator[str | Answer]:
     """The pieces of a stream as they come, each in time; or the whole answer as one."""
     if is_stream:
-        async for piece in _streamed(model, ask, timeout_seconds=timeout_seconds, stall_seconds=stall_seconds):
-            yield piece
+        async with aclosing(_streamed(model, ask, settings)) as pieces:
+            async for piece in pieces:
+                yield piece
         return
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with asyncio.timeout(settings.timeout_seconds):
             answer = await model.ask(ask)
     except TimeoutError as error:
-        raise _too_late(model, timeout_seconds) from error
+        raise _too_late(model, settings.timeout_seconds) from error
     yield answer
 
 
-async def _streamed(
-    model: Model, ask: Ask, *, timeout_seconds: float, stall_seconds: float
-) -> AsyncGenerator[str | Answer]:
+async def _streamed(model: Model, ask: Ask, settings: ModelsSettings) -> AsyncGenerator[str | Answer]:
     pieces = model.stream(ask)
     try:
         for number in range(PIECES_PER_TOKEN * ask.max_output_tokens + SPARE_PIECES):
             try:
-                async with asyncio.timeout(stall_seconds if number else timeout_seconds):
+                async with asyncio.timeout(settings.stall_seconds if number else settings.timeout_seconds):
                     piece = await anext(pieces)
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                raise (_stalled(model, stall_seconds) if number else _too_late(model, timeout_seconds)) from error
+                if number:
+                    raise _stalled(model, settings.stall_seconds) from error
+                raise _too_late(model, settings.timeout_seconds) from error
             yield piece
         raise ModelFailed(model.name, "its stream does not end", reason="malformed")
     finally:

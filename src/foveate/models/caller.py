@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -153,8 +153,8 @@ class Caller:
 
     async def stream(
         self, ask: Ask, models: Sequence[str], *, session_id: str | None = None
-    ) -> AsyncIterator[str | Answer]:
-        """Like `ask`, piece by piece; once a piece was given out, a failure is final."""
+    ) -> AsyncGenerator[str | Answer]:
+        """Like `ask`, piece by piece; once a piece was given out, a failure is final. Close it to stop early."""
         errand = _Errand(ask, About(ask.purpose, session_id, None), math.inf, is_stream=True)
         async with aclosing(self._tried(errand, models)) as pieces:
             async for piece in pieces:
@@ -234,7 +234,8 @@ class Caller:
         async with loaded.limits.slots.taken(is_urgent=errand.ask.purpose in URGENT):
             call = await self._begun(errand, loaded)
             try:
-                async with aclosing(self._pieces(errand, loaded.model)) as pieces:
+                timed = pieces_in_time(loaded.model, errand.ask, self._settings, is_stream=errand.is_stream)
+                async with aclosing(timed) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Answer):
                             call.answer = piece
@@ -255,15 +256,6 @@ class Caller:
             finally:
                 await self._ended(errand, loaded, call)
         yield answer
-
-    def _pieces(self, errand: _Errand, model: Model) -> AsyncGenerator[str | Answer]:
-        return pieces_in_time(
-            model,
-            errand.ask,
-            is_stream=errand.is_stream,
-            timeout_seconds=self._settings.timeout_seconds,
-            stall_seconds=self._settings.stall_seconds,
-        )
 
     async def _begun(self, errand: _Errand, loaded: _Loaded) -> _Call:
         """Take a share of every limit, or raise `ModelHeldBack`."""
@@ -324,7 +316,7 @@ class Caller:
 
     def _backoff_seconds(self, attempt: int, retry_after_seconds: float | None) -> float | None:
         """How long to wait before the next attempt; None if the provider asks for more than settings allow."""
-        asked = retry_after_seconds or 0.0
+        asked = retry_after_seconds if retry_after_seconds and retry_after_seconds > 0 else 0.0  # a NaN is not
         if asked > self._settings.max_backoff_seconds:
             return None
         doubled = min(self._settings.backoff_seconds * 2.0**attempt, self._settings.max_backoff_seconds)
@@ -338,15 +330,16 @@ class Caller:
         loading = self._models.get(name)
         if loading is None:
             loading = self._models[name] = asyncio.ensure_future(self._make(name))
-        try:
-            return await asyncio.shield(loading)
-        except ModelUnavailable as error:
-            self._models.pop(name, None)
-            self._remember(name, error)
-            raise
+        return await asyncio.shield(loading)
 
     async def _make(self, name: str) -> _Loaded:
-        model, tariff = await asyncio.to_thread(_load_priced, name, self._settings, self._load)
+        try:
+            model, tariff = await asyncio.to_thread(_load_priced, name, self._settings, self._load)
+        except BaseException as error:
+            self._models.pop(name, None)
+            if isinstance(error, ModelUnavailable):
+                self._remember(name, error)
+            raise
         return _Loaded(model, tariff, self._limits_of(model.provider))
 
     def _limits_of(self, provider: str) -> ProviderLimits:
@@ -388,12 +381,11 @@ def _held_back(model: str, held: Held) -> ModelHeldBack:
 def _verdict(errors: Sequence[ModelError], errand: _Errand) -> ModelError:
     """The error to raise when no model answered: the first that may pass, with the others in its notes."""
     if not errors:
-        problem = (
-            f"no model is named for this ({errand.ask.purpose}); set models.default or models.{errand.ask.purpose}"
-        )
-        return ModelUnavailable("none", problem.replace("roll-up", "roll_up"), reason="name")
+        problem = f"no model is named for {errand.ask.purpose}; set models.default, or FOVEATE_MODELS__DEFAULT"
+        return ModelUnavailable("none", problem, reason="name")
     passing = [error for error in errors if not isinstance(error, ModelUnavailable)]
     chosen = (passing or errors)[0]
+    chosen.calls = errand.calls
     for error in errors:
         if error is not chosen:
             chosen.add_note(f"and {error}")

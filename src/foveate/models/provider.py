@@ -96,11 +96,6 @@ class ProviderModel:
     def provider(self) -> str:
         return self._parsed.provider
 
-    @property
-    def window_tokens(self) -> int | None:
-        """How much the model takes, where a list knows it."""
-        return self._adapter.profile.get("context_window")
-
     async def ask(self, ask: Ask) -> Answer:
         for _ in range(MAX_TRIES):
             request = self._request(ask)

@@ -110,7 +110,8 @@ class MessageOutline:
     tokens: int
     tool_results: int | None
     at_us: int
-    pruned: bool
+    pruned: int
+    """1 where its body was removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,8 @@ class Store(Protocol):
     async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> Pruned:
         """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
 
-        What was made of them goes too: renditions, eras, keepsakes, artefacts. The keepsake `pruned` is another one each time.
+        What was made of them goes too: renditions, eras, keepsakes and artefacts. The keepsake `pruned` is another one
+        each time.
         """
         ...
 

@@ -39,8 +39,8 @@ from foveate.store import (
 )
 from foveate.store.check import check_database
 from foveate.store.lineage import NO_LIMIT, spans
-from foveate.store.sqlite_calls import SqliteCalls
 from foveate.store.sqlite_artefacts import SqliteArtefacts
+from foveate.store.sqlite_calls import SqliteCalls
 from foveate.store.sqlite_derived import SqliteDerived
 from foveate.store.sqlite_file import connect, errors_told, prepare
 from foveate.store.writer import Writer
@@ -181,7 +181,7 @@ class SqliteStore:
         def job(connection: sqlite3.Connection) -> list[MessageOutline]:
             lineage = spans(rows.chain_of(connection, session_id))
             found = rows.select_spans(connection, sql.READ_OUTLINES, lineage, first, last)
-            return [MessageOutline(*row[:-1], pruned=bool(row[-1])) for row in found]
+            return [MessageOutline(*row) for row in found]
 
         return await self._read(job)
 

@@ -104,7 +104,7 @@ class TurnInfo:
 
     @property
     def user_tokens(self) -> int:
-        """What its U text takes. What the user said beside the results of tool calls, in one message, is not counted."""
+        """What its U text takes; what the user said in one message with results of tool calls is not counted."""
         return sum(message.tokens for message in self.messages if message.is_prompt)
 
     @property
@@ -160,6 +160,8 @@ class Frame:
     is_one_off: bool = False
     """Nothing is kept of a plan made for it."""
     model: str | None = None
+    asked_tokens: int = 0
+    """The whole budget as it was asked for, in the model's own tokens; 0: as `nominal_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)

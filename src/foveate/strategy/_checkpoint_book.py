@@ -73,6 +73,10 @@ class Book:
     """The room that their Tinies and eras have."""
     messages: int = 0
     """The messages of the compressed turns."""
+    seen_turn: int = 0
+    """The newest turn of the last plan,"""
+    seen_tokens: int = 0
+    """and its size then."""
     compressions: int = 0
     rollovers: int = 0
     created: int = 0

@@ -25,12 +25,13 @@ MIN_CHECKPOINT_TOKENS = 64
 MIN_TEXT_TOKENS = 16
 GAIN_SHARE = 0.10
 """Below this share of the room, what could be compressed waits until it has to be: no compression for a sentence."""
-PRESERVED_SHARE = 0.40
-"""The newest messages are preserved up to this share of the room, however small that is."""
+PRESERVED_SHARE = 0.50
+"""The newest messages are preserved up to this share of what the compressed turns leave, however small that is."""
 WORKING_SHARE = 0.25
 """So much of the room the newest turn can count on, or `preserve_recent_tokens` if that is less."""
 TINY_SHARE = 0.25
-"""Rolled-over turns take no more of the room than this; eras stand for the oldest of them then."""
+"""So much of the room rolled-over turns may take at least, or what a snapshot may take besides its checkpoints; eras
+stand for the oldest of them then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,8 @@ class Happened:
 
 
 def sized(info: TurnInfo, tiny_tokens: int) -> Sized:
-    user = sum(
-        message.tokens for message in info.messages if is_user_words(message.role, message.kind, message.is_result)
-    )
+    user = info.user_tokens
     return Sized(info.turn, len(info.messages), user, info.tokens - user, tiny_tokens)
-
-
-def is_user_words(role: str, kind: str, is_result: bool) -> bool:
-    return role == "user" and kind == "message" and not is_result
 
 
 class Flow:
@@ -92,6 +87,7 @@ class Flow:
         self.fresh: list[Sized] = []
         """Turns that are shown as they were."""
         self.happened: list[Happened] = []
+        self._reached = (0, 0, 0)
 
     @property
     def limit(self) -> int:
@@ -122,27 +118,45 @@ class Flow:
 
     def add(self, turn: Sized) -> None:
         """The next turn comes in; what has to give way does."""
+        book = self.book
         self.fresh.append(turn)
-        if self.used <= self.trigger:
+        # What was judged before is not judged again, though a checkpoint turned out larger than planned.
+        is_known = turn.turn < book.seen_turn or (turn.turn, turn.raw) == (book.seen_turn, book.seen_tokens)
+        if self.used <= (self.available if is_known else self.trigger):
             return
+        self._reached = (self.used, self.trigger, self.available)
         old = self.fresh[: -self._preserved()]
         gain = sum(turn.rest for turn in old)
         if old and (gain >= self.room * GAIN_SHARE or self.used > self.available):
-            if self.limit:
-                self._compress(old, gain)
-            else:
-                self._roll_over(old)
-        if self._lacks_room() and self.limit:
+            self._give_way(old)
+        if self._lacks_room() and len(self.fresh) > 1:
+            self._give_way(self.fresh[:-1])
+        if self._lacks_room() and self.book.checkpoints:
             self._squeeze()
         if self._lacks_room() and self.users:
-            self._roll_over([])
+            self._roll_over()
+
+    def _give_way(self, old: Sequence[Sized]) -> None:
+        if self.limit:
+            self._compress(old)
+        else:
+            self._leave(old)
+            self._roll_over()
+
+    def _leave(self, old: Sequence[Sized]) -> None:
+        """Of these turns only the user's words are shown from now on."""
+        messages = self.book.messages + sum(turn.messages for turn in old)
+        self.book = replace(self.book, through=old[-1].turn, messages=messages)
+        self.users += old
+        self.user_tokens += sum(map(self._user, old))
+        del self.fresh[: len(old)]
 
     def _user(self, turn: Sized) -> int:
         return turn.user + self.overheads.line
 
     def _preserved(self) -> int:
         """How many of the newest turns stay as they are; one at least."""
-        left = min(self.settings.preserve_recent_tokens, self.room * PRESERVED_SHARE)
+        left = min(self.settings.preserve_recent_tokens, (self.available - self._behind) * PRESERVED_SHARE)
         count = 0
         for turn in reversed(self.fresh):
             left -= turn.raw + self.overheads.tag
@@ -165,43 +179,40 @@ class Flow:
         )
         return max(MIN_TEXT_TOKENS, most - self.overheads.range)
 
-    def _compress(self, old: Sequence[Sized], gain: int) -> None:
-        before, messages = self.book, sum(turn.messages for turn in old)
-        self.book = replace(before, through=old[-1].turn, messages=before.messages + messages)
-        new: Checkpoint | None = None
-        aged: list[Checkpoint] = []
-        merged: list[str] = []
-        if gain:
-            text = self._text_tokens(DETAILED, gain, self.limit)
-            new = Checkpoint(
-                f"cp-{before.created + 1}",
-                DETAILED,
-                old[0].turn,
-                old[-1].turn,
-                before.messages + 1,
-                before.messages + messages,
-                gain,
-                text,
-                text + self.overheads.range,
-            )
-            aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
-            kept = [*aged, new]
-            while len(kept) > self.limit:
-                older, newer, *kept = kept
-                size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
-                kept = [merge(older, newer, size, self.overheads.range), *kept]
-                merged += [older.id, newer.id]
-            self.book = replace(
-                self.book,
-                checkpoints=tuple(kept),
-                compressions=before.compressions + 1,
-                created=before.created + 1,
-            )
-        changed = tuple(was.id for was, now in zip(before.checkpoints, aged, strict=False) if was.level != now.level)
-        self._note("compressed", before, new, changed, tuple(merged))
-        self.users += old
-        self.user_tokens += sum(map(self._user, old))
-        del self.fresh[: len(old)]
+    def _compress(self, old: Sequence[Sized]) -> None:
+        """A new checkpoint; those before it age, and past the tier's count the two oldest merge."""
+        before = self.book
+        original = sum(turn.rest for turn in old)
+        self._leave(old)
+        if not original:
+            return
+        text = self._text_tokens(DETAILED, original, self.limit)
+        new = Checkpoint(
+            id=f"cp-{before.created + 1}",
+            level=DETAILED,
+            first=old[0].turn,
+            last=old[-1].turn,
+            first_message=before.messages + 1,
+            last_message=self.book.messages,
+            original_tokens=original,
+            text_tokens=text,
+            tokens=text + self.overheads.range,
+        )
+        aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
+        kept, merged = [*aged, new], list[str]()
+        while len(kept) > self.limit:
+            older, newer, *kept = kept
+            size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
+            kept = [merge(older, newer, size, self.overheads.range), *kept]
+            merged += [older.id, newer.id]
+        self.book = replace(
+            self.book,
+            checkpoints=tuple(kept),
+            compressions=before.compressions + 1,
+            created=before.created + 1,
+        )
+        changed = tuple(was.id for was, now in zip(before.checkpoints, aged, strict=True) if was.level != now.level)
+        self._note("compressed", new=new, aged=changed, merged=tuple(merged))
 
     def _aged(self, checkpoint: Checkpoint, level: int) -> Checkpoint:
         level = max(COMPACT, level)
@@ -227,22 +238,16 @@ class Flow:
             size = min(most, self.settings.compact_tokens) - self.overheads.range
             kept = [merge(older, newer, max(MIN_TEXT_TOKENS, size), self.overheads.range), *kept]
             merged += [older.id, newer.id]
-        if tuple(kept) == before.checkpoints:
-            return
-        self.book = replace(before, checkpoints=tuple(kept))
-        self._note("squeezed", before, None, tuple(checkpoint.id for checkpoint in before.checkpoints), tuple(merged))
+        if tuple(kept) != before.checkpoints:
+            self.book = replace(before, checkpoints=tuple(kept))
+            aged = tuple(checkpoint.id for checkpoint in before.checkpoints)
+            self._note("squeezed", aged=aged, merged=tuple(merged))
 
-    def _roll_over(self, old: Sequence[Sized]) -> None:
+    def _roll_over(self) -> None:
         """A snapshot: Tiny for the oldest of the compressed turns, so that the rest has room again."""
-        before = self.book
-        if old:
-            messages = before.messages + sum(turn.messages for turn in old)
-            self.book = replace(before, through=old[-1].turn, messages=messages)
-            self.users += old
-            self.user_tokens += sum(map(self._user, old))
-            del self.fresh[: len(old)]
-        most = int(self.room * TINY_SHARE)
+        assert self.users, "there is something to roll over"
         target = max(0, int(self.room * self.settings.snapshot) - self.book.checkpoint_tokens)
+        most = max(target, int(self.room * TINY_SHARE))
         tiny, gone = self.book.tiny_tokens or self.overheads.range, 0
         while gone < len(self.users) and (not self.limit or not gone or min(tiny, most) + self.user_tokens > target):
             turn = self.users[gone]
@@ -255,22 +260,19 @@ class Flow:
             self.book,
             tiny_through=last,
             tiny_tokens=min(tiny, most),
-            rollovers=before.rollovers + 1,
-            compressions=before.compressions + (0 if self.limit else 1),
+            rollovers=self.book.rollovers + 1,
+            compressions=self.book.compressions + (0 if self.limit else 1),
         )
-        self._note("rolled over", before, None, (), ())
+        self._note("rolled over")
 
     def _note(
         self,
         kind: Literal["compressed", "squeezed", "rolled over"],
-        before: Book,
-        new: Checkpoint | None,
-        aged: tuple[str, ...],
-        merged: tuple[str, ...],
+        *,
+        new: Checkpoint | None = None,
+        aged: tuple[str, ...] = (),
+        merged: tuple[str, ...] = (),
     ) -> None:
-        after = self.book
-        self.book = before
-        used, trigger, available = self.used, self.trigger, self.available
-        self.book = after
+        used, trigger, available = self._reached
         turn = self.fresh[-1].turn
-        self.happened.append(Happened(kind, turn, used, trigger, available, after, new, aged, merged))
+        self.happened.append(Happened(kind, turn, used, trigger, available, self.book, new, aged, merged))

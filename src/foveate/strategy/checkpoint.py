@@ -16,13 +16,12 @@ from msgspec import Meta, Struct
 from foveate.strategy import Overheads, Plan, Story
 from foveate.strategy._checkpoint_planner import Planner
 
-TIER_NAMES = ("minimal", "basic", "standard", "structured", "rich")
-
 
 class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Compresses what the assistant said and did, never what the user said. K is 1,000 tokens."""
 
     keeps_story: ClassVar[bool] = True
+    documents: ClassVar[tuple[str, ...]] = ("goals",)
 
     enabled: bool = True
     """Off: no checkpoints; what does not fit rolls over to a snapshot."""

@@ -1,1 +1,1 @@
-"""What plug-in authors and our own tests share: conformance suites, and a made-up conversation."""
+"""What plug-in authors and our own tests share: conformance suites, a scripted model, and a made-up conversation."""

@@ -24,6 +24,7 @@ _LINE_MARK = re.compile(rf"^\[((?:{MARK_WORDS})\b[^\]\n]*)\] ?", re.MULTILINE)
 _MARK = re.compile(rf"(?<!\\)\[((?:{MARK_WORDS})\b[^\]\n]*)\] ?")
 _TOOLS_NOTE = re.compile(r"\s*\{\d+ tools? called\}$")
 _PASSAGE = re.compile(r"^(\[(?:user|assistant|reasoning)\b[^\]\n]*\] )\((\d+)\) ", re.MULTILINE)
+_NOTE_IN = re.compile(r"\{[a-z][^{}\n\"\\]*\}")
 _NOTE = re.compile(r"\{[^{}\n]*\}")
 
 
@@ -32,6 +33,12 @@ def faithful_answer(ask: Ask) -> str:
     envelope = next((found for message in ask.messages if (found := _ENVELOPE.search(message.text))), None)
     if envelope is None or ask.schema is None:
         return "{}"
+    wanted = ask.schema.get("properties")
+    names = wanted if isinstance(wanted, Mapping) else {}
+    before = next((message.text for message in ask.messages if message.role == "assistant"), "")
+    refused = _arguments(_NOTE_IN.sub("", before))  # most likely for a note on a tool
+    if isinstance(refused, Mapping):
+        return json.dumps({name: value for name, value in refused.items() if name in names}, ensure_ascii=False)
     source = envelope[2]
     plain = _PASSAGE.sub(r"\1", source)
     made = LocalCompressor().compress(1, read_source(plain), O200K.base)
@@ -40,8 +47,6 @@ def faithful_answer(ask: Ask) -> str:
         NAMES["C"]: _parts(made.compressed, plain),
         NAMES["T"]: _parts(made.tiny, plain),
     }
-    wanted = ask.schema.get("properties")
-    names = wanted if isinstance(wanted, Mapping) else {}
     return json.dumps({name: value for name, value in every.items() if name in names}, ensure_ascii=False)
 
 

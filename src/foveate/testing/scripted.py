@@ -209,7 +209,7 @@ STORM_GARBAGE: tuple[Behaviour, ...] = (
 
 
 def load(name: str, settings: ModelsSettings) -> Scripted:
-    """The model that `scripted:FILE` names; the file is TOML (or JSON of the same shape).
+    """The model that `scripted:FILE` names; the file is TOML (or JSON of the same shape). Its calls are counted here.
 
     window_tokens = 2048                       # these three may be left out
     provider = "scripted"

@@ -1,4 +1,4 @@
-"""The conformance suite of stores: every store passes these, ours and yours, and those of `derived_stores`.
+"""The conformance suite of stores: every store passes these, ours and yours; `derived_stores` and `call_stores` too.
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_my_store_conforms(case, tmp_path):

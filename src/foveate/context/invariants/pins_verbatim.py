@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def problem(context: Context, pins: Sequence[Pinned]) -> str | None:
     section = write_pins(pins)
-    if not context.system.endswith(section) or not context.text.startswith(context.system):
+    if section not in context.system or not context.text.startswith(context.system):
         return "the pins are not in the context's fixed part"
     try:
         read = parse_pins(section)

@@ -1,0 +1,153 @@
+"""The blocks of a checkpoint context: checkpoints, rolled-over turns, the user's words, and what is recent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from foveate.strategy import Era, History, Item, Overheads, Row, Shown
+from foveate.strategy._checkpoint_book import Book
+from foveate.strategy._checkpoint_flow import Sized
+from foveate.strategy._eras import make_cover, stub_row
+from foveate.strategy._ledger import TINY, TINY_TOKENS, Costing, Ledger
+from foveate.strategy._planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, Planner
+from foveate.strategy._rows import chosen_rows
+from foveate.strategy.gradient import Gradient
+
+TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
+"""Of the room for rolled-over turns, what single Tinies take where eras stand for the oldest: the first that fits."""
+PROMPT_SHARE = 0.6
+"""The prompt of a running turn is cut only if it leaves its steps less than MIN_HISTORY_TOKENS, and then to this."""
+_LOWER: tuple[tuple[Shown, str], ...] = (("S", "smoothed"), ("C", "compressed"), ("T", "tiny"))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Rows in their order, and whether the newest turn had to be shown as less than it is."""
+
+    rows: tuple[Row, ...]
+    is_lowered: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return sum(row.tokens for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of a turn at work, as a history of their own."""
+
+    items: Sequence[Item]
+    """Newest first."""
+    last_turn: int = 1
+    fanout: int = 2
+
+    def newest(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def era(self, level: int, index: int) -> Era | None:  # noqa: ARG002 - steps have no eras
+        return None
+
+
+def checkpoint_rows(book: Book, names: Mapping[str, str]) -> list[Row]:
+    """One for each checkpoint, oldest first; `names` has each one's artefact by its id."""
+    return [
+        Row(checkpoint.first, checkpoint.last, "A", checkpoint.tokens, artefact=names[checkpoint.id])
+        for checkpoint in book.checkpoints
+    ]
+
+
+def user_rows(users: Sequence[Sized], overheads: Overheads) -> list[Row]:
+    """The user's words of consecutive turns, in one block each."""
+    rows: list[Row] = []
+    start = 0
+    for end in range(1, len(users) + 1):
+        if end < len(users) and users[end].turn == users[end - 1].turn + 1:
+            continue
+        own = users[start:end]
+        words = sum(turn.user for turn in own)
+        structure = overheads.tag if len(own) == 1 else overheads.range + overheads.line * len(own)
+        rows.append(Row(own[0].turn, own[-1].turn, "U", words + structure, is_range=len(own) > 1))
+        start = end
+    return rows
+
+
+def rolled_rows(
+    history: History, items: Sequence[Item], last: int, room_tokens: int, overheads: Overheads
+) -> list[Row]:
+    """Turns 1 to `last` as Tiny, eras for the oldest where that is too much; only named where nothing else fits.
+
+    `items` are the turns from `last` on backwards, as many as are known.
+    """
+    if not last:
+        return []
+    ledger = Ledger(list(items), Costing(overheads, 0, TINY_TOKENS))
+    if _append_tinies(ledger, room_tokens) == last:
+        return chosen_rows(ledger)
+    for share in TINY_SHARES:
+        ledger.cut_back(0, 0)
+        shown = _append_tinies(ledger, int(room_tokens * share))
+        oldest = last - shown
+        room = room_tokens - ledger.cost
+        cover = make_cover(history, oldest - oldest % history.fanout, oldest, room, overheads)
+        if cover.least <= room:
+            return cover.rows(room) + chosen_rows(ledger)
+    stub = stub_row(1, last, overheads)
+    return [stub] if stub.tokens <= room_tokens else []
+
+
+def _append_tinies(ledger: Ledger, room_tokens: int) -> int:
+    for index in range(len(ledger.items)):
+        option = ledger.at(index, TINY)
+        added = ledger.appended(option)
+        if ledger.cost + added > room_tokens:
+            break
+        ledger.append(option, added)
+    return len(ledger.chosen)
+
+
+def newest_rows(newest: Sequence[Item], user_tokens: int, room_tokens: int, overheads: Overheads) -> Layout:
+    """The newest turn, or its steps where it is at work, in the room that is left for it."""
+    if newest[0].step:
+        return _step_rows(newest, room_tokens, overheads)
+    (item,) = newest
+    tag, turn = overheads.tag, item.turn
+    if item.raw + tag <= room_tokens:
+        return Layout((Row(turn, turn, "R", item.raw + tag),))
+    words = user_tokens + tag
+    left = room_tokens - words - tag
+    least = CUT_MINIMUM_TOKENS + overheads.cut_note
+    if left < least:
+        cut = Row(turn, turn, "R", room_tokens, is_cut=True)
+        return Layout((cut,) if room_tokens - tag >= least else (), is_lowered=True)
+    said = (Row(turn, turn, "U", words),) if user_tokens else ()
+    made = [(level, size) for level, name in _LOWER if (size := getattr(item, name)) is not None]
+    for level, size in made:
+        if size <= left:
+            return Layout((*said, Row(turn, turn, level, size + tag)), is_lowered=True)
+    level = made[-1][0] if made else "R"
+    return Layout((*said, Row(turn, turn, level, left + tag, is_cut=True)), is_lowered=True)
+
+
+def _step_rows(newest: Sequence[Item], room_tokens: int, overheads: Overheads) -> Layout:
+    """The prompt as it is; its steps as the gradient shows them, the newest raw."""
+    *steps, first = newest
+    turn, tag = first.turn, overheads.tag
+    if not first.is_kept:
+        steps, rows, left = [*newest], [], room_tokens
+    else:
+        prompt = Row(turn, turn, "R", first.raw + tag, 1, 1)
+        needed = min(MIN_HISTORY_TOKENS, sum(step.raw + tag for step in steps))
+        if prompt.tokens + needed > room_tokens:
+            most = int(room_tokens * PROMPT_SHARE) if steps else room_tokens
+            if most < tag + overheads.cut_note + CUT_MINIMUM_TOKENS:
+                return Layout((), is_lowered=True)
+            prompt = replace(prompt, tokens=most, is_cut=True) if prompt.tokens > most else prompt
+        rows, left = [prompt], room_tokens - prompt.tokens
+    if not steps:
+        return Layout(tuple(rows), is_lowered=bool(rows) and rows[0].is_cut)
+    view = _Steps([replace(step, turn=1, is_kept=False) for step in steps])
+    plan = Planner(Gradient(), view, left, overheads).plan()
+    oldest = steps[-1].step
+    rows += [replace(row, first=turn, last=turn, first_step=max(oldest, row.first_step)) for row in plan.rows]
+    return Layout(tuple(rows), is_lowered=any(row.level != "R" or row.is_cut for row in rows))

@@ -1,0 +1,96 @@
+"""Standard: every turn whole and as it was said, the newest that fit; the oldest drop out, or the call fails."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+from foveate.errors import HistoryExceedsBudget
+from foveate.strategy import Item, Overheads, Plan, Row, Story
+from foveate.strategy._compact import compact_rows
+from foveate.strategy._eras import stub_row
+from foveate.strategy._rows import bands_of, step_stub
+
+CUT_MINIMUM_TOKENS = 8
+"""A cut text is not shorter than this, its note not counted."""
+
+
+class Standard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whole turns, newest first, until one does not fit; what dropped out is named, so that it can be retrieved."""
+
+    keeps_story: ClassVar[bool] = True
+
+    when_full: Literal["drop", "fail"] = "drop"
+    """`drop`: the oldest turns leave the context. `fail`: the call raises `HistoryExceedsBudget`."""
+    prompt_share: Annotated[float, Meta(ge=0.05, le=0.9)] = 0.25
+    """Of a turn at work that does not fit, its prompt is cut to this share of the history's tokens."""
+
+    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
+        rows = self._rows(story, budget_tokens, overheads)
+        shown = {row.first for row in rows if row.level != "E"}
+        is_whole = len(shown) == story.last_turn and all(row.level == "R" and not row.is_cut for row in rows)
+        if not is_whole and self.when_full == "fail":
+            raise HistoryExceedsBudget(_needed_tokens(story, overheads), budget_tokens)
+        bands = bands_of(rows, {"R": 1.0, "S": 0.0, "C": 0.0, "T": 0.0, "E": 0.0})
+        tokens = sum(row.tokens for row in rows)
+        notes = {"dropped_turns": story.last_turn - len(shown)}
+        return Plan(tuple(rows), bands, tokens, budget_tokens, notes=notes)
+
+    def _rows(self, story: Story, budget_tokens: int, overheads: Overheads) -> list[Row]:
+        """Oldest first."""
+        newest: list[Row] = []
+        left = budget_tokens
+        stub = stub_row(1, 1, overheads).tokens
+        items = iter(story.newest())
+        running: list[Item] = []
+        for item in items:
+            if item.step:
+                running.append(item)
+                if item.step > 1:
+                    continue
+                newest = self._running(running, left, overheads)
+                left -= sum(row.tokens for row in newest)
+            else:
+                cost = item.raw + overheads.tag
+                # Behind the oldest turn nothing has to be named.
+                if cost + (stub if item.turn > 1 else 0) > left:
+                    break
+                newest.append(Row(item.turn, item.turn, "R", cost))
+                left -= cost
+            if left < 0:
+                break
+        if not newest or left < 0:
+            return compact_rows(story, budget_tokens, overheads)
+        oldest = newest[-1].first
+        if oldest > 1:
+            newest.append(stub_row(1, oldest - 1, overheads))
+        return newest[::-1]
+
+    def _running(self, items: list[Item], room_tokens: int, overheads: Overheads) -> list[Row]:
+        """A turn at work, newest step first: the newest steps that fit behind its prompt, the rest only named."""
+        prompt = items[-1]
+        most = int(room_tokens * self.prompt_share) if len(items) > 1 else room_tokens
+        kept = min(prompt.raw + overheads.tag, most)
+        rows: list[Row] = []
+        left = room_tokens - kept - 2 * stub_row(1, 1, overheads).tokens
+        for item in items[:-1]:
+            cost = item.raw + overheads.tag
+            if cost > left:
+                break
+            rows.append(Row(item.turn, item.turn, "R", cost, item.step, item.step))
+            left -= cost
+        if not rows and len(items) > 1 and left - overheads.tag - overheads.cut_note >= CUT_MINIMUM_TOKENS:
+            rows.append(Row(prompt.turn, prompt.turn, "R", left, items[0].step, items[0].step, is_cut=True))
+        hidden = len(items) - 1 - len(rows)
+        if hidden:
+            rows.append(step_stub(prompt.turn, 2, hidden + 1, overheads))
+        is_cut = prompt.raw + overheads.tag > kept
+        if not is_cut or kept - overheads.tag - overheads.cut_note >= CUT_MINIMUM_TOKENS:
+            rows.append(Row(prompt.turn, prompt.turn, "R", kept, 1, 1, is_cut=is_cut))
+        return rows
+
+
+def _needed_tokens(story: Story, overheads: Overheads) -> int:
+    """What the whole history takes, raw, each turn in its tag."""
+    return sum(info.tokens + overheads.tag for info in story.infos(1, story.last_turn))

@@ -1,0 +1,375 @@
+"""What is sent to real providers' packages and what comes back, over HTTP to a server on this machine."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from asking import KEY, MODELS, SCHEMA, TOOL, Asking, asks, says
+from faulty_server import Protocol, Said, environment, faulty_server, plain, refused, streamed
+from foveate.errors import ModelUnavailable
+from foveate.models import Answer
+from foveate.models.names import load_model
+from foveate.settings import ModelsSettings
+from foveate.turn import Attachment, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+
+PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic", "google")
+every_provider = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
+    with faulty_server() as server:
+        for variable, value in environment(server, KEY).items():
+            monkeypatch.setenv(variable, value)
+        yield Asking(server)
+
+
+@every_provider
+def test_a_plain_answer_comes_back_canonical_with_its_usage(protocol: Protocol, asking: Asking) -> None:
+    asking.server.will(plain(protocol, Said("Good day.")))
+    answer = asking.answer(MODELS[protocol])
+    assert (answer.text, answer.finish) == ("Good day.", "stop")
+    assert answer.message.model == MODELS[protocol]
+    assert answer.usage == Usage(input_tokens=100, output_tokens=7, cache_read_tokens=80)
+
+
+@every_provider
+def test_a_stream_gives_pieces_and_last_the_same_answer_as_without(protocol: Protocol, asking: Asking) -> None:
+    asking.server.will(plain(protocol, Said("Good day.")))
+    whole = asking.answer(MODELS[protocol])
+    asking.server.will(streamed(protocol, Said("Good day.")))
+    *pieces, last = asking.pieces(MODELS[protocol])
+    assert len(pieces) > 1
+    assert "".join(str(piece) for piece in pieces) == "Good day."
+    assert last == whole
+
+
+@every_provider
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_tool_call_comes_back_with_its_arguments(protocol: Protocol, is_stream: bool, asking: Asking) -> None:
+    said = Said("", tool=("get_turn", {"turn": "T-1"}))
+    ask = asks(tools=(TOOL,), purpose="chat", temperature=None)
+    if is_stream:
+        asking.server.will(streamed(protocol, said))
+        answer = asking.pieces(MODELS[protocol], ask)[-1]
+        assert isinstance(answer, Answer)
+    else:
+        asking.server.will(plain(protocol, said))
+        answer = asking.answer(MODELS[protocol], ask)
+    assert answer.finish == "tool-calls"
+    (call,) = answer.message.tool_calls
+    assert (call.name, call.arguments) == ("get_turn", {"turn": "T-1"})
+    assert call.id
+    assert "get_turn" in str(asking.sent().body["tools"])
+
+
+@every_provider
+def test_a_structured_answer_is_asked_for_by_its_schema(protocol: Protocol, asking: Asking) -> None:
+    asking.server.will(plain(protocol, Said('{"short": "a", "tiny": "b"}')))
+    answer = asking.answer(MODELS[protocol], asks(schema=SCHEMA))
+    assert answer.text == '{"short": "a", "tiny": "b"}'
+    body = asking.sent().body
+    form = {
+        "openai": lambda: body["response_format"]["json_schema"]["schema"],
+        "anthropic": lambda: body["output_config"]["format"]["schema"],
+        "google": lambda: body["generationConfig"]["responseJsonSchema"],
+    }[protocol]()
+    assert form["required"] == ["short", "tiny"]
+
+
+@every_provider
+@pytest.mark.parametrize(("finish", "expected"), [("length", "length"), ("filter", "refused")])
+def test_an_answer_says_why_it_ended(protocol: Protocol, finish: Any, expected: str, asking: Asking) -> None:
+    asking.server.will(plain(protocol, Said("I can", finish=finish)))
+    assert asking.answer(MODELS[protocol]).finish == expected
+
+
+@every_provider
+def test_the_request_has_the_instructions_the_limit_and_no_randomness(protocol: Protocol, asking: Asking) -> None:
+    asking.server.will(plain(protocol, Said()))
+    asking.answer(MODELS[protocol], asks(says("system", "One."), says("developer", "Two."), says("user", "Hello?")))
+    body = asking.sent().body
+    seen = {
+        "openai": lambda: (body["messages"][0]["content"], body["max_completion_tokens"], body["temperature"]),
+        "anthropic": lambda: (body["system"][0]["text"], body["max_tokens"], body["temperature"]),
+        "google": lambda: (
+            body["systemInstruction"]["parts"][0]["text"],
+            body["generationConfig"]["maxOutputTokens"],
+            body["generationConfig"]["temperature"],
+        ),
+    }[protocol]()
+    assert seen == ("One.\n\nTwo.", 100, 0.0)
+
+
+def conversation(model: str | None = None) -> tuple[Message, ...]:
+    return (
+        says("system", "Be short."),
+        says("user", "Look it up."),
+        says("assistant", "I look.", ToolCall("get_turn", {"turn": "T-1"}, id="call_1"), model=model),
+        says("tool", ToolResult("call_1", (Text("It was rain."),), name="get_turn")),
+        says("assistant", "It rained.", model=model),
+        Message("assistant", (Text("shown to people only"),), kind="display"),
+        says("user", "And then?"),
+    )
+
+
+def test_calls_and_results_go_out_as_openai_has_them(asking: Asking) -> None:
+    asking.server.will(plain("openai", Said()))
+    asking.answer(MODELS["openai"], asks(*conversation()))
+    assert asking.sent().body["messages"] == [
+        {"role": "system", "content": "Be short."},
+        {"role": "user", "content": "Look it up."},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "get_turn", "arguments": '{"turn":"T-1"}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "It was rain."},
+        {"role": "assistant", "content": "It rained."},
+        {"role": "user", "content": "And then?"},
+    ]
+
+
+def test_calls_and_results_go_out_as_anthropic_has_them(asking: Asking) -> None:
+    asking.server.will(plain("anthropic", Said()))
+    asking.answer(MODELS["anthropic"], asks(*conversation()))
+    messages = asking.sent().body["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
+    assert messages[1]["content"][1] == {
+        "type": "tool_use",
+        "id": "call_1",
+        "name": "get_turn",
+        "input": {"turn": "T-1"},
+    }
+    result = messages[2]["content"][0]
+    assert (result["type"], result["tool_use_id"], result["is_error"]) == ("tool_result", "call_1", False)
+
+
+def test_calls_and_results_go_out_as_gemini_has_them(asking: Asking) -> None:
+    asking.server.will(plain("google", Said()))
+    asking.answer(MODELS["google"], asks(*conversation()))
+    contents = asking.sent().body["contents"]
+    assert [content["role"] for content in contents] == ["user", "model", "user", "model", "user"]
+    assert contents[1]["parts"][1]["functionCall"]["args"] == {"turn": "T-1"}
+    assert contents[2]["parts"][0]["functionResponse"]["name"] == "get_turn"
+
+
+def test_a_failed_call_is_marked_as_failed(asking: Asking) -> None:
+    failed = ToolResult("call_1", (Text("no such turn"),), name="get_turn", is_error=True)
+    call = says("assistant", ToolCall("get_turn", {}, id="call_1"))
+    asking.server.will(plain("anthropic", Said()))
+    asking.answer(MODELS["anthropic"], asks(says("user", "?"), call, says("tool", failed)))
+    assert asking.sent().body["messages"][2]["content"][0]["is_error"] is True
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "google"])
+def test_reasoning_goes_back_to_its_own_provider_with_its_proof(protocol: Protocol, asking: Asking) -> None:
+    asking.server.will(plain(protocol, Said("Done.", tool=("get_turn", {}), thinking="Let me see.")))
+    name = MODELS[protocol]
+    thought = asking.answer(name, asks(purpose="chat", tools=(TOOL,), temperature=None)).message
+    assert any(isinstance(part, Reasoning) and part.text == "Let me see." for part in thought.parts)
+    result = says("tool", ToolResult(thought.tool_calls[0].id, (Text("rain"),)))
+    asking.answer(name, asks(says("user", "?"), thought, result, purpose="chat", temperature=None))
+    sent = str(asking.sent().body)
+    assert "Let me see." in sent
+    assert Said().signature in sent
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_reasoning_of_another_provider_is_not_sent(protocol: Protocol, asking: Asking) -> None:
+    other = "anthropic:claude-x" if protocol != "anthropic" else "google:gemini-x"
+    thought = says("assistant", Reasoning("Secret plan.", signature="abcd"), "Done.", model=other)
+    asking.server.will(plain(protocol, Said()))
+    asking.answer(MODELS[protocol], asks(says("user", "?"), thought, says("user", "And?")))
+    assert "Done." in str(asking.sent().body)
+    assert "Secret plan." not in str(asking.sent().body)
+
+
+def test_anthropics_unreadable_thinking_goes_back_as_it_came(asking: Asking) -> None:
+    hidden = says("assistant", Reasoning("", encrypted="opaque=="), "Done.", model="claude-sonnet-4-5")
+    asking.server.will(plain("anthropic", Said()))
+    asking.answer(MODELS["anthropic"], asks(says("user", "?"), hidden, says("user", "And?"), purpose="chat"))
+    assert {"type": "redacted_thinking", "data": "opaque=="} in asking.sent().body["messages"][1]["content"]
+
+
+def test_an_open_models_reasoning_goes_back_in_the_field_it_came_in(asking: Asking) -> None:
+    asking.server.will(plain("openai", Said("Done.", thinking="Let me see.")))
+    thought = asking.answer(asking.endpoint()).message
+    assert Reasoning("Let me see.", id="reasoning_content") in thought.parts
+    asking.answer(asking.endpoint(), asks(says("user", "?"), thought, says("user", "And?")))
+    assert asking.sent().body["messages"][1] == {
+        "role": "assistant",
+        "reasoning_content": "Let me see.",
+        "content": "Done.",
+    }
+
+
+def test_images_are_sent_and_what_has_no_form_is_noted(asking: Asking) -> None:
+    pixel = Attachment("image", data=base64.b64encode(b"pixel").decode(), media_type="image/png")
+    linked = Attachment("image", uri="https://example.com/a.png")
+    sound = Attachment("audio", data="AAAA", media_type="audio/wav", name="a.wav")
+    broken = Attachment("image", data="not base64!", media_type="image/png", name="b.png")
+    asking.server.will(plain("openai", Said()))
+    asking.answer(MODELS["openai"], asks(says("user", "See:", pixel, linked, sound, broken)))
+    content = asking.sent().body["messages"][0]["content"]
+    assert [block["type"] for block in content] == ["text", "image_url", "image_url", "text", "text"]
+    assert content[1]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert "a.wav" in content[3]["text"]
+    assert "b.png" in content[4]["text"]
+
+
+def test_an_endpoint_gets_the_older_name_of_the_limit_and_no_account_of_openai(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-secret")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-secret")
+    monkeypatch.setenv("FOVEATE_ENDPOINT_KEY", "endpoint-key")
+    asking.server.will(plain("openai", Said()))
+    asking.answer(asking.endpoint())
+    sent = asking.sent()
+    assert sent.body["max_tokens"] == 100
+    assert sent.headers["authorization"] == "Bearer endpoint-key"
+    assert KEY not in str(sent.headers)
+    assert "secret" not in str(sent.headers)
+
+
+def test_an_endpoint_that_needs_no_key_gets_none_of_anybodys(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FOVEATE_ENDPOINT_KEY")
+    asking.server.will(plain("openai", Said()))
+    asking.answer(asking.endpoint())
+    assert KEY not in str(asking.sent().headers)
+
+
+def test_ollama_is_asked_where_its_own_variable_says(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", f"{asking.server.url}/v1")
+    asking.server.will(plain("openai", Said("Woof.")))
+    assert asking.answer("ollama:qwen3:8b").text == "Woof."
+    assert asking.sent().body["model"] == "qwen3:8b"
+
+
+def test_a_model_that_reasons_gets_no_temperature_and_is_told_to_think_little(asking: Asking) -> None:
+    asking.server.will(plain("openai", Said()))
+    asking.answer("openai:gpt-5-mini")
+    body = asking.sent().body
+    assert "temperature" not in body
+    assert body["reasoning_effort"] == "minimal"
+    assert body["max_completion_tokens"] > 100
+
+
+def test_a_chat_thinks_as_the_model_likes(asking: Asking) -> None:
+    asking.server.will(plain("openai", Said()))
+    asking.answer("openai:gpt-5-mini", asks(purpose="chat"))
+    body = asking.sent().body
+    assert "reasoning_effort" not in body
+    assert body["max_completion_tokens"] == 100
+
+
+def test_a_refused_temperature_is_left_out_from_then_on(asking: Asking) -> None:
+    no = refused("openai", 400, "Unsupported value: 'temperature' does not support 0.0 with this model.")
+    asking.server.will(no, plain("openai", Said("Fine.")))
+    assert asking.answer(asking.endpoint()).text == "Fine."
+    first, second = asking.server.requests
+    assert "temperature" in first.body
+    assert "temperature" not in second.body
+
+
+def test_a_refused_schema_is_asked_for_as_a_call_instead(asking: Asking) -> None:
+    no = refused("openai", 400, "This response_format type is unavailable now")
+    asking.server.will(no, plain("openai", Said("", tool=("final_answer", {"short": "a", "tiny": "b"}))))
+    answer = asking.answer(asking.endpoint(), asks(schema=SCHEMA))
+    assert answer.text == '{"short":"a","tiny":"b"}'
+    assert (answer.finish, answer.message.tool_calls) == ("stop", ())
+    assert asking.sent().body["tools"][0]["function"]["name"] == "final_answer"
+
+
+def test_a_schema_beside_tools_is_asked_for_in_words_where_it_is_refused(asking: Asking) -> None:
+    no = refused("openai", 400, "response_format is not supported")
+    asking.server.will(no, plain("openai", Said('```json\n{"short": "a"}\n```')))
+    answer = asking.answer(asking.endpoint(), asks(schema=SCHEMA, tools=(TOOL,)))
+    assert answer.text == '{"short": "a"}'
+    assert "JSON object of this schema" in str(asking.sent().body["messages"])
+
+
+def test_an_endpoint_that_refuses_everything_costs_three_requests_at_most(asking: Asking) -> None:
+    asking.server.will(refused("openai", 400, "temperature and response_format are not supported"))
+    error = asking.error(asking.endpoint(), asks(schema=SCHEMA))
+    assert isinstance(error, ModelUnavailable)
+    assert error.reason == "refused"
+    assert len(asking.server.requests) == 3
+
+
+def marks(body: Any) -> list[str]:
+    """The texts behind which Anthropic is told to cache."""
+    blocks = [*body["system"], *(block for message in body["messages"] for block in message["content"])]
+    return [block.get("text", block["type"]) for block in blocks if "cache_control" in block]
+
+
+def test_a_chat_with_anthropic_marks_what_the_next_request_repeats(asking: Asking) -> None:
+    lead = says("user", "<T-1>older turns</T-1>", "<T-9>what may still change</T-9>")
+    earlier = (lead, says("assistant", "I see."), says("user", "First?"), says("assistant", "One."))
+    asking.server.will(plain("anthropic", Said()))
+    asking.answer(
+        MODELS["anthropic"],
+        asks(says("system", "Be short."), *earlier, says("user", "board", "Second?"), purpose="chat"),
+    )
+    body = asking.sent().body
+    assert marks(body) == ["Be short.", "<T-1>older turns</T-1>", "One."]
+    assert body["cache_control"]["type"] == "ephemeral"
+
+
+def test_consecutive_requests_of_a_chat_extend_what_was_marked(asking: Asking) -> None:
+    history = [says("user", "First?"), says("assistant", "One.")]
+    sent = []
+    for prompt in ("Second?", "Third?", "Fourth?"):
+        asking.server.will(plain("anthropic", Said(f"To {prompt}")))
+        asking.answer(MODELS["anthropic"], asks(*history, says("user", prompt), purpose="chat"))
+        sent.append(asking.sent().body["messages"])
+        history += [says("user", prompt), says("assistant", f"To {prompt}")]
+    for before, after in pairwise(sent):
+        assert _without_marks(after[: len(before)]) == _without_marks(before)
+
+
+def _without_marks(messages: Any) -> Any:
+    return [
+        [{key: value for key, value in block.items() if key != "cache_control"} for block in message["content"]]
+        for message in messages
+    ]
+
+
+def test_what_is_asked_once_is_not_written_to_the_cache(asking: Asking) -> None:
+    asking.server.will(plain("anthropic", Said()))
+    asking.answer(MODELS["anthropic"], asks(says("system", "Be short."), says("user", "A turn.")))
+    assert marks(asking.sent().body) == ["Be short."]
+    assert "cache_control" not in asking.sent().body
+
+
+def test_providers_packages_do_not_retry(asking: Asking) -> None:
+    for protocol in PROTOCOLS:
+        asking.server.will(refused(protocol, 503, "overloaded"))
+        asking.error(MODELS[protocol])
+        assert len(asking.server.requests) == 1
+
+
+def test_an_answer_that_never_ends_is_stopped(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.models._adapters.MAX_ANSWER_BYTES", 10_000)
+    asking.server.will(plain("openai", Said("x" * 20_000)))
+    error = asking.error(asking.endpoint())
+    assert getattr(error, "reason", None) == "malformed"
+    assert "too large" in str(error)
+    monkeypatch.setattr("foveate.models.provider.MAX_ANSWER_CHARS", 50)
+    asking.server.will(streamed("openai", Said("x" * 200)))
+    _, error = asking.stream_error(asking.endpoint())
+    assert "too large" in str(error)
+
+
+def test_a_model_says_its_name_and_nothing_else(asking: Asking) -> None:
+    model = load_model("openai:gpt-5-mini", ModelsSettings())
+    assert (model.name, model.provider) == ("openai:gpt-5-mini", "openai")
+    assert repr(model) == "ProviderModel('openai:gpt-5-mini')"
