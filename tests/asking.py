@@ -61,10 +61,7 @@ class Asking:
         return self._with(name, lambda model: model.ask(ask or asks()))
 
     def pieces(self, name: str, ask: Ask | None = None) -> list[str | Answer]:
-        async def collect(model: Model) -> list[str | Answer]:
-            return [piece async for piece in model.stream(ask or asks())]
-
-        return self._with(name, collect)
+        return self._with(name, lambda model: _collected(model, ask))
 
     def error(self, name: str, ask: Ask | None = None, *, grace_seconds: float = 60.0) -> ModelError:
         """The error of a request that must fail."""
@@ -81,6 +78,14 @@ class Asking:
                 given.append(piece)  # noqa: PERF401 - kept also when the stream fails
 
         return given, self._with(name, lambda model: failing(collect(model)), grace_seconds)
+
+    def errors(self, name: str) -> tuple[ModelError, ModelError]:
+        """The errors of a request that must fail, whole and as a stream."""
+
+        async def both(model: Model) -> tuple[ModelError, ModelError]:
+            return await failing(model.ask(asks())), await failing(_collected(model))
+
+        return self._with(name, both)
 
     def sent(self) -> Asked:
         return self.server.requests[-1]
@@ -102,6 +107,10 @@ class Asking:
         if grace_seconds is None:
             return load_model(name, self.settings)
         return load(understand(name, self.settings), self.settings, grace_seconds=grace_seconds)
+
+
+async def _collected(model: Model, ask: Ask | None = None) -> list[str | Answer]:
+    return [piece async for piece in model.stream(ask or asks())]
 
 
 async def failing(work: Awaitable[object]) -> ModelError:

@@ -110,6 +110,8 @@ class SessionStats:
     """Versions that the guard did not let pass."""
     waiting: int
     """Turns for which a model is still to be asked, now or later."""
+    waiting_until: datetime | None
+    """When the first of these is due."""
     by_model: int
     """Turns that a model compressed."""
 
@@ -158,6 +160,7 @@ def describe_stats(row: SessionRow, sizes: Sizes, backlog: Backlog, *, pins: int
         pending=backlog.pending,
         refusals=backlog.refusals,
         waiting=backlog.waiting,
+        waiting_until=None if backlog.due_us is None else from_us(backlog.due_us),
         by_model=backlog.by_model,
     )
 

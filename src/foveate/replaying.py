@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from foveate.api import Foveate
+from foveate.background.making import make_local
 from foveate.background.pool import Job, Pool
 from foveate.context.assembled import Context, Segment
 from foveate.context.prefix import matching_tokens
@@ -181,7 +182,7 @@ async def prepare(
             jobs: list[Job] = [
                 (number, _rows(number, drafts), counter.encoding) for number, drafts in enumerate(batch, start + 1)
             ]
-            made += map(ScriptTurn, batch, await pool.make(jobs))
+            made += map(ScriptTurn, batch, await pool.run(make_local, jobs))
             if progress:
                 progress(len(batch))
     finally:

@@ -482,3 +482,18 @@ def test_each_turn_that_is_sent_is_told_and_what_came_of_it(tmp_path: Path) -> N
         ]
 
     asyncio.run(run())
+
+
+def test_the_calls_of_fallbacks_count_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        given = with_model(fallbacks=["scripted:other"], max_retries=1, max_calls_per_turn=9)
+        async with scripted_store(tmp_path / "chat.db", Fails("server"), given) as (fov, model):
+            await talk(await fov.session("s"), 1)
+            await fov.settle()
+            assert len(model.asks) == 4
+            for _ in range(5):
+                await fov.settle()
+            assert len(model.asks) == 9
+        assert kept(tmp_path / "chat.db", "calls", "WHERE turn = 1") == [(9,)]
+
+    asyncio.run(run())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asking import KEY, MODELS, SCHEMA, TOOL, Asking, asks, says
-from faulty_server import Protocol, Said, environment, faulty_server, plain, refused, streamed
+from faulty_server import FaultyServer, Protocol, Said, environment, faulty_server, plain, refused, streamed
 from foveate.errors import ModelUnavailable
 from foveate.models import Answer
 from foveate.models.names import load_model
@@ -21,12 +21,17 @@ PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic", "google")
 every_provider = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-@pytest.fixture
-def asking(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultyServer]:
     with faulty_server() as server:
-        for variable, value in environment(server, KEY).items():
-            monkeypatch.setenv(variable, value)
-        yield Asking(server)
+        yield server
+
+
+@pytest.fixture
+def asking(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Asking:
+    for variable, value in environment(server, KEY).items():
+        monkeypatch.setenv(variable, value)
+    return Asking(server)
 
 
 @every_provider

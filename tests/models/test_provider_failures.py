@@ -13,6 +13,7 @@ import pytest
 from asking import KEY, MODELS, Asking, asks, says
 from faulty_server import (
     Behaviour,
+    FaultyServer,
     HangUp,
     Protocol,
     Reply,
@@ -34,12 +35,17 @@ every_provider = pytest.mark.parametrize("protocol", PROTOCOLS)
 IMPATIENT = ModelsSettings(timeout_seconds=0.05, stall_seconds=0.05)
 
 
-@pytest.fixture
-def asking(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultyServer]:
     with faulty_server() as server:
-        for variable, value in environment(server, KEY).items():
-            monkeypatch.setenv(variable, value)
-        yield Asking(server)
+        yield server
+
+
+@pytest.fixture
+def asking(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Asking:
+    for variable, value in environment(server, KEY).items():
+        monkeypatch.setenv(variable, value)
+    return Asking(server)
 
 
 def reason(error: ModelError) -> str:
@@ -155,6 +161,9 @@ REFUSALS: list[tuple[str, str, dict[Protocol, Behaviour]]] = [
     ("a fault of theirs", "server", {protocol: refused(protocol, 500, "oops") for protocol in PROTOCOLS}),
     ("a bad gateway", "server", {protocol: Reply(502, "<html>", content_type="text/html") for protocol in PROTOCOLS}),
     ("an overload", "server", {protocol: refused(protocol, 529, "overloaded") for protocol in PROTOCOLS}),
+    ("silence", "network", {protocol: HangUp() for protocol in PROTOCOLS}),
+]
+ANSWERS: list[tuple[str, str, dict[Protocol, Behaviour]]] = [
     ("a page instead of JSON", "malformed", {protocol: Reply(200, "<html>hello</html>") for protocol in PROTOCOLS}),
     ("text instead of JSON", "malformed", {p: Reply(200, "hi", content_type="text/plain") for p in PROTOCOLS}),
     ("half of JSON", "malformed", {protocol: Reply(200, '{"choices": [') for protocol in PROTOCOLS}),
@@ -163,7 +172,6 @@ REFUSALS: list[tuple[str, str, dict[Protocol, Behaviour]]] = [
     ("an answer of spaces", "empty", {protocol: plain(protocol, Said(" \n ")) for protocol in PROTOCOLS}),
     ("a limit that went into thinking", "empty", {p: plain(p, Said("", finish="length")) for p in PROTOCOLS}),
     ("half a body", "broken-off", {p: Reply(200, plain(p, Said()).body, missing_bytes=9) for p in PROTOCOLS}),
-    ("silence", "network", {protocol: HangUp() for protocol in PROTOCOLS}),
 ]
 
 
@@ -171,18 +179,23 @@ REFUSALS: list[tuple[str, str, dict[Protocol, Behaviour]]] = [
 @pytest.mark.parametrize(
     ("expected", "behaviours"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
 )
-@pytest.mark.parametrize("is_stream", [False, True])
 def test_a_failure_has_its_reason(
-    protocol: Protocol, expected: str, behaviours: dict[Protocol, Behaviour], is_stream: bool, asking: Asking
+    protocol: Protocol, expected: str, behaviours: dict[Protocol, Behaviour], asking: Asking
 ) -> None:
-    behaviour = behaviours[protocol]
-    if is_stream and expected in ("malformed", "empty", "broken-off"):
-        pytest.skip("a stream has its own forms of these, below")
-    asking.server.will(behaviour)
-    error = asking.stream_error(MODELS[protocol])[1] if is_stream else asking.error(MODELS[protocol])
-    assert reason(error) == expected
-    assert KEY not in str(error)
-    assert "\n" not in str(error)
+    asking.server.will(behaviours[protocol])
+    for error in asking.errors(MODELS[protocol]):
+        assert reason(error) == expected
+        assert KEY not in str(error)
+        assert "\n" not in str(error)
+
+
+@every_provider
+@pytest.mark.parametrize(("expected", "behaviours"), [case[1:] for case in ANSWERS], ids=[case[0] for case in ANSWERS])
+def test_an_answer_that_can_not_be_used_has_its_reason(
+    protocol: Protocol, expected: str, behaviours: dict[Protocol, Behaviour], asking: Asking
+) -> None:
+    asking.server.will(behaviours[protocol])
+    assert reason(asking.error(MODELS[protocol])) == expected
 
 
 STREAMS: list[tuple[str, str, Any]] = [
@@ -232,20 +245,17 @@ def test_llama_cpp_reports_an_overflow_inside_a_stream_too(asking: Asking) -> No
 
 
 @every_provider
-@pytest.mark.parametrize("is_stream", [False, True])
-def test_no_answer_in_time_is_a_time_out(protocol: Protocol, is_stream: bool, asking: Asking) -> None:
-    asking = Asking(asking.server, IMPATIENT)
+def test_no_answer_in_time_is_a_time_out(protocol: Protocol, asking: Asking) -> None:
     asking.server.will(Stall())
-    name = MODELS[protocol]
-    error = asking.stream_error(name, grace_seconds=0.2)[1] if is_stream else asking.error(name, grace_seconds=0.2)
-    assert reason(error) == "timeout"
+    impatient = Asking(asking.server, IMPATIENT)
+    assert reason(impatient.error(MODELS[protocol], grace_seconds=0.2)) == "timeout"
+    assert reason(impatient.stream_error(MODELS[protocol], grace_seconds=0.2)[1]) == "timeout"
 
 
 @every_provider
 def test_a_stream_that_stalls_is_a_time_out_where_no_caller_watches(protocol: Protocol, asking: Asking) -> None:
-    asking = Asking(asking.server, IMPATIENT)
     asking.server.will(streamed(protocol, Said("Good day."), finished=False, end="stall"))
-    given, error = asking.stream_error(MODELS[protocol], grace_seconds=0.2)
+    given, error = Asking(asking.server, IMPATIENT).stream_error(MODELS[protocol], grace_seconds=0.2)
     assert "".join(map(str, given)) == "Good day."
     assert reason(error) == "timeout"
 
@@ -265,25 +275,18 @@ ADDRESSES = [
 
 @every_provider
 @pytest.mark.parametrize(("scheme", "host", "said"), ADDRESSES)
-@pytest.mark.parametrize("is_stream", [False, True])
 def test_what_can_not_be_reached_says_which_host_and_what_to_check(
-    protocol: Protocol,
-    scheme: str,
-    host: str,
-    said: str,
-    is_stream: bool,
-    asking: Asking,
-    monkeypatch: pytest.MonkeyPatch,
+    protocol: Protocol, scheme: str, host: str, said: str, asking: Asking
 ) -> None:
     place = f"127.0.0.1:{asking.server.port}" if host == "the server" else f"{host}:{unused_port()}"
-    for variable in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
-        monkeypatch.setenv(variable, f"{scheme}://{place}")
-    name = MODELS[protocol]
-    error = asking.stream_error(name)[1] if is_stream else asking.error(name)
-    assert isinstance(error, ModelFailed)
-    assert error.reason == "network"
-    assert place in str(error)
-    assert said in str(error)
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
+            patch.setenv(variable, f"{scheme}://{place}")
+        errors = asking.errors(MODELS[protocol])
+    for error in errors:
+        assert reason(error) == "network"
+        assert place in str(error)
+        assert said in str(error)
 
 
 def test_a_wrong_key_says_which_variable_holds_it(asking: Asking) -> None:

@@ -12,6 +12,8 @@ from foveate.errors import FoveateError, InputError
 
 EVEN_IF_LOCKED = "--even-if-locked"
 SOME_RESULTS = 10
+ALIKE = 0.7
+"""How much a name must be like a command's to be taken for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ async def run(room: Room, text: str) -> None:
     name, _, rest = text[1:].partition(" ")
     command = COMMANDS.get(name.strip().lower())
     if command is None:
-        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=ALIKE)
         meant = f"did you mean /{near[0]}?" if near else "/help lists them."
         raise InputError(f"there is no command /{name.strip()}; {meant} (//{name.strip()} sends it to the model)")
     await command.run(room, rest.strip())

@@ -133,7 +133,7 @@ class Room:
                 await self.show(self.chat.say(text[1:] if text.startswith("//") else text))
         except FoveateError as error:
             self.end_line()
-            self.notes.print(line(("Error: ", "bold red"), str(error)))
+            self.notes.print(line(("Error: ", "bold red"), str(error)), soft_wrap=True)
             if isinstance(error, ModelError) and not is_command:
                 self.notes.print(line(("The prompt is kept; /retry asks again.", "dim")))
             return False
@@ -166,9 +166,8 @@ class Room:
         """Who talks here, and where the conversation stands."""
         info = self.session.info
         model = self.chat.models[0]
-        self.notes.print(
-            line((info.title or info.id, "bold"), f"  {model}, {info.budget_tokens:,} tokens; /help, Ctrl-D to leave")
-        )
+        told = f"  {model}, {info.budget_tokens:,} tokens; /help, Ctrl-D to leave"
+        self.notes.print(line((info.title or info.id, "bold"), told), soft_wrap=True)
         if not self.chat.has_tools and self._wishes.has_tools:
             self.notes.print(line(("The budget is too small for the history tools; they are left out.", "dim")))
         if not info.turns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,78 +10,126 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, print_json, print_table, printable, progress_bar
+from foveate.cli.terminal import Column, console, line, moment, print_json, print_table, printable, progress_bar
 
 if TYPE_CHECKING:
     from foveate.answers import SessionStats
+    from foveate.events import Event
     from foveate.sync import Foveate
+    from foveate.turn import Json
 
 COLUMNS = (
     Column("session", "fold"),
     Column("turns", "number"),
     Column("done now", "number"),
-    Column("refused", "number"),
+    Column("by model", "number"),
+    Column("refused", "number", expendable=1),
     Column("fallbacks", "number"),
+    Column("waiting", "number"),
 )
 
 
 @click.command(name="compress", short_help="Finish what the background has not compressed yet.")
 @click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every session.")
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Also do again what may come out better: fallbacks, turns of an older version, and, where a model is set, "
+    "turns that none has compressed.",
+)
 @store_option
 @json_option
-def command(*, session_ids: tuple[str, ...], every: bool, store_path: Path, as_json: bool) -> None:
-    """Make the renditions that sessions lack.
+def command(*, session_ids: tuple[str, ...], every: bool, again: bool, store_path: Path, as_json: bool) -> None:
+    """Make the renditions that sessions lack, and ask the model that is set (models.default) for better ones.
 
     'refused' counts versions that lost too much and were made again; 'fallbacks' are turns for which the next
-    higher level stands in.
+    higher level stands in, or rules for a model; 'waiting' are turns for which the model is asked later, after a
+    failure or when a limit allows.
 
     \b
     foveate compress demo
     foveate compress --all
+    foveate compress demo --again
     """
     if bool(session_ids) == every:
         raise click.UsageError("name sessions, or say --all")
+    problems: list[str] = []
     with opened(store_path) as fov:
         ids = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
+        if again:
+            for name in ids:
+                fov.compress_again(session_id=name)
         before = {name: fov.open_session(name).stats() for name in ids}
-        _settle(fov, before, shown=not as_json)
+        with fov.subscribe(partial(_note, problems), ["model-failed", "model-held-back"]) as subscription:
+            _settle(fov, before, shown=not as_json)
+            subscription.drain()
         after = {name: fov.open_session(name).stats() for name in ids}
+    problem = problems[-1] if problems else ""
     if as_json:
-        print_json(
-            {name: {"done": before[name].pending - stats.pending, **_counts(stats)} for name, stats in after.items()}
-        )
+        print_json({name: _counts(before[name], stats, problem) for name, stats in after.items()})
         return
+    _show(before, after, problem)
+
+
+def _note(problems: list[str], event: Event) -> None:
+    """The last problem is the one that is told."""
+    problems[:] = [f"{event.data.get('model')}: {event.data.get('problem')}"]
+
+
+def _settle(fov: Foveate, before: Mapping[str, SessionStats], *, shown: bool) -> None:
+    is_twice = bool(fov.settings.models.default or fov.settings.models.compress or fov.settings.models.tiny)
+    with progress_bar(shown=shown) as progress:
+        # Where there is a model, what rules have made is given to it: each turn counts twice, if it is worth that.
+        total = sum(stats.pending * (1 + is_twice) + stats.waiting for stats in before.values())
+        task = progress.add_task("compressing", total=total)
+        for name in before:
+            progress.update(task, description=printable(name[:40]))
+            fov.settle(session_id=name, progress=partial(progress.advance, task))
+        progress.update(task, completed=total)
+
+
+def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats], problem: str) -> None:
     out = console()
     rows = [
         (
             name,
             f"{stats.turns:,}",
-            f"{before[name].pending - stats.pending:,}",
+            f"{_done(before[name], stats):,}",
+            f"{stats.by_model:,}",
             f"{stats.refusals:,}",
             f"{stats.fallbacks:,}",
+            f"{stats.waiting:,}",
         )
         for name, stats in after.items()
     ]
-    if rows:
-        print_table(out, COLUMNS, rows)
-    else:
+    if not rows:
         out.print(line("There are no sessions."))
+        return
+    print_table(out, COLUMNS, rows)
+    moments = [stats.waiting_until for stats in after.values() if stats.waiting_until]
+    if moments:
+        waiting = sum(stats.waiting for stats in after.values())
+        why = f" ({problem})" if problem else ""
+        told = f"A model is asked for {waiting:,} more turns from {moment(min(moments))} UTC on{why}."
+        out.print(line((f"{told} Until then they stand as rules made them.", "dim")))
 
 
-def _settle(fov: Foveate, before: dict[str, SessionStats], *, shown: bool) -> None:
-    with progress_bar(shown=shown) as progress:
-        task = progress.add_task("compressing", total=sum(stats.pending for stats in before.values()))
-        for name in before:
-            progress.update(task, description=printable(name[:40]))
-            fov.settle(session_id=name, progress=partial(progress.advance, task))
+def _done(before: SessionStats, after: SessionStats) -> int:
+    """Turns that were finished, by rules or by a model."""
+    return max(before.pending - after.pending, after.by_model - before.by_model)
 
 
-def _counts(stats: SessionStats) -> dict[str, int]:
+def _counts(before: SessionStats, after: SessionStats, problem: str) -> dict[str, Json]:
     return {
-        "turns": stats.turns,
-        "pending": stats.pending,
-        "rendered": stats.rendered,
-        "fallbacks": stats.fallbacks,
-        "refusals": stats.refusals,
+        "done": _done(before, after),
+        "turns": after.turns,
+        "pending": after.pending,
+        "rendered": after.rendered,
+        "by_model": after.by_model,
+        "fallbacks": after.fallbacks,
+        "refusals": after.refusals,
+        "waiting": after.waiting,
+        "waiting_until": after.waiting_until.isoformat() if after.waiting_until else None,
+        "problem": problem or None,
     }

@@ -61,7 +61,8 @@ def command(
         messages = context.messages(format_name) if format_name else []
         info = session.info
         pending = session.stats().pending if not (as_text or format_name) else 0
-    one_off = context.budget_tokens != info.budget_tokens or context.planned.strategy != info.strategy
+    is_other = context.planned.strategy != info.strategy
+    one_off = context.budget_tokens != info.budget_tokens or is_other
     if as_text:
         print_exactly(printable(context.text) if is_watched() else context.text)
     elif format_name:
@@ -69,7 +70,7 @@ def command(
     elif as_json:
         print_json(_as_json(context, one_off=one_off, pending=pending))
     else:
-        _show(session_id, context, one_off=one_off, pending=pending)
+        _show(session_id, context, one_off=one_off, is_other=is_other, pending=pending)
 
 
 def read_text(path: Path | None) -> str:
@@ -103,11 +104,11 @@ def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, obje
     }
 
 
-def _show(session_id: str, context: Context, *, one_off: bool, pending: int) -> None:
+def _show(session_id: str, context: Context, *, one_off: bool, is_other: bool, pending: int) -> None:
     from foveate.cli.picture import draw
 
     out = console()
-    draw(out, context, one_off=one_off)
+    draw(out, context, one_off=one_off, is_other=is_other)
     if pending:
         out.print(
             line((f"{pending:,} turns are not compressed yet; 'foveate compress {session_id}' does it.", "yellow"))

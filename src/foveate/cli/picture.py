@@ -75,8 +75,8 @@ class Cell:
         return self.level.center(width)
 
 
-def draw(out: Console, context: Context, *, one_off: bool) -> None:
-    """The whole picture."""
+def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
+    """The whole picture; `is_other` says that a one-off is by another strategy than the session's own."""
     out.print(_legend({segment.level for segment in context.segments}))
     out.print()
     cells = list(cells_of(context.segments))
@@ -90,7 +90,7 @@ def draw(out: Console, context: Context, *, one_off: bool) -> None:
     out.print()
     print_table(out, COLUMNS, list(_bands(context)))
     out.print()
-    _explain(out, context, one_off=one_off)
+    _explain(out, context, one_off=one_off, is_other=is_other)
 
 
 def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
@@ -212,7 +212,7 @@ def _bands(context: Context) -> Iterator[Sequence[str | Text]]:
         )
 
 
-def _explain(out: Console, context: Context, *, one_off: bool) -> None:
+def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -> None:
     """What the strategy says of it, what changed since the last time, and what stays cached."""
     planned = context.planned
     if planned.strategy != "gradient":
@@ -220,7 +220,8 @@ def _explain(out: Console, context: Context, *, one_off: bool) -> None:
     for name, value in planned.notes.items():
         out.print(line((f"{name.replace('_', ' ')} ", "dim"), _note(value)))
     if one_off:
-        out.print("A one-off, not as the session's own: planned afresh, to the full; nothing is kept.")
+        other = "by another strategy" if is_other else "at another budget"
+        out.print(f"A one-off {other} than the session's own: planned afresh, to the full; nothing is kept.")
         return
     if planned.cause:
         when = "now" if planned.is_new else f"at T-{planned.last_turn}"

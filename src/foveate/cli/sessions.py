@@ -123,9 +123,7 @@ def label(session_id: str, platform: str | None, channel: str | None, store_path
 @command.command()
 @click.argument("session_id", metavar="SESSION")
 @click.argument("name", required=False)
-@click.option(
-    "--set", "given", multiple=True, metavar="KEY=VALUE", help="One of the strategy's settings, for this session."
-)
+@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="A setting of the strategy, for this session.")
 @store_option
 @json_option
 def strategy(session_id: str, name: str | None, given: tuple[str, ...], store_path: Path, as_json: bool) -> None:

@@ -59,7 +59,7 @@ _CONTRACT = (
 )
 _SCHEMA = (
     r"schema|primary key|foreign key|unique (?:index|constraint)|columns?|tables?|migration|index(?:ed)? on|not null"
-    r"|one-to-many|many-to-many|enum (?:type|column)|jsonb?"
+    r"|one-to-many|many-to-many|enum (?:type|column)|jsonb"
 )
 _ARCHITECTURE = re.compile(rf"\b(?:{_PATTERN}|{_STACK}|{_CONTRACT}|{_SCHEMA})\b", re.IGNORECASE)
 _CONTRACT_LINE = re.compile(
@@ -138,7 +138,7 @@ def _find_decisions(finds: Finds, turn: int, text: str) -> None:
     for clause in cut_text(text):
         said = clause.text
         is_code = clause.kind == "code"
-        if len(said) > MAX_CLAUSE_CHARS or len(said.split()) < MIN_CLAUSE_WORDS or said.endswith("?"):
+        if len(said) > MAX_CLAUSE_CHARS or len(said.split()) < MIN_CLAUSE_WORDS or said.endswith(("?", ":")):
             continue
         if _CONTRACT_LINE.search(said) if is_code else is_architecture(said):
             finds.architecture.append(Find(turn, said))

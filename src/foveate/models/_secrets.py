@@ -13,8 +13,9 @@ MIN_KEY_CHARS = 4
 
 # Prefixes that providers give their keys, also where the middle was starred out; and what stands in a header.
 _LOOKS_LIKE_A_KEY = re.compile(
-    r"(?i:\b(?:bearer|basic)\s+[^\s,;'\"]{4,})"
-    r"|(?i:\b(?:api[-_]?key|x-api-key|x-goog-api-key|authorization|access[-_]?token)['\"]?\s*[=:]\s*['\"]?[^\s,;&'\"]{4,})"
+    r"(?i:\b(?:api[-_]?key|x-api-key|x-goog-api-key|authorization|access[-_]?token)"
+    r"['\"]?\s*[=:]\s*['\"]?(?:(?:bearer|basic)\s+)?[^\s,;&'\"]{4,})"
+    r"|(?i:\b(?:bearer|basic)\s+[^\s,;'\"]{12,})"
     r"|\b(?:sk|pk|rk)-[\w*.…-]{6,}"
     r"|\bAIza[\w*.…-]{10,}"
     r"|\b(?:xai-|gsk_|hf_|r8_|AQ\.)[\w*.…-]{10,}"

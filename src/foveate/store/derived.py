@@ -97,6 +97,8 @@ class Backlog:
     refusals: int
     waiting: int
     """Turns that wait for a model, now or later."""
+    due_us: int | None
+    """When the first of them is due."""
     by_model: int
     """Turns whose newest renditions a model made."""
 

@@ -40,7 +40,7 @@ DROP_RENDITIONS = "DELETE FROM renditions WHERE session = :session AND turn = :t
 LOWER_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :session AND settled > :settled"
 WANT_MODEL = f"""UPDATE renditions AS r SET due_us = :now_us, calls = 0
     WHERE session = :session AND (maker = :local OR version < :version) AND {_NEWEST}"""  # noqa: S608
-COUNT_WAITING = f"""SELECT count(*) FROM renditions r JOIN sessions s ON s.number = r.session
+COUNT_WAITING = f"""SELECT count(*), min(r.due_us) FROM renditions r JOIN sessions s ON s.number = r.session
     WHERE r.session = :session AND r.due_us IS NOT NULL AND {_CLOSED}"""  # noqa: S608
 COUNT_REFUSALS = "SELECT coalesce(sum(refusals), 0) FROM renditions WHERE session = :session"
 COUNT_BACKLOG = f"""SELECT count(*), coalesce(sum(1 - is_complete), 0),

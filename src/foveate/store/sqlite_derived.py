@@ -193,10 +193,10 @@ class SqliteDerived:
             session = rows.get_session(connection, session_id)
             values = {"session": session.number, "local": LOCAL_MAKER}
             made, incomplete, by_model = connection.execute(sql_due.COUNT_BACKLOG, values).fetchone()
-            (waiting,) = connection.execute(sql_due.COUNT_WAITING, values).fetchone()
+            waiting, due_us = connection.execute(sql_due.COUNT_WAITING, values).fetchone()
             (refusals,) = connection.execute(sql_due.COUNT_REFUSALS, values).fetchone()
             pending = len(list(_lacking(connection, session, include_open=True, stop_early=False)))
-            return Backlog(pending, made - incomplete, incomplete, refusals, waiting, by_model)
+            return Backlog(pending, made - incomplete, incomplete, refusals, waiting, due_us, by_model)
 
         return await self._read(job)
 

@@ -96,8 +96,8 @@ class Book:
         return cls(**known)
 
 
-def merge(older: Checkpoint, newer: Checkpoint, text_tokens: int, tag_tokens: int) -> Checkpoint:
-    """Two neighbours as one, at the newer one's level; made from the turns of both."""
+def merge(older: Checkpoint, newer: Checkpoint, *, text_tokens: int, tag_tokens: int, count: int) -> Checkpoint:
+    """Two neighbours as one, at the newer one's level, compressed so often; made from the turns of both."""
     original = older.original_tokens + newer.original_tokens
     return replace(
         newer,
@@ -107,6 +107,6 @@ def merge(older: Checkpoint, newer: Checkpoint, text_tokens: int, tag_tokens: in
         original_tokens=original,
         text_tokens=text_tokens,
         tokens=text_tokens + tag_tokens,
-        count=max(older.count, newer.count) + 1,
+        count=max(older.count, newer.count, count),
         merged=older.merged + newer.merged,
     )

@@ -6,7 +6,7 @@ compressed as if it had been lived through, and planning again after something w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -199,12 +199,7 @@ class Flow:
             tokens=text + self.overheads.range,
         )
         aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
-        kept, merged = [*aged, new], list[str]()
-        while len(kept) > self.limit:
-            older, newer, *kept = kept
-            size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
-            kept = [merge(older, newer, size, self.overheads.range), *kept]
-            merged += [older.id, newer.id]
+        kept, merged = self._merged([*aged, new], before, lambda kept: len(kept) > self.limit)
         self.book = replace(
             self.book,
             checkpoints=tuple(kept),
@@ -227,17 +222,26 @@ class Flow:
             count=checkpoint.count + 1,
         )
 
+    def _merged(
+        self, checkpoints: list[Checkpoint], before: Book, is_too_much: Callable[[list[Checkpoint]], bool]
+    ) -> tuple[list[Checkpoint], list[str]]:
+        """The checkpoints with the two oldest merged until it is no longer too much, and the ids of those merged."""
+        counts = {checkpoint.id: checkpoint.count for checkpoint in before.checkpoints}
+        kept, merged = checkpoints, list[str]()
+        while len(kept) > 1 and is_too_much(kept):
+            older, newer, *rest = kept
+            size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
+            count = max(counts.get(older.id, 0), counts.get(newer.id, 0)) + 1
+            kept = [merge(older, newer, text_tokens=size, tag_tokens=self.overheads.range, count=count), *rest]
+            merged += [older.id, newer.id]
+        return kept, merged
+
     def _squeeze(self) -> None:
         """All checkpoints compact; as one, where several would say nothing."""
         before = self.book
-        kept = [self._aged(checkpoint, COMPACT) for checkpoint in before.checkpoints]
+        compact = [self._aged(checkpoint, COMPACT) for checkpoint in before.checkpoints]
         most = int(self.room * CHECKPOINTS_SHARE)
-        merged: list[str] = []
-        while len(kept) > 1 and sum(checkpoint.tokens for checkpoint in kept) > most:
-            older, newer, *kept = kept
-            size = min(most, self.settings.compact_tokens) - self.overheads.range
-            kept = [merge(older, newer, max(MIN_TEXT_TOKENS, size), self.overheads.range), *kept]
-            merged += [older.id, newer.id]
+        kept, merged = self._merged(compact, before, lambda kept: sum(one.tokens for one in kept) > most)
         if tuple(kept) != before.checkpoints:
             self.book = replace(before, checkpoints=tuple(kept))
             aged = tuple(checkpoint.id for checkpoint in before.checkpoints)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foveate.strategy import Frame, Told
@@ -17,71 +19,101 @@ if TYPE_CHECKING:
 MAX_TOLD = 64
 """Compressions of one plan that are told of; a long history that is brought in has more."""
 TIER_NAMES = ("minimal", "basic", "standard", "structured", "rich")
-
-
-def tell(flow: Flow, settings: Settings) -> tuple[Told, ...]:
-    """The events of what happened, the newest compressions of it."""
-    told: list[Told] = []
-    newest = flow.happened[-1] if flow.happened else None
-    for happened in flow.happened[-MAX_TOLD:]:
-        # The last one left the checkpoints that are there now, whose real sizes are known.
-        book = flow.book if happened is newest else happened.book
-        told += _events(happened, book, flow.room, settings)
-    return tuple(told)
-
-
-def _events(happened: Happened, book: Book, room: int, settings: Settings) -> list[Told]:
-    turn = happened.turn
-    reached: dict[str, Json] = {
-        "used_tokens": happened.used_tokens,
-        "trigger_tokens": happened.trigger_tokens,
-        "available_tokens": happened.available_tokens,
-    }
-    told = [
-        Told("context-threshold-reached", reached, turn),
-        Told("compression-triggered", {"cause": _CAUSES[happened.kind]}, turn),
-    ]
-    if happened.new:
-        new = next((one for one in book.checkpoints if one.id == happened.new.id), happened.new)
-        told.append(Told("llm-summarizing", {"checkpoint": new.id, **_range(new)}, turn))
-        told.append(Told("checkpoint-created", describe(new), turn))
-    if happened.aged or happened.merged:
-        data: dict[str, Json] = {"aged": list(happened.aged), "merged": list(happened.merged)}
-        told.append(Told("checkpoints-aged", data, turn))
-    told.append(Told("budget-recalculated", budget(book, room, settings), turn))
-    done: dict[str, Json] = {"cause": _CAUSES[happened.kind], "compressions": book.compressions}
-    if happened.kind == "rolled over":
-        done |= {"rolled_over": True, "tiny_through": turn_id(book.tiny_through), "message": rolled_over(book)}
-    told.append(Told("compressed", done, turn))
-    return told
-
-
 _CAUSES = {"compressed": "threshold", "squeezed": "room", "rolled over": "rollover"}
 
 
-def budget(book: Book, room: int, settings: Settings) -> dict[str, Json]:
-    """What is available now, and when the next compression comes."""
-    available = max(0, room - book.checkpoint_tokens)
-    trigger = int(available * (settings.trigger if settings.enabled else 1.0))
-    return {
-        "available_tokens": available,
-        "trigger_tokens": trigger,
-        "checkpoint_tokens": book.checkpoint_tokens,
-        "checkpoints": len(book.checkpoints),
-    }
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Says what a plan came to; all tokens are the model's own."""
 
+    flow: Flow
+    settings: Settings
+    frame: Frame
 
-def describe(checkpoint: Checkpoint) -> dict[str, Json]:
-    """A checkpoint as it is told and shown."""
-    return {
-        "id": checkpoint.id,
-        "level": checkpoint.level,
-        **_range(checkpoint),
-        "messages": f"{checkpoint.first_message}-{checkpoint.last_message}",
-        "original_tokens": checkpoint.original_tokens,
-        "current_tokens": checkpoint.tokens,
-        "compression_count": checkpoint.count,
-    }
+    def events(self) -> tuple[Told, ...]:
+        """What happened, the newest compressions of it."""
+        return tuple(told for happened in self.flow.happened[-MAX_TOLD:] for told in self._events(happened))
+
+    def notes(self, layout: Layout) -> dict[str, Json]:
+        book, settings = self.flow.book, self.settings
+        trust = reliability(
+            self.frame.model,
+            book.compressions,
+            unknown_factor=settings.unknown_model_factor,
+            penalty_each=settings.penalty,
+            penalty_floor=settings.penalty_floor,
+        )
+        notes: dict[str, Json] = {
+            "tier": book.tier,
+            "tier_name": TIER_NAMES[book.tier - 1],
+            "compressions": book.compressions,
+            "reliability": round(trust.score, 4),
+            "reliability_level": trust.level,
+            "model_factor": trust.factor.value,
+            "model_factor_assumed": trust.factor.is_assumed,
+            "used_tokens": self._scaled(self.flow.used),
+            **self._budget(book),
+            "checkpoints": [self._described(checkpoint) for checkpoint in book.checkpoints],
+        }
+        if book.rollovers:
+            notes |= {"rollovers": book.rollovers, "tiny_through": turn_id(book.tiny_through)}
+            notes["message"] = rolled_over(book)
+        eras = [row.last for row in layout.rows if row.level == "E" and not row.first_step]
+        if eras:
+            notes["eras_through"] = turn_id(eras[-1])
+        if layout.is_lowered:
+            notes["newest"] = "the newest turn is larger than the room that is left, so it is shown in part"
+        return notes
+
+    def _events(self, happened: Happened) -> Iterator[Told]:
+        turn = happened.turn
+        # The last one left the checkpoints that are there now, whose real sizes are known.
+        book = self.flow.book if happened is self.flow.happened[-1] else happened.book
+        reached: dict[str, Json] = {
+            "used_tokens": self._scaled(happened.used_tokens),
+            "trigger_tokens": self._scaled(happened.trigger_tokens),
+            "available_tokens": self._scaled(happened.available_tokens),
+        }
+        cause = _CAUSES[happened.kind]
+        yield Told("context-threshold-reached", reached, turn)
+        yield Told("compression-triggered", {"cause": cause}, turn)
+        if happened.new:
+            new = next((one for one in book.checkpoints if one.id == happened.new.id), happened.new)
+            yield Told("llm-summarizing", {"checkpoint": new.id, **_range(new)}, turn)
+            yield Told("checkpoint-created", self._described(new), turn)
+        if happened.aged or happened.merged:
+            yield Told("checkpoints-aged", {"aged": list(happened.aged), "merged": list(happened.merged)}, turn)
+        yield Told("budget-recalculated", self._budget(book), turn)
+        done: dict[str, Json] = {"cause": cause, "compressions": book.compressions}
+        if happened.kind == "rolled over":
+            done |= {"rolled_over": True, "tiny_through": turn_id(book.tiny_through), "message": rolled_over(book)}
+        yield Told("compressed", done, turn)
+
+    def _budget(self, book: Book) -> dict[str, Json]:
+        """What is available now, and when the next compression comes."""
+        available = max(0, self.flow.room - book.checkpoint_tokens)
+        trigger = int(available * (self.settings.trigger if self.settings.enabled else 1.0))
+        return {
+            "available_tokens": self._scaled(available),
+            "trigger_tokens": self._scaled(trigger),
+            "checkpoint_tokens": self._scaled(book.checkpoint_tokens),
+        }
+
+    def _described(self, checkpoint: Checkpoint) -> dict[str, Json]:
+        return {
+            "id": checkpoint.id,
+            "level": checkpoint.level,
+            **_range(checkpoint),
+            "messages": f"{checkpoint.first_message}-{checkpoint.last_message}",
+            "original_tokens": self._scaled(checkpoint.original_tokens),
+            "current_tokens": self._scaled(checkpoint.tokens),
+            "compression_count": checkpoint.count,
+        }
+
+    def _scaled(self, tokens: int) -> int:
+        """Plans count in tokens of the session's encoding; a model's own may be larger or smaller."""
+        asked, nominal = self.frame.asked_tokens, self.frame.nominal_tokens
+        return round(tokens * asked / nominal) if asked and nominal else tokens
 
 
 def _range(checkpoint: Checkpoint) -> dict[str, Json]:
@@ -95,34 +127,3 @@ def rolled_over(book: Book) -> str:
         "what may not be compressed no longer fitted, so the session rolled over to a snapshot: "
         f"up to {last} each turn is one line, or part of an era; get_turn gives every word back"
     )
-
-
-def notes_of(flow: Flow, settings: Settings, frame: Frame, layout: Layout) -> dict[str, Json]:
-    book = flow.book
-    trust = reliability(
-        frame.model,
-        book.compressions,
-        unknown_factor=settings.unknown_model_factor,
-        penalty_each=settings.penalty,
-        penalty_floor=settings.penalty_floor,
-    )
-    notes: dict[str, Json] = {
-        "tier": book.tier,
-        "tier_name": TIER_NAMES[book.tier - 1],
-        "compressions": book.compressions,
-        "reliability": round(trust.score, 4),
-        "reliability_level": trust.level,
-        "model_factor": trust.factor.value,
-        "model_factor_assumed": trust.factor.is_assumed,
-        "used_tokens": flow.used,
-        **budget(book, flow.room, settings),
-        "checkpoints": [describe(checkpoint) for checkpoint in book.checkpoints],
-    }
-    if book.rollovers:
-        notes |= {"rollovers": book.rollovers, "tiny_through": turn_id(book.tiny_through), "message": rolled_over(book)}
-    eras = [row.last for row in layout.rows if row.level == "E" and not row.first_step]
-    if eras:
-        notes["eras_through"] = turn_id(eras[-1])
-    if layout.is_lowered:
-        notes["newest"] = "the newest turn is larger than the room that is left, so it is shown in part"
-    return notes

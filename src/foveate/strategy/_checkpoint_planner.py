@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from foveate.strategy import Item, Made, Overheads, Plan, Row, Shown, Story, Told, Wanted
 from foveate.strategy._checkpoint_book import DETAILED, Book, Checkpoint
 from foveate.strategy._checkpoint_flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, Flow, Sized, sized
-from foveate.strategy._checkpoint_notes import notes_of, tell
+from foveate.strategy._checkpoint_notes import Teller
 from foveate.strategy._checkpoint_rows import Layout, checkpoint_rows, newest_rows, rolled_rows, user_rows
 from foveate.strategy._compact import compact_rows
 from foveate.strategy._ledger import TINY_TOKENS
@@ -177,6 +177,7 @@ class Planner:
     def _planned(self, tried: _Tried) -> Plan:
         flow, rows = tried.flow, tried.layout.rows
         state = flow.book.as_json()
+        teller = Teller(flow, self.settings, self.story.frame)
         missing = any(wanted.name not in self.story.made for wanted in tried.wants)
         return Plan(
             rows,
@@ -185,8 +186,8 @@ class Planner:
             self.budget,
             wants=tried.wants,
             state=None if state == self.story.state else state,
-            events=() if missing else tell(flow, self.settings),
-            notes=notes_of(flow, self.settings, self.story.frame, tried.layout),
+            events=() if missing else teller.events(),
+            notes=teller.notes(tried.layout),
         )
 
     def _smallest(self) -> Plan:
