@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import foveate.sync as foveate
-from command_line import run
+from command_line import Shell
 from foveate.errors import InputError, NotFound
 from foveate.goals import MAX_GOALS, MAX_PARTS, Artifact, Goal, GoalStep, write_goals
 
@@ -122,30 +121,22 @@ def test_goals_and_their_parts_have_limits(chat: Path) -> None:
 
 
 def test_the_command_line_does_the_same(chat: Path) -> None:
-    store = ["--db", str(chat)]
-    added = json.loads(run("goal", "add", "shop", "Authentication", "--step", "Design", "--json", *store).stdout)
-    assert (added["id"], added["priority"], added["steps"]) == (
-        "G-1",
-        "normal",
-        [{"title": "Design", "status": "pending"}],
-    )
-    assert "✓ 1. Design" in run("goal", "step", "shop", "G-1", "1", "--status", "done", *store).stdout
-    assert "locked: Use JWT" in run("goal", "decide", "shop", "G-1", "Use JWT", *store).stdout
-    assert "modified a.py" in run("goal", "artifact", "shop", "G-1", "a.py", "--change", "modified", *store).stdout
-    assert "done" in run("goal", "done", "shop", "G-1", *store).stdout
-    listed = json.loads(run("goal", "list", "shop", "--json", *store).stdout)
-    assert [goal["status"] for goal in listed] == ["done"]
+    shell = Shell(chat)
+    added = shell.json("goal", "add", "shop", "Authentication", "--step", "Design")
+    assert (added["id"], added["steps"]) == ("G-1", [{"title": "Design", "status": "pending"}])
+    assert "✓ 1. Design" in shell("goal", "step", "shop", "G-1", "1", "--status", "done")
+    assert "locked: Use JWT" in shell("goal", "decide", "shop", "G-1", "Use JWT")
+    assert "modified a.py" in shell("goal", "artifact", "shop", "G-1", "a.py", "--change", "modified")
+    assert "done" in shell("goal", "done", "shop", "G-1")
+    assert [goal["status"] for goal in shell.json("goal", "list", "shop")] == ["done"]
+    assert "G-1 Authentication" in shell("goal", "list", "shop")
 
 
 def test_the_command_line_explains_mistakes(chat: Path) -> None:
-    store = ["--db", str(chat)]
-    assert "No goals." in run("goal", "list", "shop", *store).stdout
-    for arguments, says in (
-        (["add", "shop", " "], "title can't be empty"),
-        (["add", "shop"], "Missing argument"),
-        (["done", "shop", "G-9"], "no goal 'G-9'"),
-        (["list", "shoop"], "no session 'shoop'"),
-    ):
-        failed = run("goal", *arguments, *store)
-        assert failed.exit_code != 0
-        assert says in failed.output
+    shell = Shell(chat)
+    assert "No goals." in shell("goal", "list", "shop")
+    assert shell.json("goal", "list", "shop") == []
+    assert "title can't be empty" in shell.error("goal", "add", "shop", " ")
+    assert "Missing argument" in shell.error("goal", "add", "shop", code=2)
+    assert "no goal 'G-9'" in shell.error("goal", "done", "shop", "G-9")
+    assert "no session 'shoop'" in shell.error("goal", "list", "shoop")

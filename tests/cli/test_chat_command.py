@@ -254,7 +254,10 @@ def test_a_session_without_a_name_gets_one_and_an_empty_one_is_not_kept(shell: S
     shell("chat", "--model", model, given="")
     assert [info["id"] for info in shell.json("sessions")] == ["s"]
     shell("chat", "--model", model, given="Hello.\n")
-    assert [info["id"][:5] for info in shell.json("sessions")] == ["chat-", "s"]
+    assert [(info["id"][:5], info["title"]) for info in shell.json("sessions")] == [
+        ("chat-", "Hello."),
+        ("s", "A talk"),
+    ]
 
 
 def test_the_beginning_of_an_id_is_enough(shell: Shell, model: str) -> None:

@@ -36,7 +36,7 @@ def shell(tmp_path: Path) -> Shell:
 def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: str) -> None:
     with Terminal(shell, "chat", "s", "--model", model) as terminal:
         shown = terminal.wait_for("T-3 > Hello")
-        assert "A talk  scripted:" in shown
+        assert "A talk (s)  scripted:" in shown
         assert "100,000 tokens; /help, Ctrl-D to leave" in shown
         assert "3 turns so far:" in shown
         assert "T-1 > Hello" in shown

@@ -49,6 +49,8 @@ class Weighed:
 
     passed: Mapping[Level, Passed]
     refusals: int
+    is_garbled: bool
+    """Nothing of it could be read; another time it may be better. What was read and refused would come again."""
     again: Assignment | None = None
 
 
@@ -73,9 +75,10 @@ def weigh(assignment: Assignment, answer: Answer, original: Original, above: Map
         judged = judge(assignment, answer, original.messages(), counter.base, above=above)
     except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
         _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
-        return Weighed({}, len(assignment.levels))
+        return Weighed({}, len(assignment.levels), is_garbled=True)
     passed: dict[Level, Passed] = {}
     for level, said in judged.texts.items():
         text = encodable(said)
         passed[level] = Passed(text, counter.base(text), content_tokens(text, level, counter))
-    return Weighed(passed, len(judged.refusals), judged.again)
+    is_garbled = not passed and not any(refusal.text for refusal in judged.refusals)
+    return Weighed(passed, len(judged.refusals), is_garbled, judged.again)

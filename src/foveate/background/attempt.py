@@ -48,6 +48,8 @@ class Attempt:
     made: int = 0
     """Calls made so far, in this attempt."""
     refusals: int = 0
+    is_garbled: bool = False
+    """The last answer could not even be read."""
     maker: str = ""
     _promised: int = 0
     _noted: int = 0
@@ -163,6 +165,7 @@ class Attempt:
         (weighed,) = await self.means.pool.run(weigh, [job])
         self._passed.update(weighed.passed)
         self.refusals += weighed.refusals
+        self.is_garbled = weighed.is_garbled
         return weighed
 
     def _above(self) -> dict[Level, int]:

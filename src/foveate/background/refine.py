@@ -260,7 +260,9 @@ class Refiner:
             if await self._due.refine(due, made):
                 self._tell("compressed", due, {"maker": made.maker, "calls": attempt.calls})
         else:
-            await self._put_off(attempt, "its answers did not pass", self._later_seconds(attempt))
+            # At temperature 0 the same model says the same again, and a turn costs what it is long.
+            seconds = self._later_seconds(attempt) if attempt.is_garbled else None
+            await self._put_off(attempt, "its answers did not pass", seconds)
 
     async def _hold(self, attempt: Attempt, error: ModelHeldBack) -> None:
         """Nothing is wrong with the turn: it and the session's others wait until the model may be asked again."""

@@ -43,6 +43,8 @@ TURNS_SHOWN = 3
 """Of a session that is gone on with."""
 BAR_CELLS = 8
 CALL_CHARS = 100
+TITLE_CHARS = 60
+"""A new session is called by what was said first."""
 MAX_FORKS = 1_000
 CENT = 0.01
 
@@ -130,7 +132,7 @@ class Room:
             if is_command:
                 await run(self, text)
             else:
-                await self.show(self.chat.say(text[1:] if text.startswith("//") else text))
+                await self._say(text[1:] if text.startswith("//") else text)
         except FoveateError as error:
             self.end_line()
             self.notes.print(line(("Error: ", "bold red"), str(error)), soft_wrap=True)
@@ -139,6 +141,11 @@ class Room:
             return False
         return True
 
+    async def _say(self, text: str) -> None:
+        if self._is_begun_here and not self.session.info.title:
+            await self.session.rename(shorten(text, TITLE_CHARS))
+        await self.show(self.chat.say(text))
+
     async def show(self, events: AsyncGenerator[ChatEvent, None]) -> None:
         """An answer as it comes, and what it took."""
         tools: list[dict[str, object]] = []
@@ -146,7 +153,7 @@ class Room:
             async for event in events:
                 match event:
                     case Piece(text):
-                        self._say(text)
+                        self._print(text)
                     case ToolAsked(name, arguments):
                         tools.append({"name": name, "arguments": arguments})
                         self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
@@ -166,7 +173,8 @@ class Room:
         """Who talks here, and where the conversation stands."""
         info = self.session.info
         model = self.chat.models[0]
-        told = f"  {model}, {info.budget_tokens:,} tokens; /help, Ctrl-D to leave"
+        name = f" ({info.id})" if info.title else ""
+        told = f"{name}  {model}, {info.budget_tokens:,} tokens; /help, Ctrl-D to leave"
         self.notes.print(line((info.title or info.id, "bold"), told), soft_wrap=True)
         if not self.chat.has_tools and self._wishes.has_tools:
             self.notes.print(line(("The budget is too small for the history tools; they are left out.", "dim")))
@@ -218,7 +226,7 @@ class Room:
                 mark = ">" if who.strip() else " "
                 self.notes.print(line((f"{who} {mark} ", "dim"), shorten(text, width)), no_wrap=True)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if not self._as_json:
             self.out.print(line(text), end="", soft_wrap=True)
             self._is_line_open = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +137,7 @@ def list_(*, session_id: str, store_path: Path, as_json: bool) -> None:
         console().print(line(f"No goals. 'foveate goal add {session_id} TITLE' makes one."))
 
 
-def _show(goals: list[Goal], *, as_json: bool, is_list: bool = False) -> None:
+def _show(goals: Sequence[Goal], *, as_json: bool, is_list: bool = False) -> None:
     if as_json:
         print_json(goals if is_list else goals[0])
         return
