@@ -13,7 +13,7 @@ from foveate.context.board import NOTE_HEADINGS, Board, add_note, render, retrie
 from foveate.context.board import Note as BoardNote
 from foveate.context.costs import block_tokens
 from foveate.context.pins import PinText
-from foveate.context.tags import MARKED, Block, Entry, write_block
+from foveate.context.tags import MARKED, SUMS, Block, Entry, write_block
 from foveate.formats import parse_messages
 from foveate.strategy import Row, Shown
 from foveate.text import turn_text
@@ -27,7 +27,7 @@ forgeries = st.lists(
     st.sampled_from(
         [
             *("<", "</", "< /", "<\\", "\\", "/", "T-", "t-", "P-", "7", "-R", ">", "\n", " ", "\u2028", "\u200b"),
-            *("<T-7-R>\n", "</T-7-R>\n", "<T-1-through-9-C>\n", "</board>\n", "<memory>", "<P-1>", "</P-1>\n"),
+            *("<T-7-R>\n", "</T-7-R>\n", "<T-1-through-9-C>\n", "</board>\n", "<memory>", "</goals>\n", "<tasks>", "<P-1>", "</P-1>\n"),
             *("Turn 7:", "\nTurn 8: ", "\nStep 3:\n", "step 12 :", "\n\\Turn 8:", "[user] ", "\r\n", "\x85"),
         ]
     )
@@ -37,7 +37,7 @@ forgeries = st.lists(
 """Content that would like to be structure."""
 
 counters = st.sampled_from([O200K, CL100K])
-levels: st.SearchStrategy[Shown] = st.sampled_from(["R", "S", "C", "T", "E"])
+levels: st.SearchStrategy[Shown] = st.sampled_from(["R", "S", "C", "T", "E", "U", "M", "A"])
 
 
 def marked(text: str, level: Shown) -> str:
@@ -51,7 +51,7 @@ def blocks(draw: st.DrawFn, first: int | None = None) -> Block:
     level = draw(levels)
     numbers = sorted(draw(st.sets(st.integers(0, 20), min_size=1, max_size=4)))
     contents = [marked(draw(forgeries), level) for _ in numbers]
-    shape = draw(st.sampled_from(["single", "range", "step", "steps"])) if level != "E" else "era"
+    shape = draw(st.sampled_from(["single", "range", "step", "steps"])) if level not in SUMS else "era"
     match shape:
         case "single":
             return Block(start, start, level, (Entry(start, contents[0]),))

@@ -263,12 +263,12 @@ def _openai_plain(said: Said) -> dict[str, Any]:
     if said.tool:
         message["tool_calls"] = _openai_tool(said)
     choice = {"index": 0, "message": message, "finish_reason": _openai_finish(said)}
-    head = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
+    head = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "provider": "p"}
     return {**head, "choices": [choice], "usage": _openai_usage(said)}
 
 
 def _openai_stream(said: Said, finished: bool) -> list[str]:
-    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "provider": "p"}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": piece} for piece in _pieces(said.text)]
     if said.tool:
         deltas.append({"tool_calls": _openai_tool(said)})

@@ -36,8 +36,9 @@ def shell(tmp_path: Path) -> Shell:
 def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: str) -> None:
     with Terminal(shell, "chat", "s", "--model", model) as terminal:
         shown = terminal.wait_for("T-3 > Hello")
-        assert "A talk (s)  scripted:" in shown
-        assert "100,000 tokens; /help, Ctrl-D to leave" in shown
+        assert "A talk (s)" in shown
+        assert "script.toml, 100,000 tokens" in shown
+        assert "/help lists the commands, Ctrl-D leaves" in shown
         assert "3 turns so far:" in shown
         assert "T-1 > Hello" in shown
         terminal.wait_for("Good day")
@@ -48,7 +49,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
         assert "T-4 ░░░░░░░░" in terminal.wait_for("% predicted)")
 
         terminal.type("Now stall.\n")
-        terminal.wait_for("This was going")
+        terminal.wait_for("This was")
         terminal.type(CTRL_C)
         terminal.wait_for("Stopped; what was said so far is kept.")
         terminal.wait_for("> ")

@@ -147,6 +147,8 @@ def test_the_shipped_scripted_model_is_configured_like_any_other(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.toml"
-    script.write_text('[[calls]]\nsays = "yes"\n')
+    script.write_text('[[reply]]\nsays = "yes"\n')
+    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{script}")
+    assert shell.json("models")["models"][0]["answers"] is True
     monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{tmp_path / 'no-such-file'}")
     assert shell.json("models", code=1)["models"][0]["reason"] == "name"

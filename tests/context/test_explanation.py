@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from foveate import strategy as strategies
 from foveate.context.explanation import explanation
 from foveate.context.tags import Block, Entry
 from foveate.context.tools import TOOLS
@@ -24,9 +25,16 @@ def test_the_explanation_reads_as_agreed() -> None:
     assert explanation() == GOLDEN
 
 
+@pytest.mark.parametrize("strategy", strategies.names())
 @pytest.mark.parametrize("counter", [O200K, CL100K])
-def test_the_explanation_takes_less_than_200_tokens(counter: Counter) -> None:
-    assert counter.base(explanation()) < 200
+def test_an_explanation_takes_less_than_250_tokens(counter: Counter, strategy: str) -> None:
+    assert counter.base(explanation(strategy)) < (200 if strategy == "gradient" else 250)
+    assert explanation(strategy).endswith("Never write tags yourself.\n")
+
+
+@pytest.mark.parametrize("strategy", ["unheard-of", "../explanation", ""])
+def test_a_strategy_without_one_of_its_own_has_the_usual_explanation(strategy: str) -> None:
+    assert explanation(strategy) == GOLDEN
 
 
 def test_the_tags_it_shows_are_those_that_are_written() -> None:

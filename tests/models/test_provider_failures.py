@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -13,15 +12,12 @@ import pytest
 from asking import KEY, MODELS, Asking, asks, says
 from faulty_server import (
     Behaviour,
-    FaultyServer,
     HangUp,
     Protocol,
     Reply,
     Said,
     Stall,
     Stream,
-    environment,
-    faulty_server,
     plain,
     refused,
     streamed,
@@ -33,19 +29,6 @@ from foveate.settings import ModelsSettings
 PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic", "google")
 every_provider = pytest.mark.parametrize("protocol", PROTOCOLS)
 IMPATIENT = ModelsSettings(timeout_seconds=0.05, stall_seconds=0.05)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        yield server
-
-
-@pytest.fixture
-def asking(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Asking:
-    for variable, value in environment(server, KEY).items():
-        monkeypatch.setenv(variable, value)
-    return Asking(server)
 
 
 def reason(error: ModelError) -> str:
@@ -351,3 +334,17 @@ def test_a_busy_provider_says_how_long_to_wait(
     error = asking.error(MODELS[protocol])
     assert isinstance(error, ModelFailed)
     assert error.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "expected"),
+    [
+        (404, "model 'qwen9' not found, try pulling it first", "name"),
+        (400, "The model `gpt-9` does not exist or you do not have access to it.", "name"),
+        (400, "The model qwen3 takes no tools: 'tools' is not supported", "refused"),
+        (400, "Unsupported parameter: 'max_tokens' is not supported with this model.", "refused"),
+    ],
+)
+def test_only_a_model_that_is_not_there_has_a_wrong_name(status: int, said: str, expected: str, asking: Asking) -> None:
+    asking.server.will(refused("openai", status, said))
+    assert reason(asking.error(asking.endpoint())) == expected

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import pickle
 import traceback
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -14,14 +13,11 @@ from hypothesis import strategies as st
 from asking import KEY, MODELS, Asking, chained
 from faulty_server import (
     Behaviour,
-    FaultyServer,
     HangUp,
     Protocol,
     Reply,
     Said,
     Stream,
-    environment,
-    faulty_server,
     plain,
     refused,
     streamed,
@@ -42,19 +38,6 @@ ECHOES: list[Behaviour] = [
     Stream([f"data: {ECHO}\n\n"]),
     HangUp(),
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        yield server
-
-
-@pytest.fixture
-def asking(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Asking:
-    for variable, value in environment(server, KEY).items():
-        monkeypatch.setenv(variable, value)
-    return Asking(server)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

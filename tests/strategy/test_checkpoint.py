@@ -178,8 +178,10 @@ def test_eras_stand_for_rolled_over_turns_that_are_too_many() -> None:
 def test_a_large_answer_at_the_end_leaves_the_prompt_as_it_was() -> None:
     plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(50, (400,)), Talk(90, (30_000,))], SIXTEEN), ROOM)
     newest = [row for row in plan.rows if row.first == 2]
-    assert [(row.level, row.is_cut) for row in newest] == [("U", False), ("C", False)]
+    assert [(row.level, row.is_cut) for row in newest] == [("R", True)]
     assert "newest" in plan.notes
+    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(50, (400,)), Talk(9_000, (30_000,))], SIXTEEN), ROOM)
+    assert [(row.level, row.is_cut) for row in plan.rows if row.first == 2] == [("U", False)]
 
 
 def test_a_turn_at_work_keeps_its_prompt_and_its_newest_step_raw() -> None:

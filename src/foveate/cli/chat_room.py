@@ -21,6 +21,7 @@ from foveate.chatting import (
     ToolAsked,
     check_window,
 )
+from foveate.cli.chat_flow import Flow
 from foveate.cli.terminal import line, print_json_line, shorten
 from foveate.errors import FoveateError, InputError, ModelError, ModelUnavailable, SessionExists
 from foveate.models.names import load_model, models_for, understand
@@ -74,7 +75,7 @@ class Room:
         self._wishes = wishes
         self._as_json = as_json
         self._chat: Chat | None = None
-        self._is_line_open = False
+        self._flow = Flow(self._write, out.width if out.is_terminal else None)
         self._is_begun_here = False
 
     @property
@@ -153,7 +154,8 @@ class Room:
             async for event in events:
                 match event:
                     case Piece(text):
-                        self._print(text)
+                        if not self._as_json:
+                            self._flow.add(text)
                     case ToolAsked(name, arguments):
                         tools.append({"name": name, "arguments": arguments})
                         self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
@@ -165,17 +167,17 @@ class Room:
                         await self._finish(event, tools)
 
     def end_line(self) -> None:
-        if self._is_line_open:
-            self.out.print()
-            self._is_line_open = False
+        """Show what is left of an answer that goes no further."""
+        self._flow.end()
 
     async def introduce(self) -> None:
         """Who talks here, and where the conversation stands."""
         info = self.session.info
         model = self.chat.models[0]
         name = f" ({info.id})" if info.title else ""
-        told = f"{name}  {model}, {info.budget_tokens:,} tokens; /help, Ctrl-D to leave"
-        self.notes.print(line((info.title or info.id, "bold"), told), soft_wrap=True)
+        self.notes.print(line((shorten(info.title or info.id, TITLE_CHARS), "bold"), name))
+        self.notes.print(line(f"{model}, {info.budget_tokens:,} tokens"), soft_wrap=True)
+        self.notes.print(line(("/help lists the commands, Ctrl-D leaves", "dim")))
         if not self.chat.has_tools and self._wishes.has_tools:
             self.notes.print(line(("The budget is too small for the history tools; they are left out.", "dim")))
         if not info.turns:
@@ -226,10 +228,8 @@ class Room:
                 mark = ">" if who.strip() else " "
                 self.notes.print(line((f"{who} {mark} ", "dim"), shorten(text, width)), no_wrap=True)
 
-    def _print(self, text: str) -> None:
-        if not self._as_json:
-            self.out.print(line(text), end="", soft_wrap=True)
-            self._is_line_open = True
+    def _write(self, text: str) -> None:
+        self.out.print(line(text), end="", soft_wrap=True)
 
     def _note(self, text: str) -> None:
         if not self._as_json:

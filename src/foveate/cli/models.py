@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -90,6 +89,8 @@ def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool)
     foveate models
     foveate models --no-try --json
     """
+    import asyncio
+
     from foveate.settings import load_settings
 
     settings = load_settings()
@@ -162,6 +163,8 @@ def standing_of(name: str, settings: ModelsSettings) -> Standing:
 
 
 async def _try_all(standings: Sequence[Standing], settings: Settings, path: Path) -> dict[str, Standing]:
+    import asyncio
+
     async with _caller(settings, path) as caller:
         tried = await asyncio.gather(*(_try(standing, caller) for standing in standings))
     return {standing.model: standing for standing in tried}

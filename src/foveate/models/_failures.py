@@ -45,7 +45,7 @@ _TOO_LONG = re.compile(
 _NO_CREDIT = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low|billing_error", re.IGNORECASE)
 _BAD_KEY = re.compile(r"invalid[_ ]api[_ ]key|api[_ ]key[_ ](?:not valid|invalid)|api key not valid", re.IGNORECASE)
 _NO_MODEL = re.compile(
-    r"model_not_found|model .{0,120}(?:not found|does not exist|not exist|is not supported)", re.IGNORECASE
+    r"model_not_found|model [`'\"]?\S{1,120} (?:was |is )?(?:not found|does not exist|not exist)", re.IGNORECASE
 )
 _RESET_SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
 _RESETS: Final = (

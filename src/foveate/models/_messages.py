@@ -60,6 +60,8 @@ class _Writer:
         self._system = system
         self._marks = marks
         self._family: Family = _FAMILIES.get(parsed.kind, "openai")
+        self._joins = parsed.kind in ("endpoint", "ollama")
+        """The templates of many open models take the two sides in turn only, and some take plain text only."""
 
     def write(self, messages: Sequence[Message]) -> list[ModelMessage]:
         from pydantic_ai.messages import ModelRequest, SystemPromptPart  # noqa: PLC0415 - only with the extra
@@ -147,9 +149,13 @@ class _Writer:
             content.insert(1, CachePoint())
         if self._marks and is_prompt and not is_lead and _can_carry_mark(written):
             content.insert(0, CachePoint())
-        only = content[0]
-        part = UserPromptPart(only if len(content) == 1 and isinstance(only, str) else content)
-        _request_parts(written).append(part)
+        parts = _request_parts(written)
+        if self._joins and parts and isinstance(parts[-1], UserPromptPart):
+            earlier = parts.pop().content
+            content = [*([earlier] if isinstance(earlier, str) else earlier), *content]
+        texts = [piece for piece in content if isinstance(piece, str)]
+        is_plain = len(texts) == len(content) and (self._joins or len(texts) == 1)
+        parts.append(UserPromptPart("\n\n".join(texts) if is_plain else content))
 
     def _return(self, written: list[ModelMessage], results: Results) -> None:
         parts = _request_parts(written)

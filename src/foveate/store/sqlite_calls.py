@@ -25,7 +25,10 @@ class SqliteCalls:
         self._write = write
 
     async def add(self, calls: Sequence[CallRow]) -> None:
-        await self._write(lambda connection: connection.executemany(sql.ADD_CALL, [asdict(call) for call in calls]))
+        def job(connection: sqlite3.Connection) -> None:  # a cursor must not leave the writer's thread
+            connection.executemany(sql.ADD_CALL, [asdict(call) for call in calls])
+
+        await self._write(job)
 
     async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
         def job(connection: sqlite3.Connection) -> int | None:
@@ -36,7 +39,10 @@ class SqliteCalls:
         return await self._write(job)
 
     async def settle(self, reservation: int, call: CallRow) -> None:
-        await self._write(lambda connection: connection.execute(sql.SETTLE_CALL, {**asdict(call), "id": reservation}))
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(sql.SETTLE_CALL, {**asdict(call), "id": reservation})
+
+        await self._write(job)
 
     async def spent(self, since_us: int) -> int:
         def job(connection: sqlite3.Connection) -> int:

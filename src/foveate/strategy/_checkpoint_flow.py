@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from foveate.strategy import Overheads, TurnInfo
 from foveate.strategy._checkpoint_book import COMPACT, DETAILED, Book, Checkpoint, merge
+from foveate.strategy._eras import stub_row
 
 if TYPE_CHECKING:
     from foveate.strategy.checkpoint import Checkpoint as Settings
@@ -44,6 +45,8 @@ class Sized:
     """The tokens of the user's words, which are never compressed."""
     rest: int
     tiny: int
+    head: int = 0
+    """The tokens up to the end of the user's words."""
 
     @property
     def raw(self) -> int:
@@ -70,7 +73,9 @@ class Happened:
 
 def sized(info: TurnInfo, tiny_tokens: int) -> Sized:
     user = info.user_tokens
-    return Sized(info.turn, len(info.messages), user, info.tokens - user, tiny_tokens)
+    last = max((message.position for message in info.messages if message.is_prompt), default=-1)
+    head = sum(message.tokens for message in info.messages if message.position <= last)
+    return Sized(info.turn, len(info.messages), user, info.tokens - user, tiny_tokens, head)
 
 
 class Flow:
@@ -263,7 +268,7 @@ class Flow:
         self.book = replace(
             self.book,
             tiny_through=last,
-            tiny_tokens=min(tiny, most),
+            tiny_tokens=max(min(tiny, most), stub_row(1, 1, self.overheads).tokens),
             rollovers=self.book.rollovers + 1,
             compressions=self.book.compressions + (0 if self.limit else 1),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foveate.strategy import Item, Made, Overheads, Plan, Row, Shown, Story, Told, Wanted
 from foveate.strategy._checkpoint_book import DETAILED, Book, Checkpoint
-from foveate.strategy._checkpoint_flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, Flow, Sized, sized
+from foveate.strategy._checkpoint_flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, Flow, sized
 from foveate.strategy._checkpoint_notes import Teller
 from foveate.strategy._checkpoint_rows import Layout, checkpoint_rows, newest_rows, rolled_rows, user_rows
 from foveate.strategy._compact import compact_rows
@@ -164,15 +164,11 @@ class Planner:
         for turn in flow.fresh[:-1]:
             rows.append(Row(turn.turn, turn.turn, "R", sizes.get(turn.turn, turn.raw) + overheads.tag))
         left = self.room - sum(row.tokens for row in rows)
-        newest = self._newest(flow.fresh[-1] if flow.fresh else None)
+        newest = [item for item in self.items if flow.fresh and item.turn == flow.fresh[-1].turn]
         if left <= 0 or not newest:
             return Layout(tuple(rows))
-        last = newest_rows(newest, flow.fresh[-1].user if flow.fresh else 0, left, overheads)
+        last = newest_rows(newest, flow.fresh[-1], left, overheads)
         return Layout((*rows, *last.rows), last.is_lowered)
-
-    def _newest(self, turn: Sized | None) -> Sequence[Item]:
-        """The newest turn's items, newest first: itself, or its steps."""
-        return [item for item in self.items if turn is not None and item.turn == turn.turn]
 
     def _planned(self, tried: _Tried) -> Plan:
         flow, rows = tried.flow, tried.layout.rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from foveate.strategy import Era, History, Item, Overheads, Row, Shown
+from foveate.strategy import Era, History, Item, Overheads, Row
 from foveate.strategy._checkpoint_book import Book
 from foveate.strategy._checkpoint_flow import Sized
 from foveate.strategy._eras import make_cover, stub_row
@@ -18,7 +18,8 @@ TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
 """Of the room for rolled-over turns, what single Tinies take where eras stand for the oldest: the first that fits."""
 PROMPT_SHARE = 0.6
 """The prompt of a running turn is cut only if it leaves its steps less than MIN_HISTORY_TOKENS, and then to this."""
-_LOWER: tuple[tuple[Shown, str], ...] = (("S", "smoothed"), ("C", "compressed"), ("T", "tiny"))
+HEAD_SHARE = 0.6
+"""A cut keeps at least this share of its room for the beginning of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,7 @@ def rolled_rows(
         cover = make_cover(history, oldest - oldest % history.fanout, oldest, room, overheads)
         if cover.least <= room:
             return cover.rows(room) + chosen_rows(ledger)
-    stub = stub_row(1, last, overheads)
-    return [stub] if stub.tokens <= room_tokens else []
+    return [stub_row(1, last, overheads)]
 
 
 def _append_tinies(ledger: Ledger, room_tokens: int) -> int:
@@ -106,27 +106,23 @@ def _append_tinies(ledger: Ledger, room_tokens: int) -> int:
     return len(ledger.chosen)
 
 
-def newest_rows(newest: Sequence[Item], user_tokens: int, room_tokens: int, overheads: Overheads) -> Layout:
-    """The newest turn, or its steps where it is at work, in the room that is left for it."""
+def newest_rows(newest: Sequence[Item], turn: Sized, room_tokens: int, overheads: Overheads) -> Layout:
+    """The newest turn, or its steps where it is at work, in the room that is left for it.
+
+    Where it is too large its beginning, which has the user's words, and its end are shown; where the words alone are,
+    these; and cut, where not even they fit.
+    """
     if newest[0].step:
         return _step_rows(newest, room_tokens, overheads)
+    number, tag, note = turn.turn, overheads.tag, overheads.cut_note
     (item,) = newest
-    tag, turn = overheads.tag, item.turn
     if item.raw + tag <= room_tokens:
-        return Layout((Row(turn, turn, "R", item.raw + tag),))
-    words = user_tokens + tag
-    left = room_tokens - words - tag
-    least = CUT_MINIMUM_TOKENS + overheads.cut_note
-    if left < least:
-        cut = Row(turn, turn, "R", room_tokens, is_cut=True)
-        return Layout((cut,) if room_tokens - tag >= least else (), is_lowered=True)
-    said = (Row(turn, turn, "U", words),) if user_tokens else ()
-    made = [(level, size) for level, name in _LOWER if (size := getattr(item, name)) is not None]
-    for level, size in made:
-        if size <= left:
-            return Layout((*said, Row(turn, turn, level, size + tag)), is_lowered=True)
-    level = made[-1][0] if made else "R"
-    return Layout((*said, Row(turn, turn, level, left + tag, is_cut=True)), is_lowered=True)
+        return Layout((Row(number, number, "R", item.raw + tag),))
+    is_whole = turn.head <= (room_tokens - tag - note) * HEAD_SHARE
+    if not is_whole and 0 < turn.user + tag <= room_tokens:
+        return Layout((Row(number, number, "U", turn.user + tag),), is_lowered=True)
+    cut = Row(number, number, "R", room_tokens, is_cut=True)
+    return Layout((cut,) if room_tokens - tag - note >= CUT_MINIMUM_TOKENS else (), is_lowered=True)
 
 
 def _step_rows(newest: Sequence[Item], room_tokens: int, overheads: Overheads) -> Layout:

@@ -42,27 +42,25 @@ class Standard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         newest: list[Row] = []
         left = budget_tokens
         stub = stub_row(1, 1, overheads).tokens
-        items = iter(story.newest())
         running: list[Item] = []
-        for item in items:
+        for item in story.newest():
+            # Before the oldest turn there is nothing to name.
+            room = left - (stub if item.turn > 1 else 0)
             if item.step:
                 running.append(item)
                 if item.step > 1:
                     continue
-                newest = self._running(running, left, overheads)
+                newest = self._running(running, room, overheads)
                 left -= sum(row.tokens for row in newest)
             else:
                 cost = item.raw + overheads.tag
-                # Behind the oldest turn nothing has to be named.
-                if cost + (stub if item.turn > 1 else 0) > left:
+                if cost > room:
                     break
                 newest.append(Row(item.turn, item.turn, "R", cost))
                 left -= cost
-            if left < 0:
-                break
-        if not newest or left < 0:
+        oldest = newest[-1].first if newest else 0
+        if not newest or left < (stub if oldest > 1 else 0):
             return compact_rows(story, budget_tokens, overheads)
-        oldest = newest[-1].first
         if oldest > 1:
             newest.append(stub_row(1, oldest - 1, overheads))
         return newest[::-1]

@@ -183,7 +183,7 @@ async def a_fork_shows_nothing_that_came_later(fov: api.Foveate, strategy: str) 
     for budget in (None, 50_000):
         context = await _looked_at(fork, budget_tokens=budget)
         assert "SECRET" not in context.text
-        assert max((block.last for block in parse_blocks(context.history)), default=0) == 20  # noqa: PLR2004
+        assert max((block.last for block in parse_blocks(context.history)), default=0) == 20
     await fork.record(_turns(21)[20])
     await _looked_at(fork)
 
@@ -192,7 +192,8 @@ async def pruned_words_are_gone_at_once(fov: api.Foveate, strategy: str) -> None
     session = await fov.session("s", strategy=strategy, budget_tokens=SMALL_TOKENS)
     for number in range(20):
         at = datetime(2020, 1, 1, 0, number, tzinfo=UTC)
-        await session.record([Message("user", (Text(f"Zebra {number}, long ago"),), at=at), _said("assistant", "Yes.")])
+        said = Message("user", (Text(f"Zebra {number}, long ago"),), at=at)
+        await session.record([said, Message("assistant", (Text("Yes."),), at=at)])
     for turn in _turns(10):
         await session.record(turn)
     await fov.settle()
