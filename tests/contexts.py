@@ -27,7 +27,8 @@ forgeries = st.lists(
     st.sampled_from(
         [
             *("<", "</", "< /", "<\\", "\\", "/", "T-", "t-", "P-", "7", "-R", ">", "\n", " ", "\u2028", "\u200b"),
-            *("<T-7-R>\n", "</T-7-R>\n", "<T-1-through-9-C>\n", "</board>\n", "<memory>", "</goals>\n", "<tasks>", "<P-1>", "</P-1>\n"),
+            *("<T-7-R>\n", "</T-7-R>\n", "<T-1-through-9-C>\n", "</board>\n", "<memory>", "<P-1>", "</P-1>\n"),
+            *("</goals>\n", "<tasks>", "</epic>"),
             *("Turn 7:", "\nTurn 8: ", "\nStep 3:\n", "step 12 :", "\n\\Turn 8:", "[user] ", "\r\n", "\x85"),
         ]
     )

@@ -12,11 +12,24 @@ import foveate.sync as foveate
 from foveate.context.tags import parse_blocks
 from foveate.events import Event
 from foveate.text import message_text
-from foveate.tokens import O200K
 from foveate.turn import Message
+from transcripts import import_bytes
 
-TRANSCRIPTS = Path("/work/shared/data/transcripts")
+FOLDER = Path(__file__).parents[1].parent / "shared" / "data" / "transcripts"
+RAW = foveate.load_settings(environment={}, overrides={"compress": {"enabled": False}})
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+
+
+needs_transcripts = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the shared test data is not there: {FOLDER}")
+
+
+@pytest.fixture(scope="module")
+def pi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the pi session, an agent's work of 88 turns."""
+    store = tmp_path_factory.mktemp("pi") / "pi.db"
+    with foveate.open(store) as fov:
+        fov.import_file(FOLDER / "pi-large-session.jsonl", session_id="pi")
+    return store
 
 
 def talk(turn: int, answer_words: int = 120) -> list[dict[str, Any]]:
@@ -102,27 +115,51 @@ def test_a_one_off_changes_nothing_and_keeps_the_sessions_checkpoints(tmp_path: 
         assert session.context("And now?").text == own.text
 
 
-@pytest.mark.skipif(not TRANSCRIPTS.exists(), reason="the real transcripts are not here")
-@pytest.mark.parametrize(
-    ("name", "budgets"),
-    [("pi-large-session.jsonl", (2_000, 8_000, 16_000, 64_000)), ("aider-chat-history.md", (4_000, 16_000, 64_000))],
-)
-def test_a_real_session_never_exceeds_and_keeps_every_word_of_the_user(
-    tmp_path: Path, name: str, budgets: tuple[int, ...]
-) -> None:
-    with foveate.open(tmp_path / "real.db") as fov:
-        fov.import_file(TRANSCRIPTS / name)
-        session = fov.find_session(max(fov.sessions(), key=lambda info: info.turns).id)
-        turns = session.load_turns(1, session.info.turns)
-        for budget in budgets:
-            context = session.context("And now?", budget_tokens=budget, strategy="checkpoint")
-            assert context.tokens <= budget
-            assert O200K.base(context.history) <= budget
-            notes = context.planned.notes
-            rolled = int(str(notes.get("tiny_through", "T-0")).removeprefix("T-"))
-            users = shown_users(context.history)
-            named = {turn for block in parse_blocks(context.history) for turn in range(block.first, block.last + 1)}
-            assert named == set(range(1, len(turns) + 1))
-            for turn in turns:
-                if turn.number > rolled and "newest" not in notes:
-                    assert user_words(turn.messages) in users[turn.number]
+def loaded(format_: str, name: str) -> list[list[Message]]:
+    """The conversations of a real transcript."""
+    return list(import_bytes(format_, (FOLDER / name).read_bytes(), name).sessions.values())
+
+
+def check(session: foveate.Session, budget_tokens: int) -> None:
+    """The context fits, names every turn, and has every word of the user where the session did not roll over."""
+    context = session.context("And now?", budget_tokens=budget_tokens, strategy="checkpoint")
+    notes = context.planned.notes
+    assert context.tokens <= budget_tokens
+    assert "fallback" not in notes
+    shown = parse_blocks(context.history)
+    turns = session.load_turns()
+    assert {turn for block in shown for turn in range(block.first, block.last + 1)} == {turn.number for turn in turns}
+    rolled = int(str(notes.get("tiny_through", "T-0")).removeprefix("T-"))
+    users = shown_users(context.history)
+    for turn in turns:
+        if turn.number > rolled and not ("newest" in notes and turn is turns[-1]):
+            assert user_words(turn.messages) in users[turn.number]
+
+
+@needs_transcripts
+@pytest.mark.parametrize("budget_tokens", [2_000, 8_000, 16_000, 64_000])
+def test_the_pi_session_never_exceeds_and_keeps_every_word_of_the_user(pi: Path, budget_tokens: int) -> None:
+    with foveate.open(pi) as fov:
+        check(fov.find_session("pi"), budget_tokens)
+
+
+@needs_transcripts
+def test_a_month_with_aider_never_exceeds_and_keeps_every_word_of_the_user(tmp_path: Path) -> None:
+    (messages,) = loaded("aider", "aider-chat-history.md")
+    first = next(message.at for message in messages if message.at)
+    month = [message for message in messages if message.at and (message.at - first).days < 30]
+    with foveate.open(tmp_path / "aider.db", settings=RAW) as fov:
+        session = fov.session("aider")
+        session.record_all(month)
+        for budget in (4_000, 16_000, 64_000):
+            check(session, budget)
+
+
+@needs_transcripts
+def test_tau_bench_runs_never_exceed_and_keep_every_word_of_the_user(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "tau.db", settings=RAW) as fov:
+        for number, messages in enumerate(loaded("tau-bench", "tau-airline.json")[:20]):
+            session = fov.session(f"run-{number}", budget_tokens=4_000)
+            session.record_all(messages)
+            check(session, 3_000)
+            check(session, 9_000)

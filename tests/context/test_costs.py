@@ -16,7 +16,7 @@ from foveate.context.costs import (
     overheads,
 )
 from foveate.context.cut import cut_note
-from foveate.context.tags import Block, Entry, content_text, write_block
+from foveate.context.tags import SUMS, Block, Entry, content_text, write_block
 from foveate.strategy import Shown
 from foveate.tokens import CL100K, O200K, Counter, count_tokens
 
@@ -30,7 +30,7 @@ def test_summed_costs_are_the_count_of_the_whole(history: list[Block], counter: 
 @given(blocks(), counters)
 def test_a_blocks_structure_stays_within_the_overheads(block: Block, counter: Counter) -> None:
     most = overheads(block.last, counter, last_step=block.last_step)
-    is_wide = block.is_range or block.level == "E"
+    is_wide = block.is_range or block.level in SUMS
     assert frame_tokens(block, counter) <= (most.range if is_wide else most.tag)
     steps = bool(block.first_step)
     for entry in block.entries:

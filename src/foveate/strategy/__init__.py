@@ -308,8 +308,7 @@ def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
 @cache
 def names() -> tuple[str, ...]:
     """All strategy names, built-in and registered."""
-    modules = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
-    built_in = (name.replace("_", "-") for name in modules if _built_in(name) is not None)
+    built_in = (name.replace("_", "-") for name in _modules() if _built_in(name) is not None)
     registered = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
     return tuple(sorted({*built_in, *registered}))
 
@@ -320,11 +319,16 @@ def load(name: str) -> type[Strategy]:
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         registered: type[Strategy] = point.load()
         return registered
-    if name not in names():
+    module = name.replace("-", "_")
+    strategy = _built_in(module) if module in _modules() else None
+    if strategy is None:
         raise UnknownStrategy(name, names())
-    strategy = _built_in(name.replace("-", "_"))
-    assert strategy is not None, f"names() lists {name}, so its module holds it"
     return strategy
+
+
+def _modules() -> list[str]:
+    """The modules here that may be named after a strategy."""
+    return [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
 
 
 def _built_in(module_name: str) -> type[Strategy] | None:

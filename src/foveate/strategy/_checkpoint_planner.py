@@ -12,6 +12,7 @@ from foveate.strategy._checkpoint_flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE,
 from foveate.strategy._checkpoint_notes import Teller
 from foveate.strategy._checkpoint_rows import Layout, checkpoint_rows, newest_rows, rolled_rows, user_rows
 from foveate.strategy._compact import compact_rows
+from foveate.strategy._eras import stub_row
 from foveate.strategy._ledger import TINY_TOKENS
 from foveate.strategy._planner import MIN_HISTORY_TOKENS
 from foveate.strategy._rows import bands_of
@@ -158,7 +159,8 @@ class Planner:
         book, overheads = flow.book, self.overheads
         rolled = [item for item in self.items if item.turn <= book.tiny_through]
         rows = checkpoint_rows(book, {name: wanted.name for name, wanted in wants.items()})
-        rows += rolled_rows(self.story, rolled, book.tiny_through, book.tiny_tokens, overheads)
+        room = max(book.tiny_tokens, stub_row(1, 1, overheads).tokens)
+        rows += rolled_rows(self.story, rolled, book.tiny_through, room, overheads)
         rows += user_rows(flow.users, overheads)
         sizes = {item.turn: item.raw for item in self.items if not item.step}
         for turn in flow.fresh[:-1]:

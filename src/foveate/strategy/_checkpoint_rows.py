@@ -76,7 +76,8 @@ def user_rows(users: Sequence[Sized], overheads: Overheads) -> list[Row]:
 def rolled_rows(
     history: History, items: Sequence[Item], last: int, room_tokens: int, overheads: Overheads
 ) -> list[Row]:
-    """Turns 1 to `last` as Tiny, eras for the oldest where that is too much; only named where nothing else fits.
+    """Turns 1 to `last` as Tiny, eras for the oldest where that is too much; only named where nothing else fits, and
+    nothing where not even that does.
 
     `items` are the turns from `last` on backwards, as many as are known.
     """
@@ -93,7 +94,8 @@ def rolled_rows(
         cover = make_cover(history, oldest - oldest % history.fanout, oldest, room, overheads)
         if cover.least <= room:
             return cover.rows(room) + chosen_rows(ledger)
-    return [stub_row(1, last, overheads)]
+    stub = stub_row(1, last, overheads)
+    return [stub] if stub.tokens <= room_tokens else []
 
 
 def _append_tinies(ledger: Ledger, room_tokens: int) -> int:
