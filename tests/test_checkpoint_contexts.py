@@ -12,7 +12,7 @@ import foveate.sync as foveate
 from foveate.context.tags import parse_blocks
 from foveate.events import Event
 from foveate.text import message_text
-from foveate.turn import Message
+from foveate.turn import Message, split_turns
 from transcripts import import_bytes
 
 FOLDER = Path(__file__).parents[1].parent / "shared" / "data" / "transcripts"
@@ -144,13 +144,12 @@ def test_the_pi_session_never_exceeds_and_keeps_every_word_of_the_user(pi: Path,
 
 
 @needs_transcripts
-def test_a_month_with_aider_never_exceeds_and_keeps_every_word_of_the_user(tmp_path: Path) -> None:
+def test_three_hundred_turns_with_aider_never_exceed_and_keep_every_word_of_the_user(tmp_path: Path) -> None:
     (messages,) = loaded("aider", "aider-chat-history.md")
-    first = next(message.at for message in messages if message.at)
-    month = [message for message in messages if message.at and (message.at - first).days < 30]
+    talks = split_turns(messages)[:300]
     with foveate.open(tmp_path / "aider.db", settings=RAW) as fov:
         session = fov.session("aider")
-        session.record_all(month)
+        session.record_all([message for turn in talks for message in turn])
         for budget in (4_000, 16_000, 64_000):
             check(session, budget)
 

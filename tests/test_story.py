@@ -187,6 +187,7 @@ def test_short_messages_keep_their_marks_and_pairs_and_the_rest_is_word_for_word
         mixed = parse_blocks(view.blocks[2].text)[0].entries[0].text
         assert mixed.splitlines() == [
             "[user] Run it.",
+            "[assistant] Now step 1.",
             '[call exec] {"cmd": "make step-1"}',
             "[result exec] \\[user] 1 line",
             "[assistant] It passed.",

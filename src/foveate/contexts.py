@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import cast
@@ -22,6 +22,8 @@ from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
 from foveate.context.tags import Block, Section, tag_document
 from foveate.context.tools import definitions_tokens
+from foveate.documents import check_size, stand_in
+from foveate.errors import HistoryExceedsBudget
 from foveate.events import Event, EventBus, EventKind
 from foveate.keeping import Keeper, View
 from foveate.settings import Settings, make_strategy
@@ -50,6 +52,8 @@ class Request:
     pins: Sequence[Pin]
     tools_format: str | None
     order: Order
+    own_tools_tokens: int = 0
+    """Base tokens of tools besides the history's that are sent along."""
     strategy: str | None = None
     """To look at the session through another than its own, as a one-off."""
 
@@ -68,6 +72,14 @@ class Chosen:
     @property
     def changing_documents(self) -> tuple[Section, ...]:
         return getattr(self.strategy, "changing_documents", ())
+
+    @property
+    def document_limits(self) -> Mapping[str, int]:
+        return getattr(self.strategy, "document_limits", {})
+
+    @property
+    def history_share(self) -> float:
+        return getattr(self.strategy, "history_share", 1.0)
 
 
 class Contexts:
@@ -89,8 +101,9 @@ class Contexts:
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
         exact = exact_counter(session.encoding)
         tools = definitions_tokens(request.tools_format, exact) if request.tools_format else 0
-        documents = await self._documents(chosen.documents)
-        changing = await self._documents(chosen.changing_documents)
+        tools += request.own_tools_tokens
+        documents = await self._documents(session, chosen, chosen.documents)
+        changing = await self._documents(session, chosen, chosen.changing_documents)
         fixed = self._fixed_tokens(request, chosen.name, [*documents.values(), *changing.values()], exact)
         fixed += tools + FRAMING_TOKENS
         prompt = _prompt_tokens(request.prompt, exact)
@@ -100,9 +113,14 @@ class Contexts:
         shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         used = exact.base(shown)
         room = allotments.split(budget, fixed, prompt, one_off=one_off, board_tokens_used=used)
+        room = replace(room, history=int(room.history * chosen.history_share))
         asked = request.budget_tokens
         frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
-        view = await self._view(session, chosen, frame, room.history)
+        try:
+            view = await self._view(session, chosen, frame, room.history)
+        except HistoryExceedsBudget as error:
+            needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
+            raise HistoryExceedsBudget(needed, had) from None
         context = assemble(
             Parts(
                 budget_tokens=request.budget_tokens,
@@ -168,12 +186,15 @@ class Contexts:
             return Chosen(session.strategy, make_strategy(session.strategy, self._settings, given_settings(session)))
         return Chosen(name, make_strategy(name, self._settings))
 
-    async def _documents(self, names: Sequence[Section]) -> dict[Section, str]:
-        """The session's documents of these names, in their tags; those it has."""
+    async def _documents(self, session: SessionRow, chosen: Chosen, names: Sequence[Section]) -> dict[Section, str]:
+        """The session's documents of these names, in their tags, or what stands in for them."""
         if not names:
             return {}
-        found = {row.name: row.text for row in await self._store.artefacts.documents(self._session_id)}
-        return {name: tag_document(name, found[name]) for name in names if found.get(name, "").strip()}
+        kept = {row.name: row.text for row in await self._store.artefacts.documents(self._session_id)}
+        found = {name: text if (text := kept.get(name, "")).strip() else stand_in(name, session) for name in names}
+        for name, text in found.items():
+            check_size(name, text, chosen.document_limits, session)
+        return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
 
     async def _view(self, session: SessionRow, chosen: Chosen, frame: Frame, room_tokens: int) -> View:
         strategy = chosen.strategy

@@ -31,7 +31,8 @@ from foveate.context.assemble import Order
 from foveate.context.assembled import Context
 from foveate.context.board import Board
 from foveate.context.tools import tool_definitions
-from foveate.contexts import Contexts, Request
+from foveate.contexts import Contexts, Request, given_settings
+from foveate.documents import Documents
 from foveate.drafts import draft_messages, draft_turn
 from foveate.errors import InvalidMessage, TurnNotFound
 from foveate.events import Event, EventBus
@@ -42,6 +43,7 @@ from foveate.reading import Reader
 from foveate.retrieving import Retrieval
 from foveate.settings import Settings, make_strategy
 from foveate.store import Draft, NewSession, Place, SessionRow, Store
+from foveate.text import compact_json
 from foveate.tokens import Counter, calibrate, session_counter
 from foveate.turn import Json, Turn, parse_time, turn_id, turn_number
 
@@ -71,6 +73,7 @@ class Session:
         self._counter = session_counter(row.model, row.encoding)
         self._contexts = Contexts(shared.store, row.id, shared.events, shared.settings)
         self._tools_format: str | None = None
+        self._own_tools: Sequence[Mapping[str, Json]] = ()
 
     @property
     def info(self) -> SessionInfo:
@@ -86,6 +89,13 @@ class Session:
     def goals(self) -> Goals:
         """What the conversation is to achieve: `goals.add("…")`, `step`, `decide`, `artifact`, `done`, `list`."""
         return Goals(self._store, self.id)
+
+    @property
+    def documents(self) -> Documents:
+        """What it was given to work with: `documents.give("epic", "…")`, `get`; `oneshot` shows epic and tasks."""
+        given = given_settings(self._row) if self._row.strategy == "oneshot" else None
+        strategy = make_strategy("oneshot", self._shared.settings, given)
+        return Documents(self._store, self._row, getattr(strategy, "document_limits", {}))
 
     @property
     def compression_level(self) -> int:
@@ -211,15 +221,16 @@ class Session:
             pins=await self.pins(),
             tools_format=self._tools_format,
             order=order or self._shared.settings.context.order,
+            own_tools_tokens=self._counter.base(compact_json(list(self._own_tools))) if self._own_tools else 0,
             strategy=strategy,
         )
         return await self._contexts.make(self._row, self._counter, request)
 
-    def tools(self, format: str = "openai") -> list[dict[str, Json]]:  # noqa: A002
-        """The history tools as a provider takes them; contexts leave room for them from now on."""
+    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Json]] = ()) -> list[Mapping[str, Json]]:  # noqa: A002
+        """The history tools as a provider takes them, and tools of your own `besides`; contexts leave room for all."""
         definitions = tool_definitions(format)
-        self._tools_format = format
-        return definitions
+        self._tools_format, self._own_tools = format, tuple(besides)
+        return [*definitions, *besides]
 
     async def call_tool(self, name: str, arguments: object) -> str:
         """A model's call of a history tool, answered as text; mistakes are explained to the model."""

@@ -23,6 +23,7 @@ from foveate.strategy import Strategy, load
 from foveate.strategy.allotments import Allotments
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.strategy.gradient import Gradient
+from foveate.strategy.oneshot import Oneshot
 from foveate.strategy.standard import Standard
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
@@ -162,6 +163,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gradient: Gradient = Gradient()
     standard: Standard = Standard()
     checkpoint: Checkpoint = Checkpoint()
+    oneshot: Oneshot = Oneshot()
 
 
 def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> Strategy:

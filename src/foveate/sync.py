@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from foveate import api, goals, session
+from foveate import api, documents, goals, session
 from foveate.errors import StoreClosed
 from foveate.settings import Settings
 
@@ -135,6 +135,10 @@ def _blocking(name: str, member: Any) -> Any:
         return self._wrap(self._loop.run(result) if inspect.iscoroutine(result) else result)
 
     return method
+
+
+class Documents(_Blocking, of=documents.Documents):
+    """See `foveate.documents.Documents`."""
 
 
 class Goals(_Blocking, of=goals.Goals):

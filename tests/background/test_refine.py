@@ -256,6 +256,7 @@ def test_recording_contexts_and_closing_never_wait_for_a_model(tmp_path: Path) -
                 await verified(session)
                 settling.cancel()
                 await asyncio.gather(settling, return_exceptions=True)
+            assert kept(tmp_path / "chat.db", "count(*)", "JOIN leases USING (session, turn)") == [(0,)]
 
     asyncio.run(run())
 

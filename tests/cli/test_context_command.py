@@ -88,3 +88,22 @@ def test_mistakes_are_told_in_a_sentence(talk: Shell, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert "not text in UTF-8" in talk.error("context", "demo", "--system", str(tmp_path / "binary"))
     assert "does not exist" in talk.error("context", "demo", "--system", str(tmp_path / "nothing"), code=2)
+
+
+def test_a_session_can_be_looked_at_through_another_strategy(talk: Shell) -> None:
+    shown = talk("context", "demo", "--strategy", "standard")
+    assert "By the strategy standard." in shown
+    assert re.search(r"dropped turns \d+", shown)
+    assert "A one-off by another strategy" in shown
+    answer = talk.json("context", "demo", "--strategy", "standard", "--budget", "4000")
+    assert (answer["strategy"], answer["one_off"]) == ("standard", True)
+    assert answer["notes"]["dropped_turns"] > 0
+    assert talk.json("context", "demo")["strategy"] == "gradient"
+    assert "there are" in talk.error("context", "demo", "--strategy", "nosuch")
+
+
+def test_the_picture_has_a_cell_for_each_summary_and_for_the_users_words(talk: Shell) -> None:
+    shown = talk("context", "demo", "--strategy", "checkpoint")
+    for name in ("summaries", "user's words"):
+        assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown), name
+    assert re.search(r"T-1 +\d+ turns? ", shown)

@@ -89,3 +89,27 @@ def test_an_option_before_a_subcommand_is_refused_rather_than_not_heard(tmp_path
     said = shell.error("sessions", "--db", str(tmp_path / "other.db"), "delete", "s", "--yes", code=2)
     assert "say --db behind 'delete', not before it" in said
     assert len(shell.json("sessions")) == 1
+
+
+def test_a_session_is_shown_by_another_strategy_with_settings_of_its_own(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell("sessions", "strategy", "s") == "s is shown by gradient.\n"
+    shown = shell("sessions", "strategy", "s", "standard", "--set", "when_full=fail", "--set", "prompt_share=0.5")
+    assert shown == "s is shown by standard, with when_full = fail, prompt_share = 0.5.\n"
+    answer = shell.json("sessions", "strategy", "s")
+    assert (answer["strategy"], answer["strategy_settings"]) == (
+        "standard",
+        {"when_full": "fail", "prompt_share": 0.5},
+    )
+    assert shell("sessions", "strategy", "s", "gradient") == "s is shown by gradient.\n"
+    assert shell.json("sessions")[0]["strategy_settings"] == {}
+
+
+def test_a_strategy_or_setting_that_does_not_exist_changes_nothing(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert "gradient" in shell.error("sessions", "strategy", "s", "nosuch")
+    assert "standard.when_ful" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_ful=drop")
+    assert "drop or fail" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_full=never")
+    assert "KEY=VALUE" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_full", code=2)
+    assert "named before it" in shell.error("sessions", "strategy", "s", "--set", "when_full=drop", code=2)
+    assert shell.json("sessions", "strategy", "s")["strategy"] == "gradient"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine import assistant, talk, tool_step, user, with_store
-from foveate import Foveate, Message
+from foveate import Attachment, Foveate, Message, Text, ToolResult
 from foveate.context.assembled import Context
 from foveate.context.canonical import canonical_messages
 from foveate.text import turn_text
@@ -64,3 +64,24 @@ def test_what_is_shown_to_people_only_is_not_sent(tmp_path: Path) -> None:
 
     context = asyncio.run(with_store(tmp_path / "chat.db", job))
     assert [message.text for message in canonical_messages(context)[1:]] == ["Hello.", "Well", "Go on."]
+
+
+def test_files_of_earlier_turns_are_named_and_those_of_the_newest_sent(tmp_path: Path) -> None:
+    image = Attachment("image", data="aGVsbG8=", media_type="image/png", name="chart.png")
+    call, result = tool_step(1, "see")
+    seen = ToolResult("c1", (Text("A chart:"), image), name="exec")
+
+    async def job(fov: Foveate) -> Context:
+        session = await fov.session("s")
+        await session.record(
+            [Message("user", (Text("Look."), image)), call, Message("tool", (seen,)), assistant("Nice.")]
+        )
+        await session.record(Message("user", (Text("And this?"), image)))
+        return await session.context()
+
+    context = asyncio.run(with_store(tmp_path / "chat.db", job))
+    messages = canonical_messages(context)[1:]
+    assert messages[0].parts == (Text("Look."), Text("[image] chart.png image/png"))
+    assert messages[2].tool_results[0].content == (Text("A chart:"), Text("[image] chart.png image/png"))
+    assert messages[-1].parts[-1] == image
+    assert result.role == messages[2].role == "tool"

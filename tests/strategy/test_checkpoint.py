@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from checkpoint_stories import MadeUpStory, Talk, lived_through, settled
-from foveate.strategy import Frame, Overheads, Plan, load
+from foveate.strategy import Frame, Overheads, Plan, _checkpoint_planner, load
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.testing.histories import USUAL_OVERHEADS
 
@@ -175,6 +181,21 @@ def test_eras_stand_for_rolled_over_turns_that_are_too_many() -> None:
     assert "eras_through" in plan.notes
 
 
+def test_a_history_too_long_to_go_through_begins_with_one_checkpoint_for_all_that_is_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_checkpoint_planner, "MAX_CATCH_UP_TURNS", 50)
+    talks = [Talk(20, (300, 200)) for _ in range(400)]
+    _, early = settled(CHECKPOINT, MadeUpStory(talks[:90], SIXTEEN), ROOM)
+    plan, _ = settled(CHECKPOINT, replace(early, talks=talks), ROOM)
+    checkpoints = [row for row in plan.rows if row.level == "A"]
+    assert checkpoints[0].first == 1
+    assert checkpoints[0].last >= 350
+    assert {turn for row in plan.rows for turn in range(row.first, row.last + 1)} == set(range(1, 401))
+    assert plan.notes["tiny_through"] == "T-350"
+    assert plan.notes["compressions"] < 30
+
+
 def test_a_large_answer_at_the_end_leaves_the_prompt_as_it_was() -> None:
     plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(50, (400,)), Talk(90, (30_000,))], SIXTEEN), ROOM)
     newest = [row for row in plan.rows if row.first == 2]
@@ -242,3 +263,16 @@ def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any], 
 
 def test_an_empty_conversation_has_no_rows() -> None:
     assert CHECKPOINT.plan(MadeUpStory([], SIXTEEN), ROOM, USUAL_OVERHEADS).rows == ()
+
+
+def test_the_docs_have_every_setting_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "checkpoint.md").read_text()
+    for field in msgspec.structs.fields(Checkpoint):
+        assert f"| `{field.name}` | `{field.default}` |" in page
+
+
+def test_the_docs_example_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "checkpoint.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.stdout == "standard 0.95\n", ran.stderr

@@ -106,7 +106,8 @@ class Refiner:
         self._unavailable_until = 0.0
         moment_us = self._now_us()
         while not self._is_unavailable:
-            await self._work(self._finite(session_ids, moment_us, uuid.uuid4().hex), progress)
+            owner = uuid.uuid4().hex
+            await self._work(owner, self._finite(session_ids, moment_us, owner), progress)
             if not await self._due_sessions(session_ids, moment_us):
                 return
             await asyncio.sleep(POLL_SECONDS)  # another task or process has the rest in hand
@@ -127,12 +128,13 @@ class Refiner:
         await asyncio.sleep(START_SECONDS)
         while True:
             try:
-                await self._work(self._endless(uuid.uuid4().hex))
+                owner = uuid.uuid4().hex
+                await self._work(owner, self._endless(owner))
             except Exception:  # noqa: BLE001 - the worker's boundary: a fault must not stop what comes later
                 _log.warning("asking models in the background failed; it goes on later", exc_info=True)
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _work(self, feed: AsyncGenerator[DueTurn, None], progress: Progress | None = None) -> None:
+    async def _work(self, owner: str, feed: AsyncGenerator[DueTurn, None], progress: Progress | None = None) -> None:
         """Take turns from the feed, some at a time, until it ends."""
         taking = asyncio.Lock()
 
@@ -146,7 +148,9 @@ class Refiner:
                 if progress:
                     progress(1)
 
-        async with aclosing(feed), asyncio.TaskGroup() as tasks:
+        # What is leased stays so until the last task has ended, and not only until the feed has.
+        beat = _Beat(self._store, owner, self._lease_seconds)
+        async with beat, aclosing(feed), asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.concurrency):
                 tasks.create_task(work())
 
@@ -154,33 +158,31 @@ class Refiner:
         self, session_ids: Sequence[str] | None, moment_us: int, owner: str
     ) -> AsyncGenerator[DueTurn, None]:
         """What was due at a moment and nobody else has in hand."""
-        async with _Beat(self._store, owner, self._lease_seconds):
-            while True:
-                found = False
-                for session_id in await self._due_sessions(session_ids, moment_us):
-                    async with aclosing(self._claimed(session_id, moment_us, owner)) as claimed:
-                        async for due in claimed:
-                            found = True
-                            yield due
-                if not found or self._is_unavailable:
-                    return
+        while True:
+            found = False
+            for session_id in await self._due_sessions(session_ids, moment_us):
+                async with aclosing(self._claimed(session_id, moment_us, owner)) as claimed:
+                    async for due in claimed:
+                        found = True
+                        yield due
+            if not found or self._is_unavailable:
+                return
 
     async def _endless(self, owner: str) -> AsyncGenerator[DueTurn, None]:
         """What is due, for ever; waits while nothing is."""
-        async with _Beat(self._store, owner, self._lease_seconds):
-            while True:
-                self._woken.clear()
-                found = False
-                now_us = self._now_us()
-                for session_id in [] if self._is_unavailable else await self._due_sessions(None, now_us):
-                    async with aclosing(self._claimed(session_id, now_us, owner)) as claimed:
-                        async for due in claimed:
-                            found = True
-                            yield due
-                if not found:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(await self._seconds_to_next()):
-                            await self._woken.wait()
+        while True:
+            self._woken.clear()
+            found = False
+            now_us = self._now_us()
+            for session_id in [] if self._is_unavailable else await self._due_sessions(None, now_us):
+                async with aclosing(self._claimed(session_id, now_us, owner)) as claimed:
+                    async for due in claimed:
+                        found = True
+                        yield due
+            if not found:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(await self._seconds_to_next()):
+                        await self._woken.wait()
 
     async def _claimed(self, session_id: str, moment_us: int, owner: str) -> AsyncGenerator[DueTurn, None]:
         """A few turns of one session, so that the others get theirs; those that nobody takes are given back."""
@@ -309,7 +311,7 @@ class Refiner:
 
 
 class _Beat:
-    """While entered, whatever its owner has leased stays leased; if the process dies it is free again soon."""
+    """While entered, whatever its owner has leased stays leased; afterwards, or soon after a crash, it is free."""
 
     def __init__(self, store: Store, owner: str, lease_seconds: float) -> None:
         self._due = store.derived.due
@@ -324,6 +326,7 @@ class _Beat:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.shield(self._due.release(self._owner))
 
     async def _run(self) -> None:
         while True:

@@ -107,6 +107,10 @@ class DueQueue(Protocol):
         """Whatever this owner has leased stays leased for so long from now."""
         ...
 
+    async def release(self, owner: str) -> None:
+        """Give back whatever this owner has leased; calls that were reserved stay counted."""
+        ...
+
     async def want_again(self, session_id: str, wanted: Wanted, now_us: int) -> int:
         """Put what can be made better back into the queues, its calls forgotten; how many turns that are."""
         ...

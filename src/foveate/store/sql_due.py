@@ -33,6 +33,7 @@ REFINE = f"""INSERT INTO renditions (session, turn, messages, maker, version, is
     FROM renditions r WHERE id = :rendition AND {_NEWEST}
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING"""  # noqa: S608
 HOLD = "UPDATE renditions SET due_us = :until_us WHERE session = :session AND due_us < :until_us"
+RELEASE_LEASES = "DELETE FROM leases WHERE owner = :owner"
 RENEW_LEASES = "UPDATE leases SET until_us = :until_us WHERE owner = :owner"
 LIST_STALE = f"""SELECT turn FROM renditions r WHERE session = :session AND maker = :local
     AND (version < :version OR (is_complete = 0 AND (calls = 0 OR :is_local_only))) AND {_NEWEST}"""  # noqa: S608

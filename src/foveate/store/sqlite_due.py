@@ -96,6 +96,12 @@ class SqliteDue:
 
         await self._write(job)
 
+    async def release(self, owner: str) -> None:
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(sql_due.RELEASE_LEASES, {"owner": owner})
+
+        await self._write(job)
+
     async def want_again(self, session_id: str, wanted: Wanted, now_us: int) -> int:
         def job(connection: sqlite3.Connection) -> int:
             session = {"session": rows.get_session(connection, session_id).number}

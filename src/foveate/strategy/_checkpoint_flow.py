@@ -24,12 +24,12 @@ CHECKPOINT_SHARE = 0.5
 MIN_CHECKPOINT_TOKENS = 64
 """A checkpoint says nothing in less, its tags included."""
 MIN_TEXT_TOKENS = 16
-GAIN_SHARE = 0.10
+GAIN_SHARE = 0.20
 """Below this share of the room, what could be compressed waits until it has to be: no compression for a sentence."""
-PRESERVED_SHARE = 0.50
+PRESERVED_SHARE = 0.30
 """The newest messages are preserved up to this share of what the compressed turns leave, however small that is."""
 WORKING_SHARE = 0.25
-"""So much of the room the newest turn can count on, or `preserve_recent_tokens` if that is less."""
+"""So much of the room the newest messages can count on, or `preserve_recent_tokens` if that is less."""
 TINY_SHARE = 0.25
 """So much of the room rolled-over turns may take at least, or what a snapshot may take besides its checkpoints; eras
 stand for the oldest of them then."""
@@ -171,9 +171,9 @@ class Flow:
         return count
 
     def _lacks_room(self) -> bool:
-        """Whether the newest turn would find less than it can count on."""
+        """Whether what may not be compressed no longer fits beside the messages that are to be preserved."""
         newest = self.fresh[-1].raw + self.overheads.tag
-        needed = min(newest, self.settings.preserve_recent_tokens, int(self.room * WORKING_SHARE))
+        needed = min(self.settings.preserve_recent_tokens, int(self.room * WORKING_SHARE))
         return self.available - (self.used - newest) < needed
 
     def _text_tokens(self, level: int, original_tokens: int, count: int) -> int:

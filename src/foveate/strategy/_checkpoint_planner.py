@@ -109,15 +109,16 @@ class Planner:
 
     def _skipped(self, book: Book, through: int, room: int) -> Book:
         """A book whose turns up to here are rolled over at once: too many to go through one by one."""
-        first = book.through + 1
         limit = self.settings.checkpoint_limit(book.tier)
+        kept = book.checkpoints if len(book.checkpoints) < limit else ()
+        oldest = next(iter(book.checkpoints[len(kept) :]), None)
         text = max(MIN_CHECKPOINT_TOKENS, min(self.settings.compact_tokens, room // 8) - self.overheads.range)
         new = Checkpoint(
             id=f"cp-{book.created + 1}",
             level=DETAILED,
-            first=first,
+            first=oldest.first if oldest else book.through + 1,
             last=through,
-            first_message=book.messages + 1,
+            first_message=oldest.first_message if oldest else book.messages + 1,
             last_message=book.messages + through - book.through,
             original_tokens=self.settings.detailed_tokens * 2,
             text_tokens=text,
@@ -125,7 +126,7 @@ class Planner:
         )
         return replace(
             book,
-            checkpoints=(*book.checkpoints, new)[-limit:] if limit else (),
+            checkpoints=(*kept, new) if limit else (),
             through=through,
             tiny_through=through,
             tiny_tokens=int(room * TINY_SHARE),

@@ -33,7 +33,7 @@ def speaker_of(message: MessageSize) -> Speaker:
         return message.kind
     if message.is_result or message.role == "tool":
         return "tool"
-    return "system" if message.role in ("system", "developer") else message.role
+    return "system" if message.role in ("system", "developer") else "user" if message.role == "user" else "assistant"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One plan of the hybrid strategy: the rows that the last decision leads to, and a new decision where they are too many.
+"""One plan of the hybrid strategy: the rows that the last decision leads to, and a new one where they are too many.
 
 Sizes of short messages are known once they are made; until then they are guessed, and the plan is made again.
 """

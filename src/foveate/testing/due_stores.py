@@ -190,12 +190,16 @@ async def holding_a_session_leaves_others_as_they_are(store: Store, _: OpenStore
     assert await _turns(store, "other") == [1]
 
 
-async def a_renewed_lease_holds(store: Store, _: OpenStore) -> None:
+async def a_renewed_lease_holds_until_it_is_given_back(store: Store, _: OpenStore) -> None:
     await _talked(store, 1)
     await _claim(store, lease=0.05)
     await store.derived.due.renew("a", LONG_SECONDS)
     await asyncio.sleep(0.1)
     assert await _claim(store) == []
+    await store.derived.due.release("b")
+    assert await _claim(store) == []
+    await store.derived.due.release("a")
+    assert [due.calls for due in await _claim(store)] == [3]
 
 
 async def a_fork_leaves_its_ancestors_turns_to_the_ancestor(store: Store, _: OpenStore) -> None:
@@ -252,7 +256,7 @@ CASES: tuple[Case, ...] = (
     what_a_model_made_of_what_is_gone_is_not_kept,
     a_turn_that_is_put_off_is_marked_and_due_later,
     holding_a_session_leaves_others_as_they_are,
-    a_renewed_lease_holds,
+    a_renewed_lease_holds_until_it_is_given_back,
     a_fork_leaves_its_ancestors_turns_to_the_ancestor,
     a_local_rendition_is_made_again_if_it_is_old_or_incomplete,
     what_no_model_or_an_older_prompt_made_can_be_wanted_again,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from foveate.compress.tools import diffs, generic
 from foveate.compress.tools._arguments import change, definitions
@@ -50,17 +51,33 @@ _HEADING = re.compile(r"^#{1,4} \S")
 _READ_COMMANDS = ("view", "read", "open")
 
 
+Action = Literal["read", "write", "edit", "delete"]
+
+
+def action(exchange: Exchange) -> Action | None:
+    """What a tool of this name does to a file; None if it is not about files."""
+    if is_read(exchange):
+        return "read"
+    tool = _key(exchange)
+    command = exchange.arguments.get("command")
+    if tool.startswith(("delete", "remove")) and "file" in tool:
+        return "delete"
+    if tool in _WRITES or "writefile" in tool or command == "create":
+        return "write"
+    return "edit" if tool in _EDITS or "editfile" in tool else None
+
+
 def recognises(exchange: Exchange) -> bool:  # noqa: ARG001
     return False
 
 
 def summarise(exchange: Exchange) -> str:
-    if _is_read(exchange):
+    if is_read(exchange):
         return read_summary(exchange, brief_path(exchange.path or generic.subject(exchange)))
-    paths = _changed_paths(exchange)
+    paths = changed_paths(exchange)
     shown = brief_path(paths[0]) if paths else generic.subject(exchange)
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    said = [_change_size(exchange)]
+    said = [change_size(exchange)]
     if exchange.failed:
         said = [generic.outcome(exchange)]
     elif not exchange.has_result:
@@ -79,7 +96,7 @@ def read_summary(exchange: Exchange, shown: str) -> str:
 
 
 def key_lines(exchange: Exchange) -> list[str]:
-    if _is_read(exchange):
+    if is_read(exchange):
         return outline(exchange.lines)
     changed: list[str] = []
     for key in _PATCH:
@@ -94,7 +111,7 @@ def key_lines(exchange: Exchange) -> list[str]:
 
 
 def smooth(exchange: Exchange) -> list[str]:
-    if not _is_read(exchange):
+    if not is_read(exchange):
         return generic.smooth(exchange)
     lines = fold(without_blanks(exchange.lines), similar=False)
     return both_ends(lines, exchange.total_lines, between=_between(lines))
@@ -113,21 +130,27 @@ def _between(lines: Sequence[str]) -> str:
     return f": {', '.join(names)}" if names else ""
 
 
-def _is_read(exchange: Exchange) -> bool:
-    tool = exchange.tool.lower().replace("_", "").replace("-", "")
+def is_read(exchange: Exchange) -> bool:
+    """Whether it only looked at a file."""
+    tool = _key(exchange)
     if "command" in exchange.arguments and tool not in _READS:
         return exchange.arguments["command"] in _READ_COMMANDS
     return tool in _READS or "readfile" in tool
 
 
-def _changed_paths(exchange: Exchange) -> list[str]:
+def _key(exchange: Exchange) -> str:
+    return exchange.tool.lower().replace("_", "").replace("-", "")
+
+
+def changed_paths(exchange: Exchange) -> list[str]:
+    """The files that a change is about, by its path or its patch."""
     if path := exchange.path:
         return [path]
     patch = _text(exchange.arguments, _PATCH) or ""
     return diffs.paths_of(patch) or [path for path in exchange.arguments if path and "/" in path]
 
 
-def _change_size(exchange: Exchange) -> str:
+def change_size(exchange: Exchange) -> str:
     """`40 lines`, `-3 +5 lines`, with the names that are defined."""
     arguments = exchange.arguments
     edits = _edits(arguments)

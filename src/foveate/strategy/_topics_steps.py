@@ -1,0 +1,36 @@
+"""The steps of a turn at work that is too large for its place: as the gradient shows them, the prompt always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from foveate.strategy import Era, Item, Overheads, Row
+from foveate.strategy._planner import Planner
+from foveate.strategy.gradient import Gradient
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A turn's steps as a history of their own."""
+
+    items: Sequence[Item]
+    """Newest first."""
+    last_turn: int = 1
+    fanout: int = 2
+
+    def newest(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def era(self, level: int, index: int) -> Era | None:  # noqa: ARG002 - steps have no eras
+        return None
+
+
+def step_rows(steps: Sequence[Item], room_tokens: int, overheads: Overheads) -> list[Row]:
+    """Rows for the steps, which come newest first; none where not even a cut of the newest fits."""
+    turn = steps[0].turn
+    view = _Steps([replace(step, turn=1) for step in steps])
+    rows = Planner(Gradient(), view, room_tokens, overheads).plan().rows
+    if not any(row.first_step for row in rows):
+        return []
+    return [replace(row, first=turn, last=turn) for row in rows]

@@ -1,0 +1,35 @@
+"""Oneshot: every call sees the epic, the tasks and the log, and nothing else; the log is a gradient within its share.
+
+The epic stands fixed in front of the log, where caches keep it; the tasks change, and stand behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from foveate.strategy.gradient import Gradient
+
+
+class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The newest entries of the log raw, older ones ever shorter; all that `Gradient` can be set to holds for the log."""
+
+    documents: ClassVar[tuple[str, ...]] = ("epic",)
+    changing_documents: ClassVar[tuple[str, ...]] = ("tasks",)
+
+    epic_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 5_000
+    """A longer epic is refused: it is never compressed, and each call pays for it."""
+    tasks_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 3_000
+    """A longer list of tasks is refused, for the same reason."""
+    log_share: Annotated[float, Meta(ge=0.1, le=1)] = 1.0
+    """What the log may take of the room that epic, tasks, board and prompt leave; beyond it the log is summed up."""
+
+    @property
+    def document_limits(self) -> Mapping[str, int]:
+        return {"epic": self.epic_tokens, "tasks": self.tasks_tokens}
+
+    @property
+    def history_share(self) -> float:
+        return self.log_share

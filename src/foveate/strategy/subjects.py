@@ -1,0 +1,79 @@
+"""What turns are about, as numbers: how far a prompt is from what was said before it. Their texts are read elsewhere.
+
+A gist is a direction in a space of meanings and the words that tell most. A prompt is far from the turns before it if
+it points elsewhere and has few of their words; a prompt of few words is never far.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+
+from foveate.turn import Json
+
+SCALE = 127
+"""A direction's numbers are kept as whole ones from minus to plus this."""
+WEIGHT_SCALE = 200
+MAX_WORDS = 64
+"""Of each gist the words that tell most are kept."""
+ENOUGH_WORDS = 5
+"""A prompt with fewer words that tell something says less about its subject, in proportion."""
+WINDOW_TURNS = 8
+"""A prompt is compared with so many turns before it."""
+FEW_TURNS = 0.15
+"""With one turn to compare with, a prompt has to be so much farther; with n, an nth of it."""
+
+_WORD = Struct("<HB")
+
+
+@dataclass(frozen=True, slots=True)
+class Gist:
+    """What a text is about."""
+
+    direction: tuple[int, ...] = ()
+    """None where nothing could tell."""
+    words: Mapping[int, float] = field(default_factory=dict)
+    """Weights of words, by a number that stands for each."""
+
+    def as_json(self) -> dict[str, Json]:
+        heaviest = sorted(self.words.items(), key=lambda word: (-word[1], word[0]))[:MAX_WORDS]
+        packed = b"".join(_WORD.pack(word, min(255, round(weight * WEIGHT_SCALE))) for word, weight in heaviest)
+        direction = bytes(number & 0xFF for number in self.direction)
+        return {"direction": b64encode(direction).decode(), "words": b64encode(packed).decode()}
+
+    @classmethod
+    def from_json(cls, kept: Json) -> Gist:
+        """What was kept; nothing where that is something else."""
+        if not isinstance(kept, Mapping):
+            return cls()
+        direction, words = kept.get("direction"), kept.get("words")
+        if not isinstance(direction, str) or not isinstance(words, str):
+            return cls()
+        found = {word: weight / WEIGHT_SCALE for word, weight in _WORD.iter_unpack(b64decode(words))}
+        return cls(tuple(number - 256 * (number > SCALE) for number in b64decode(direction)), found)
+
+
+def farness(prompt: Gist, before: Sequence[Gist]) -> float:
+    """0 to about 1: how far a prompt is from the turns before it; 0 where there is nothing to compare."""
+    known = [gist for gist in before if len(gist.direction) == len(prompt.direction)]
+    if not known or not prompt.direction or not prompt.words:
+        return 0.0
+    middle = [sum(numbers) for numbers in zip(*(gist.direction for gist in known), strict=True)]
+    said = {word for gist in known for word in gist.words}
+    total = sum(prompt.words.values())
+    new = sum(weight for word, weight in prompt.words.items() if word not in said)
+    return (1 - _cosine(prompt.direction, middle)) * new / total * min(1.0, len(prompt.words) / ENOUGH_WORDS)
+
+
+def is_elsewhere(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
+    """Whether a prompt begins another subject than the turns before it, at this distance."""
+    near = before[-WINDOW_TURNS:]
+    return bool(near) and farness(prompt, near) > distance + FEW_TURNS / len(near)
+
+
+def _cosine(one: Sequence[int], two: Sequence[int]) -> float:
+    lengths = math.sqrt(sum(number * number for number in one) * sum(number * number for number in two))
+    return sum(a * b for a, b in zip(one, two, strict=True)) / lengths if lengths else 1.0
