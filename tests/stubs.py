@@ -17,10 +17,10 @@ from types import ModuleType
 from typing import get_type_hints
 
 import foveate
-from foveate import api, goals, session
+from foveate import api, documents, goals, session, topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
-OWN = ("Foveate", "Session", "Goals", "open")
+OWN = ("Foveate", "Session", "Documents", "Goals", "Topics", "open")
 HEAD = """# Written by tests/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 """
@@ -36,7 +36,9 @@ def generate() -> str:
     """The stub as it should be."""
     names: dict[str, str] = {}
     bodies = [
+        _class(documents, "Documents", names),
         _class(goals, "Goals", names),
+        _class(topical, "Topics", names),
         _class(session, "Session", names),
         _class(api, "Foveate", names, skip=("close",)) + ENTER,
         _open(names),

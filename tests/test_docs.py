@@ -31,6 +31,14 @@ def test_the_quickstarts_blocking_example_runs(tmp_path: Path) -> None:
     assert ran.stdout.startswith("T-1\n[user] Which port")
 
 
+def test_the_chats_example_runs(tmp_path: Path) -> None:
+    (example,) = python_examples(ROOT / "docs" / "chat.md")
+    (tmp_path / "answers.toml").write_text('[[reply]]\nsays = "8443."\n')
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", ran.stdout)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text())

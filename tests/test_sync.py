@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate import api, goals, session, sync
+from foveate import api, documents, goals, session, sync, topical
 from foveate.errors import (
     InputError,
     InvalidMessage,
@@ -27,7 +27,13 @@ from foveate.errors import (
 from stubs import STUB, generate
 
 HELLO = {"role": "user", "content": "Hello"}
-TWINS = [(api.Foveate, sync.Foveate), (session.Session, sync.Session), (goals.Goals, sync.Goals)]
+TWINS = [
+    (api.Foveate, sync.Foveate),
+    (session.Session, sync.Session),
+    (documents.Documents, sync.Documents),
+    (goals.Goals, sync.Goals),
+    (topical.Topics, sync.Topics),
+]
 
 SAMPLE = """
 from collections.abc import Iterator

@@ -17,7 +17,7 @@ from typing import Any
 from foveate.answers import SessionInfo, describe_session
 from foveate.background.worker import Worker
 from foveate.drafts import to_us
-from foveate.errors import SessionExists, SessionNotFound
+from foveate.errors import InvalidMessage, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import Header
 from foveate.importing import ImportReport, Progress, import_transcript
@@ -130,6 +130,27 @@ class Foveate:
         if changed:
             row = await self._store.update_session(session_id, changed)
         return Session(row, self._shared)
+
+    async def conversation(
+        self, platform: str, channel: str, *, strategy: str = "topics", budget_tokens: int | None = None
+    ) -> Session:
+        """The conversation of a place, as in ("slack", "#support"): resumed if there is one, else begun.
+
+        Of several with these labels it is the one used last; what is said here of a strategy is for a new one.
+        """
+        for name, label in (("platform", platform), ("channel", channel)):
+            if not check_text(name, label).strip():
+                raise InvalidMessage(name, "is empty; a conversation is resumed by its platform and channel")
+        known = await self._store.list_sessions(platform=platform, channel=channel)
+        if known:
+            return await self.session(known[0].id, budget_tokens=budget_tokens)
+        return await self.session(
+            f"{platform}:{channel}",
+            strategy=strategy,
+            budget_tokens=budget_tokens,
+            platform=platform,
+            channel=channel,
+        )
 
     async def open_session(self, session_id: str) -> Session:
         """Open a session that must exist."""

@@ -16,17 +16,20 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from foveate.chat_events import ChatEvent, Finished, Noticed, Piece, ToolAnswered, ToolAsked
 from foveate.context.assembled import Context
 from foveate.context.canonical import canonical_messages
 from foveate.context.prefix import matching_tokens
 from foveate.context.tools import TOOLS, definitions_tokens
 from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable
-from foveate.models import Answer, Ask, Finish
+from foveate.models import Answer, Ask
 from foveate.models.caller import Caller
 from foveate.session import Session
-from foveate.store.calls import NANO, CostRow
-from foveate.text import message_text
+from foveate.store.calls import CostRow
+from foveate.text import compact_json, message_text
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
+
+__all__ = ["Chat", "ChatEvent", "Finished", "Noticed", "Piece", "ToolAnswered", "ToolAsked"]
 
 MAX_TOOL_ROUNDS = 8
 """After so many calls of tools for one prompt the model is asked once more, without tools."""
@@ -49,74 +52,23 @@ _HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Some more of the answer."""
+class OwnTool:
+    """A tool besides those of the history."""
 
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolAsked:
-    """The model calls a tool."""
-
-    name: str
-    arguments: Json
-
-
-@dataclass(frozen=True, slots=True)
-class ToolAnswered:
-    """What it called has answered, in so many tokens."""
-
-    name: str
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Noticed:
-    """Something the user should know about this answer."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """The answer is complete and recorded; what it took, all calls for it together."""
-
-    turn_id: str
-    text: str
-    """Of the last message."""
-    model: str
-    finish: Finish
-    calls: int
-    tokens: int
-    """Of the last prompt, as counted here."""
-    budget_tokens: int
-    prompt_tokens: int
-    """Of all prompts, as counted here."""
-    predicted_cached_tokens: int
-    """What those began with that the calls before them ended with."""
-    input_tokens: int
-    """What the provider says it read; 0 if it says nothing."""
-    cached_tokens: int
-    output_tokens: int
-    nano_usd: int
-    seconds: float
+    definition: Mapping[str, Json]
+    """As OpenAI takes it."""
+    answer: Callable[[Json], Awaitable[str]]
+    """Given a call's arguments."""
+    is_last: bool = False
+    """A model that calls such tools alone has said what it had to, and is not asked again for their results."""
 
     @property
-    def predicted_cached_share(self) -> float:
-        return self.predicted_cached_tokens / max(1, self.prompt_tokens)
-
-    @property
-    def cached_share(self) -> float | None:
-        """What the provider reports; None if it reports no usage."""
-        return self.cached_tokens / self.input_tokens if self.input_tokens else None
-
-    @property
-    def usd(self) -> float:
-        return self.nano_usd / NANO
+    def name(self) -> str:
+        function = self.definition["function"]
+        assert isinstance(function, Mapping), "a definition names a function"
+        return str(function["name"])
 
 
-ChatEvent: TypeAlias = Piece | ToolAsked | ToolAnswered | Noticed | Finished
 Costs: TypeAlias = Callable[[str], Awaitable[Sequence[CostRow]]]
 """What the calls for a session took, as `Foveate.costs` tells it."""
 
@@ -176,8 +128,13 @@ class Chat:
         has_tools: bool = True,
         temperature: float | None = None,
         costs: Costs | None = None,
+        own_tools: Sequence[OwnTool] = (),
+        keeps_partial: bool = True,
     ) -> None:
-        """`models` are tried in this order. `costs` tells what an answer has cost; without it that is 0."""
+        """`models` are tried in this order. `costs` tells what an answer has cost; without it that is 0.
+
+        `keeps_partial` says whether an answer that is interrupted is recorded as far as it came.
+        """
         self.session = session
         self.models = tuple(models)
         self._caller = caller
@@ -185,19 +142,25 @@ class Chat:
         self._max_output_tokens = max_output_tokens
         self._temperature = temperature
         self._costs = costs
+        self._own_tools = {tool.name: tool for tool in own_tools}
+        self._keeps_partial = keeps_partial
         self._sent: Sequence[_Sent] = ()
         self._sent_tools = False
         if window_tokens is not None:
             check_window(session.info.budget_tokens, max_output_tokens, window_tokens)
-        share = session.counter.scale(definitions_tokens("openai", session.counter)) / session.info.budget_tokens
-        self.has_tools = has_tools and share <= MOST_TOOLS_SHARE
-        self._tools: Sequence[Mapping[str, Json]] = session.tools("openai") if self.has_tools else ()
+        own = [tool.definition for tool in own_tools]
+        size = definitions_tokens("openai", session.counter) + session.counter.base(compact_json(own))
+        self.has_tools = has_tools and session.counter.scale(size) <= MOST_TOOLS_SHARE * session.info.budget_tokens
+        self._tools: Sequence[Mapping[str, Json]] = session.tools("openai", besides=own) if self.has_tools else ()
 
-    async def say(self, text: str) -> AsyncGenerator[ChatEvent, None]:
-        """Record a prompt and answer it; `ModelError` if no model could, and then the prompt stays recorded."""
+    async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
+        """Record a prompt and answer it; `ModelError` if no model could, and then the prompt stays recorded.
+
+        With a `key` the same prompt is recorded once, however often it is said.
+        """
         if not text.strip():
             raise InvalidMessage("prompt", "has no text")
-        await self.session.record(Message("user", (Text(text),)))
+        await self.session.record(Message("user", (Text(text),)), key=key)
         async with aclosing(self._answer()) as events:
             async for event in events:
                 yield event
@@ -242,12 +205,17 @@ class Chat:
                 # Together, so that no call is ever left without its result.
                 recorded = await self.session.record([message, *results])
                 taken.said.clear()
-                if not results:
+                if self._is_complete(message):
                     yield await self._finished(recorded.id, answer, taken)
                     return
         except (asyncio.CancelledError, GeneratorExit):
             await self._keep_partial("".join(taken.said))
             raise
+
+    def _is_complete(self, message: Message) -> bool:
+        """Whether nothing it calls is to be answered with more than a result."""
+        called = [self._own_tools.get(call.name) for call in message.tool_calls]
+        return all(tool is not None and tool.is_last for tool in called)
 
     async def _ask(
         self, tools: Sequence[Mapping[str, Json]], taken: _Answering
@@ -334,8 +302,10 @@ class Chat:
         return [_Sent(text, self.session.counter.count(text)) for text in map(message_text, messages)]
 
     async def _execute(self, call: ToolCall) -> str:
+        if call.name in self._own_tools:
+            return await self._own_tools[call.name].answer(call.arguments)
         if call.name not in _HISTORY_TOOLS:
-            known = ", ".join(tool.name for tool in TOOLS)
+            known = ", ".join([*(tool.name for tool in TOOLS), *self._own_tools])
             return f"Error: there is no tool {call.name!r} here; there are {known}.\n"
         return await self.session.call_tool(call.name, call.arguments)
 
@@ -351,7 +321,7 @@ class Chat:
 
     async def _keep_partial(self, text: str) -> None:
         """What was said before someone stopped it, with a note for people; nothing said is nothing kept."""
-        if text.strip():
+        if text.strip() and self._keeps_partial:
             said = Message("assistant", (Text(text),), model=self.models[0])
             await self.session.record([said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
 

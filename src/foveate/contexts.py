@@ -87,7 +87,7 @@ class Contexts:
 
     def __init__(self, store: Store, session_id: str, events: EventBus, settings: Settings) -> None:
         self.viewer = Viewer(store, session_id)
-        self._keeper = Keeper(store, session_id, self.viewer)
+        self._keepers: dict[str, Keeper] = {}
         self.storyteller = Storyteller(store, session_id, self.viewer)
         self._store = store
         self._session_id = session_id
@@ -209,7 +209,9 @@ class Contexts:
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
             return View(blocks, Planned(plan.bands, last_turn=session.last_turn, notes=plan.notes))
         ttl = self._settings.context.cache_ttl_seconds
-        view = await self._keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
+        keeper = self._keepers.get(chosen.name) or Keeper(self._store, self._session_id, self.viewer, chosen.name)
+        self._keepers[chosen.name] = keeper
+        view = await keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
         cause = view.planned.cause if view.planned.is_new else None
         if cause == "full":
             self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})

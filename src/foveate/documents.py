@@ -15,6 +15,8 @@ from foveate.tokens import exact_counter
 
 GIVEN = ("epic", "tasks")
 """What can be given; goals have commands of their own."""
+RUN = "run"
+"""What a run keeps of itself."""
 NO_TASKS = "(no tasks yet)"
 
 
@@ -29,11 +31,15 @@ class Documents:
 
     async def give(self, name: str, text: str) -> None:
         """Keep a document in place of the one before; an empty one is none."""
-        if name not in GIVEN:
+        if name not in (*GIVEN, RUN):
             raise InputError(f"a session has no document {name!r}; there are {', '.join(GIVEN)}")
         check_text(name, text)
-        check_size(name, text, self._limits, self._session)
+        self.check(name, text)
         await self._store.artefacts.keep_document(self._session.id, name, text)
+
+    def check(self, name: str, text: str) -> None:
+        """An `InputError` that says by how much, if a document is larger than it may be."""
+        check_size(name, text, self._limits, self._session)
 
     async def get(self, name: str) -> str:
         """A document's text; empty if none was given."""

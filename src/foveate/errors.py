@@ -103,7 +103,7 @@ class PinsExceedBudget(InputError):
 
 
 class HistoryExceedsBudget(InputError):
-    """The history does not fit, and the strategy was told to fail then; `needed_tokens` and `room_tokens` say how far."""
+    """The history does not fit, and the strategy was told to fail then; `needed_tokens` says what it takes."""
 
     def __init__(self, needed_tokens: int, room_tokens: int) -> None:
         super().__init__(

@@ -22,7 +22,7 @@ from foveate.tokens import exact_counter
 from foveate.viewing import Viewer, is_from_log
 
 PLAN = "plan"
-"""The keepsake's name."""
+"""The keepsake's name; that of another strategy than the gradient has its name behind it."""
 USE_NOTED_SHARE = 0.05
 """A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
 
@@ -76,7 +76,8 @@ class View:
 class Keeper:
     """Decides when a kept plan is made anew, and keeps it."""
 
-    def __init__(self, store: Store, session_id: str, viewer: Viewer) -> None:
+    def __init__(self, store: Store, session_id: str, viewer: Viewer, strategy: str = "gradient") -> None:
+        self._name = PLAN if strategy == "gradient" else f"{PLAN}:{strategy}"
         self._store = store
         self._session_id = session_id
         self._viewer = viewer
@@ -123,7 +124,7 @@ class Keeper:
         return View(blocks, planned, churn)
 
     async def load(self) -> KeptPlan | None:
-        packed = await self._store.derived.kept(self._session_id, PLAN)
+        packed = await self._store.derived.kept(self._session_id, self._name)
         if packed != self._packed:
             self._packed = packed
             self._plan = None if packed is None else KeptPlan.unpack(packed)
@@ -132,7 +133,7 @@ class Keeper:
     async def _keep(self, plan: KeptPlan) -> None:
         self._packed = plan.pack()
         self._plan = plan
-        await self._store.derived.keep(self._session_id, PLAN, self._packed)
+        await self._store.derived.keep(self._session_id, self._name, self._packed)
 
     async def _base(self, session: SessionRow, plan: KeptPlan) -> list[HistoryBlock]:
         """The plan's rows: texts as they were stored, raw turns from the log."""

@@ -45,6 +45,7 @@ from foveate.settings import Settings, make_strategy
 from foveate.store import Draft, NewSession, Place, SessionRow, Store
 from foveate.text import compact_json
 from foveate.tokens import Counter, calibrate, session_counter
+from foveate.topical import Topics
 from foveate.turn import Json, Turn, parse_time, turn_id, turn_number
 
 EXPORT_BATCH_TURNS = 200
@@ -96,6 +97,11 @@ class Session:
         given = given_settings(self._row) if self._row.strategy == "oneshot" else None
         strategy = make_strategy("oneshot", self._shared.settings, given)
         return Documents(self._store, self._row, getattr(strategy, "document_limits", {}))
+
+    @property
+    def topics(self) -> Topics:
+        """The conversation by topics: `topics.add_message(…)`, `get_context`, `seal_current_topic`, `get_history`."""
+        return Topics(self, self._store, self._contexts.storyteller)
 
     @property
     def compression_level(self) -> int:
@@ -226,11 +232,11 @@ class Session:
         )
         return await self._contexts.make(self._row, self._counter, request)
 
-    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Json]] = ()) -> list[Mapping[str, Json]]:  # noqa: A002
+    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Json]] = ()) -> list[dict[str, Json]]:  # noqa: A002
         """The history tools as a provider takes them, and tools of your own `besides`; contexts leave room for all."""
         definitions = tool_definitions(format)
         self._tools_format, self._own_tools = format, tuple(besides)
-        return [*definitions, *besides]
+        return [*definitions, *map(dict, besides)]
 
     async def call_tool(self, name: str, arguments: object) -> str:
         """A model's call of a history tool, answered as text; mistakes are explained to the model."""

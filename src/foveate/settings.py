@@ -23,8 +23,10 @@ from foveate.strategy import Strategy, load
 from foveate.strategy.allotments import Allotments
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.strategy.gradient import Gradient
+from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.oneshot import Oneshot
 from foveate.strategy.standard import Standard
+from foveate.strategy.topics import Topics
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
 CONFIG_VARIABLE = "FOVEATE_CONFIG"
@@ -163,6 +165,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gradient: Gradient = Gradient()
     standard: Standard = Standard()
     checkpoint: Checkpoint = Checkpoint()
+    topics: Topics = Topics()
+    hybrid: Hybrid = Hybrid()
     oneshot: Oneshot = Oneshot()
 
 
@@ -283,10 +287,12 @@ def describe(part: type[Struct] = Settings, prefix: str = "") -> list[tuple[str,
     """Each key with what it takes and its default, for docs and help."""
     rows: list[tuple[str, str, object]] = []
     for field in msgspec.structs.fields(part):
-        if isinstance(field.type, type) and issubclass(field.type, Struct):
+        if part is Settings:
             rows.extend(describe(field.type, f"{prefix}{field.name}."))
         else:
-            rows.append((f"{prefix}{field.name}", _takes(field.type), field.default))
+            made = field.default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT
+            default = field.default_factory() if made else field.default
+            rows.append((f"{prefix}{field.name}", _takes(field.type), default))
     return rows
 
 

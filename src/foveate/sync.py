@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from foveate import api, documents, goals, session
+from foveate import api, documents, goals, session, topical
 from foveate.errors import StoreClosed
 from foveate.settings import Settings
 
@@ -143,6 +143,10 @@ class Documents(_Blocking, of=documents.Documents):
 
 class Goals(_Blocking, of=goals.Goals):
     """See `foveate.goals.Goals`."""
+
+
+class Topics(_Blocking, of=topical.Topics):
+    """See `foveate.topical.Topics`."""
 
 
 class Session(_Blocking, of=session.Session):

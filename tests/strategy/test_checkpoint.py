@@ -193,7 +193,8 @@ def test_a_history_too_long_to_go_through_begins_with_one_checkpoint_for_all_tha
     assert checkpoints[0].last >= 350
     assert {turn for row in plan.rows for turn in range(row.first, row.last + 1)} == set(range(1, 401))
     assert plan.notes["tiny_through"] == "T-350"
-    assert plan.notes["compressions"] < 30
+    compressions: Any = plan.notes["compressions"]
+    assert compressions < 30
 
 
 def test_a_large_answer_at_the_end_leaves_the_prompt_as_it_was() -> None:

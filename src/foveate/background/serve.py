@@ -14,6 +14,8 @@ import sys
 from typing import BinaryIO
 
 LENGTH = struct.Struct(">Q")
+NICENESS = 10
+"""Whatever the program itself has to do goes first."""
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
@@ -33,6 +35,7 @@ def write_frame(stream: BinaryIO, data: bytes) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with its input
+    os.nice(NICENESS)
     output = sys.stdout.buffer
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         function, jobs = pickle.loads(frame)  # noqa: S301 - written by the parent process

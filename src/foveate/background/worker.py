@@ -14,22 +14,18 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from foveate.background.making import make_local, pack_units, unpack_units
+from foveate.background.eras import EraRefiner, make_era, read_units
+from foveate.background.making import make_local
 from foveate.background.pool import Pool
 from foveate.background.refine import Refiner
-from foveate.compress.eras import era_text, roll_up
-from foveate.context.costs import content_tokens
 from foveate.errors import SessionNotFound
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
 from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.derived import ERA_FANOUT, Claim, EraRow, NewRendition
-from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, turn_id
 
-ERA_TOKENS = 640
-"""As much of an era as is kept; it is shown at any size up to this."""
 ERA_BATCH = 64
 """Eras rolled up between two looks at the clock."""
 GATHER_SECONDS = 0.1
@@ -54,6 +50,7 @@ class Worker:
         self._settings = settings.compress
         self._pool = Pool(settings.compress.processes)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
+        self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller)
         self._owner = uuid.uuid4().hex
         self._sessions: dict[str, None] = {}
         self._woken = asyncio.Event()
@@ -80,6 +77,7 @@ class Worker:
                     break
                 await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
             await self._make_eras(session_id)
+            await self._eras.settle(session_id)
         await self._refiner.settle(session_ids, progress)
 
     async def want_again(self, session_id: str) -> int:
@@ -94,6 +92,7 @@ class Worker:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._refiner.close()
+        await self._eras.close()
         await asyncio.to_thread(self._pool.close)
 
     async def _run(self) -> None:
@@ -109,6 +108,7 @@ class Worker:
                         pass
                     await self._make_eras(session_id)
                     self._refiner.wake()
+                    self._eras.wake(session_id)
                     self._failures.pop(session_id, None)
                 except SessionNotFound:
                     continue  # deleted meanwhile
@@ -179,29 +179,17 @@ class Worker:
         derived = self._store.derived
         session = await self._store.get_session(session_id)
         settled = await derived.settled(session_id)
-        counter = exact_counter(session.encoding)
         level = 1
         while settled // ERA_FANOUT**level:
             place = await derived.next_era(session_id, level)
             wanted = settled // ERA_FANOUT**level
             while place < wanted:
                 end = min(place + ERA_BATCH, wanted)
-                made = [await self._make_era(session_id, level, index, counter) for index in range(place, end)]
+                made = [await self._make_era(session, level, index) for index in range(place, end)]
                 await derived.add_eras(session_id, made)
                 place = end
             level += 1
 
-    async def _make_era(self, session_id: str, level: int, place: int, counter: Counter) -> EraRow:
-        derived = self._store.derived
-        first, last = place * ERA_FANOUT, (place + 1) * ERA_FANOUT - 1
-        if level == 1:
-            packed = [row.units for row in await derived.renditions(session_id, first + 1, last + 1)]
-        else:
-            packed = [era.units for era in await derived.eras(session_id, level - 1, first, last)]
-        return await asyncio.to_thread(_roll, level, place, packed, counter)
-
-
-def _roll(level: int, place: int, packed: Sequence[bytes], counter: Counter) -> EraRow:
-    units = roll_up([unit for data in packed for unit in unpack_units(data)], ERA_TOKENS, counter.base)
-    text = era_text(units, ERA_TOKENS, counter.base)
-    return EraRow(level, place, content_tokens(text, "E", counter), pack_units(units))
+    async def _make_era(self, session: SessionRow, level: int, place: int) -> EraRow:
+        packed = await read_units(self._store, session.id, level, place)
+        return await asyncio.to_thread(make_era, level, place, packed, session.encoding)

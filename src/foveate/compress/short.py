@@ -1,11 +1,12 @@
 """Short forms of a turn's messages, one by one: tool results by what is known of them, words by their best clauses.
 
-A short message keeps its speaker's mark, and says at its end where it is whole: `(short: T-5-R)`. Its tool calls stay
+A short message keeps its speaker's mark, and says at its end where it is whole: `(short T-5)`. Its tool calls stay
 beside it, so that no result is without its call. Nothing in it can be taken for a mark, a tag or another message.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,8 +46,8 @@ LEAST_WORDS_TOKENS = 6
 MAX_SOURCE_CHARS = 60_000
 """Of a longer message so much of either end is read."""
 MAX_NAMED_TOOLS = 6
-LINE_END_TOKENS = 2
 _ENDINGS = ".;, "
+_DEFINED = re.compile(r" \([^()]*\)$")
 _BACKSLASH = "\\"
 
 
@@ -90,7 +91,7 @@ class Shortener:
     @property
     def sign(self) -> str:
         """Says that a message is short, and where it is whole."""
-        return f"(short: {turn_id(self.turn)}-R)"
+        return f"(short {turn_id(self.turn)})"
 
     def message(self, message: Message, seen: Sequence[Seen], tracker: Tracker) -> str:
         """The message in its short form, whatever it is."""
@@ -115,8 +116,18 @@ class Shortener:
             return self._signed(message, shown)
         return self._said(message, limit, words=words, behind=shown)
 
+    def worded(self, message: Message, words: str) -> str:
+        """The message with these words in place of its own; without words and calls it says nothing."""
+        if not words and not message.tool_calls:
+            return ""
+        if message.role != "assistant":
+            return self._said(message, self.limits["user"], words=words)
+        silent = replace(message, parts=message.tool_calls)
+        return self.assistant(message, words) if words else self.assistant(silent)
+
     def _arguments(self, call: ToolCall, most_tokens: int) -> str:
-        return cut_line(one_line(smooth_call(call)), most_tokens, self.count)
+        room = most_tokens - self.count(part_text(call, ""))
+        return cut_line(one_line(smooth_call(call)), max(room, LEAST_WORDS_TOKENS), self.count)
 
     def _signed(self, message: Message, parts: Sequence[Part]) -> str:
         """Calls alone, the sign behind the last one; a message that says nothing at all stays as it is."""
@@ -130,7 +141,7 @@ class Shortener:
         """The best of what was said, the sign, and what stands behind it, in no more than the limit."""
         attached = [_named(part) for part in message.parts if isinstance(part, Attachment)]
         frame = short_message(replace(message, parts=(Text(self.sign), *attached[:3], *behind)), part_text)
-        room = limit - self.count(frame) - LINE_END_TOKENS
+        room = limit - self.count(frame)
         text = message.text if words is None else words
         kept = summarise(message, text, max(room, LEAST_WORDS_TOKENS), self.count)
         said = one_line(f"{kept} {self.sign}")
@@ -143,10 +154,12 @@ class Shortener:
         last = max(place for place, part in enumerate(message.parts) if isinstance(part, ToolResult))
         for place, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
-                words = self._result(part, next(notes), tracker, is_last=place == last)
-                parts.append(replace(part, content=(Text(words),)))
+                known = next(notes)
+                named = replace(part, name=part.name or known.call.name)
+                words = self._result(named, known, tracker, is_last=place == last)
+                parts.append(replace(named, content=(Text(words),)))
             elif isinstance(part, Text) and part.text.strip():
-                parts.append(Text(summarise(message, part.text, self.limits["user"] - LINE_END_TOKENS, self.count)))
+                parts.append(Text(summarise(message, part.text, self.limits["user"], self.count)))
             elif isinstance(part, Attachment):
                 parts.append(_named(part))
         return short_message(replace(message, parts=tuple(parts)), part_text)
@@ -161,7 +174,7 @@ class Shortener:
             words, kind = _outcome(seen.call, result), "other"
         mark = part_text(replace(result, content=(Text(""),)))
         sign = f" {self.sign}" if is_last else ""
-        room = self.limits[kind] - self.count(f"{mark}{sign}") - LINE_END_TOKENS
+        room = self.limits[kind] - self.count(f"{mark}{sign}")
         return f"{cut_line(one_line(words), max(room, LEAST_WORDS_TOKENS), self.count)}{sign}"
 
 
@@ -197,7 +210,9 @@ def _change_words(change: FileChange) -> str:
     """`Modified src/jwt.py: lines 12-18 at 2026-11-15 10:02Z; todo: check the signature`."""
     when = f" at {change.at:%Y-%m-%d %H:%MZ}" if change.at else ""
     todo = f"; todo: {change.todo}" if change.todo else ""
-    lines = f": {change.lines}" if change.lines else ""
+    # What is defined stands in the call before it.
+    size = _DEFINED.sub("", change.lines)
+    lines = f": {size}" if size else ""
     return f"{change.change.capitalize()} {brief_path(change.path)}{lines}{when}{todo}"
 
 

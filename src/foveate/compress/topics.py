@@ -6,27 +6,32 @@ Summaries are made from the clauses of the original turns, never from another su
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from foveate.compress import Unit
-from foveate.compress.artefacts import Material, SourceTurn, made_of, made_short, short_message
+from foveate.compress.artefacts import Material, SourceTurn, made_of, made_short
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import Source, check
 from foveate.compress.inline import cut_line, escape_inline, one_line
+from foveate.compress.lexicon import DECISIONS, ERRORS, OUTCOMES, stem, word_weight
 from foveate.compress.phrases import Phrases, find_phrase, load_phrases
 from foveate.strategy import Made
 from foveate.strategy.subjects import SCALE, Gist
-from foveate.text import part_text
+from foveate.text import compact_json, message_text
 from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 TRUNCATED = "… [truncated]"
 TITLE_WORDS = 4
-TITLE_KINDS = "wni/"
-"""Words, names, identifiers and paths make a title."""
-MAX_TITLE_TOKENS = 24
+MIN_TITLE_WEIGHT = 0.4
+"""Words that everybody says make no title."""
+USER_WORDS = 2.0
+"""What the user says counts more."""
+MAX_TITLE_TOKENS = 48
 MAX_TITLE_CHARS = 80
 BULK_TITLE_WORDS = 2
 """Of each topic in a bulk."""
@@ -37,6 +42,11 @@ READ_CHARS = 2_000
 """Of a prompt, and of an answer, so much says what it is about."""
 MIN_WORD_WEIGHT = 0.25
 _SUBJECT_KINDS = "wni/e!"
+_MARKED = re.compile(r"^\[[^\]\n]{1,40}\]|\{[^}]*\}?")
+"""Who speaks, and what stands for a call of a tool."""
+_TITLE_WORD = re.compile(
+    r"(?<![\w#/.-])[^\W\d_][\w./-]{2,30}\w(?![\w/])|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,6}"
+)
 
 
 def make_topic(material: Material) -> Made:
@@ -79,7 +89,7 @@ def make_truncated(material: Material) -> Made:
     for turn in material.turns:
         for position, message in enumerate(turn.messages):
             if message.kind != "display" and _length(message) > most:
-                texts[position] = short_message(message, _Truncating(most))
+                texts[position] = message_text(truncate(message, most))
     return made_short(material.wanted, texts)
 
 
@@ -94,38 +104,31 @@ def gists(texts: Sequence[str]) -> list[Gist]:
     ]
 
 
-class _Truncating:
-    """Writes the parts of one message, together no more than so many characters of what was said."""
-
-    def __init__(self, max_chars: int) -> None:
-        self.left = max_chars
-
-    def __call__(self, part: Part) -> str:
-        words = _said(part)
-        if len(words) <= self.left:
-            self.left -= len(words)
-            return part_text(part)
-        shown = f"{words[: self.left].rstrip()}{TRUNCATED}"
-        self.left = 0
-        return part_text(part, shown)
-
-
 def truncate(message: Message, max_chars: int) -> Message:
-    """The message as it is shown truncated: each part's words up to the limit, and the mark."""
+    """The message with no more than so many characters of what was said in it, and a mark where it was cut."""
     left = max_chars
     parts: list[Part] = []
     for part in message.parts:
         words = _said(part)
-        if len(words) <= left or not isinstance(part, Text | Reasoning | ToolResult):
+        if len(words) > left:
+            parts.append(_replaced(part, f"{words[:left].rstrip()}{TRUNCATED}"))
+            left = 0
+        else:
             parts.append(part)
-            left = max(0, left - len(words))
-            continue
-        shown = f"{words[:left].rstrip()}{TRUNCATED}"
-        parts.append(
-            replace(part, content=(Text(shown),)) if isinstance(part, ToolResult) else replace(part, text=shown)
-        )
-        left = 0
+            left -= len(words)
     return replace(message, parts=tuple(parts), original=None)
+
+
+def _replaced(part: Part, words: str) -> Part:
+    match part:
+        case Text() | Reasoning():
+            return replace(part, text=words)
+        case ToolCall():
+            return replace(part, arguments=words)
+        case ToolResult():
+            others = (one for one in part.content if not isinstance(one, Text))
+            return replace(part, content=(Text(words), *others))
+    return part
 
 
 def _length(message: Message) -> int:
@@ -140,15 +143,14 @@ def _said(part: Part) -> str:
         case ToolResult():
             return "\n".join(one.text for one in part.content if isinstance(one, Text))
         case ToolCall():
-            text = part_text(part)
-            return text[text.index("] ") + 2 :]
+            return compact_json(part.arguments)
     return ""
 
 
 def _summary(material: Material, heading: str, title: str) -> Made:
-    """A heading and the best clauses of the turns within the tokens there are; refused ones are left out."""
+    """A heading and the best clauses of the turns within the tokens there are; what the guard says of it is kept."""
     count, room = material.count, material.wanted.tokens
-    head = cut_line(escape_inline(heading), min(room, MAX_TITLE_TOKENS * 2), count)
+    head = cut_line(escape_inline(heading), min(room, MAX_TITLE_TOKENS), count)
     units = _units(material.turns)
     left = room - count(head) - 1
     text = era_text(roll_up(units, left, count), left, count) if left > 0 else ""
@@ -171,29 +173,30 @@ def _units(turns: Sequence[SourceTurn]) -> list[Unit]:
 
 
 def _title(turns: Sequence[SourceTurn], words: int) -> str:
-    """The heaviest words of what was said, in the order they were said first."""
+    """The heaviest words of what was said, in the order they were said first; what is said often counts more."""
     weights: dict[str, float] = {}
+    names: dict[str, str] = {}
+    times: Counter[str] = Counter()
     for turn in turns:
         for unit in turn.units:
-            share = unit.worth / max(1, len(unit.facts))
-            for key in unit.facts:
-                if key[0] in TITLE_KINDS:
-                    weights[key] = weights.get(key, 0.0) + share
-    spoken = " ".join(unit.text for turn in turns for unit in turn.units)
-    order = {key: place for place, key in enumerate(find_facts(spoken[: READ_CHARS * 4]))}
-    heaviest = sorted(weights, key=lambda key: (-weights[key], key))
-    chosen = [key for key in heaviest if key in order][:words]
-    return one_line(", ".join(_shown(key, spoken) for key in sorted(chosen, key=order.__getitem__)))[:MAX_TITLE_CHARS]
+            by_user = 1.0 if unit.text.startswith("[") else USER_WORDS
+            for word in _title_words(unit.text):
+                root = stem(word.casefold())
+                names.setdefault(root, word)
+                times[root] += 1
+                weights[root] = weights.get(root, 0.0) + by_user * word_weight(word.casefold())
+    heaviest = sorted(weights, key=lambda root: (-weights[root] * times[root], root))[:words]
+    return ", ".join(name for root, name in names.items() if root in heaviest)[:MAX_TITLE_CHARS]
 
 
-def _shown(key: str, spoken: str) -> str:
-    """A fact as it was written: the first word that begins like it."""
-    root = key[2:]
-    for word in spoken.split():
-        bare = word.strip(".,;:!?()[]{}\"'`“”«»*")
-        if bare.casefold().startswith(root):
-            return bare
-    return root
+def _title_words(text: str) -> Iterator[str]:
+    """Words of a clause that could stand in a title, each once."""
+    seen: set[str] = set()
+    for word in _TITLE_WORD.findall(_MARKED.sub(" ", text)):
+        plain = word.casefold()
+        if plain not in seen and word_weight(plain) >= MIN_TITLE_WEIGHT and plain not in DECISIONS | OUTCOMES | ERRORS:
+            seen.add(plain)
+            yield word
 
 
 def _asked(turn: SourceTurn | None) -> str:
@@ -233,4 +236,4 @@ def _phrases(data: Mapping[str, Json]) -> Phrases:
 
 def _ranges(given: Json) -> list[tuple[int, int]]:
     pairs = given if isinstance(given, list | tuple) else ()
-    return [(int(pair[0]), int(pair[1])) for pair in pairs if isinstance(pair, list | tuple)]  # type: ignore[arg-type]
+    return [(int(pair[0]), int(pair[1])) for pair in pairs if isinstance(pair, list | tuple)]

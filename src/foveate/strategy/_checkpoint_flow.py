@@ -127,7 +127,9 @@ class Flow:
         self.fresh.append(turn)
         # What was judged before is not judged again, though a checkpoint turned out larger than planned.
         is_known = turn.turn < book.seen_turn or (turn.turn, turn.raw) == (book.seen_turn, book.seen_tokens)
-        if self.used <= (self.available if is_known else self.trigger):
+        if is_known and self.used - turn.raw <= self.available:
+            return
+        if self.used <= self.trigger:
             return
         self._reached = (self.used, self.trigger, self.available)
         old = self.fresh[: -self._preserved()]

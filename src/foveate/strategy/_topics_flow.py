@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from foveate.strategy import Made, Overheads, Told, TurnInfo, Wanted
-from foveate.strategy._topics_book import Book, Bulk, Topic, Why
 from foveate.strategy.subjects import WINDOW_TURNS, Gist, is_elsewhere
+from foveate.strategy.topic_book import Book, Bulk, Topic, Why
 from foveate.turn import Json
 
 if TYPE_CHECKING:

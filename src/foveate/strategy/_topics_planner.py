@@ -11,9 +11,9 @@ from foveate.strategy._compact import compact_rows
 from foveate.strategy._eras import stub_row
 from foveate.strategy._planner import MIN_HISTORY_TOKENS
 from foveate.strategy._rows import bands_of
-from foveate.strategy._topics_book import Book, Bulk, Topic
 from foveate.strategy._topics_flow import Flow, Rooms, boundary_wanted
 from foveate.strategy._topics_rows import Current, current_rows
+from foveate.strategy.topic_book import Book, Bulk, Topic
 from foveate.turn import Json
 
 if TYPE_CHECKING:
@@ -179,24 +179,30 @@ class Planner:
         return wants
 
     def _notes(self, flow: Flow, past: _Past, current: Current) -> dict[str, Json]:
-        book, made = flow.book, self.story.made
-
-        def noted(what: Topic | Bulk, wanted: Wanted) -> dict[str, Json]:
-            found = made.get(wanted.name)
-            title = found.data.get("title", "") if found else ""
-            return {"id": what.id, "first": what.first, "last": what.last, "title": title, "artefact": wanted.name}
-
+        book, rooms = flow.book, self.rooms
         return {
             "current": {"first": book.start, "last": self.story.last_turn, "tokens": current.tokens},
-            "topics": [
-                {**noted(topic, topic.wanted(self.rooms.topic_tokens)), "why": topic.why} for topic in book.topics
+            "topics": [_noted(topic, self._title(topic.wanted(rooms.topic_tokens))) for topic in book.topics],
+            "bulks": [
+                {
+                    "id": bulk.id,
+                    "first": bulk.first,
+                    "last": bulk.last,
+                    "title": self._title(bulk.wanted(rooms.bulk_tokens)),
+                    "topics": [_noted(topic) for topic in bulk.topics],
+                }
+                for bulk in past.bulks
             ],
-            "bulks": [noted(bulk, bulk.wanted(self.rooms.bulk_tokens)) for bulk in past.bulks],
             "left_out_bulks": past.left_out,
             "truncated": {str(turn): list(places) for turn, places in current.truncated.items()},
+            "max_message_chars": self.settings.max_message_chars,
             "is_cut": current.is_cut,
-            "room_tokens": {"current": self.rooms.current, "past": self.rooms.past, "bulk": self.rooms.bulk},
+            "room_tokens": {"current": rooms.current, "past": rooms.past, "bulk": rooms.bulk},
         }
+
+    def _title(self, wanted: Wanted) -> Json:
+        made = self.story.made.get(wanted.name)
+        return made.data.get("title", "") if made else ""
 
     def _smallest(self) -> Plan:
         """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
@@ -205,3 +211,15 @@ class Planner:
         notes: dict[str, Json] = {"message": f"{self.budget} tokens are too few for topics"} if rows else {}
         bands = bands_of(rows, dict.fromkeys(_TARGETS, 0.0))
         return Plan(rows, bands, tokens, self.budget, notes=notes)
+
+
+def _noted(topic: Topic, title: Json = "") -> dict[str, Json]:
+    return {
+        "id": topic.id,
+        "first": topic.first,
+        "last": topic.last,
+        "why": topic.why,
+        "sealed_us": topic.sealed_us,
+        "raw_tokens": topic.tokens,
+        "title": title,
+    }

@@ -14,7 +14,7 @@ from foveate.strategy.gradient import Gradient
 
 
 class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The newest entries of the log raw, older ones ever shorter; all that `Gradient` can be set to holds for the log."""
+    """The newest entries of the log raw, older ones ever shorter; what `Gradient` can be set to holds for the log."""
 
     documents: ClassVar[tuple[str, ...]] = ("epic",)
     changing_documents: ClassVar[tuple[str, ...]] = ("tasks",)

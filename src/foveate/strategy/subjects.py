@@ -23,8 +23,8 @@ ENOUGH_WORDS = 5
 """A prompt with fewer words that tell something says less about its subject, in proportion."""
 WINDOW_TURNS = 8
 """A prompt is compared with so many turns before it."""
-FEW_TURNS = 0.15
-"""With one turn to compare with, a prompt has to be so much farther; with n, an nth of it."""
+FEW_TURNS, FEW_WORDS = 0.15, 5.0
+"""The less there is to compare with, the farther a prompt has to be: so much divided by the turns, and by the words."""
 
 _WORD = Struct("<HB")
 
@@ -71,7 +71,13 @@ def farness(prompt: Gist, before: Sequence[Gist]) -> float:
 def is_elsewhere(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
     """Whether a prompt begins another subject than the turns before it, at this distance."""
     near = before[-WINDOW_TURNS:]
-    return bool(near) and farness(prompt, near) > distance + FEW_TURNS / len(near)
+    return bool(near) and farness(prompt, near) > distance + margin(near)
+
+
+def margin(before: Sequence[Gist]) -> float:
+    """How much farther a prompt has to be because little is known of what was said before."""
+    words = {word for gist in before for word in gist.words}
+    return FEW_TURNS / max(1, len(before)) + FEW_WORDS / max(1, len(words))
 
 
 def _cosine(one: Sequence[int], two: Sequence[int]) -> float:

@@ -51,7 +51,7 @@ class Topics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The languages whose phrases end a topic, as in ["en", "de"]. None: all that have a list; [] none."""
     phrases: tuple[str, ...] = ()
     """Phrases of your own, besides those of the languages."""
-    subject_distance: Annotated[float, Meta(ge=0, le=1)] | None = 0.30
+    subject_distance: Annotated[float, Meta(ge=0, le=1)] | None = 0.25
     """How far from the turns before it a prompt begins another subject. None: no subject change is looked for."""
     keep_full: bool = False
     """Show the newest past topics in full where room is left. A one-off context always does."""

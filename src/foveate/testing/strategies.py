@@ -46,19 +46,37 @@ async def run_case(case: Case, strategy: str, path: Path) -> None:
         await case(fov, strategy)
 
 
+async def looked_at(session: Session, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
+    """A context, recounted and looked through. Its invariants are checked where it is made."""
+    context = await session.context(PROMPT, budget_tokens=budget_tokens, strategy=strategy)
+    info = await session.refresh()
+    budget = info.budget_tokens if budget_tokens is None else budget_tokens
+    assert context.tokens <= budget, f"{context.tokens} of {budget}"
+    count = exact_counter(session.counter.encoding).base
+    behind = sum(segment.tokens for segment in context.segments if segment.name in ("tools", "framing"))
+    assert count(context.text) + count(PROMPT) + behind == context.tokens
+    shown = parse_blocks(context.history)
+    assert all(1 <= block.first <= block.last <= info.turns for block in shown)
+    assert _is_ordered([block for block in shown if block.level != "A"])
+    assert _is_ordered([block for block in shown if block.level == "A"])
+    for name in FORMATS:
+        assert context.messages(name)
+    return context
+
+
 async def every_context_fits_its_budget(fov: api.Foveate, strategy: str) -> None:
     for settled in (False, True):
         session = await _told(fov, f"s-{settled}", strategy, _turns(70), settled=settled)
         for budget in BUDGETS_TOKENS:
-            await _looked_at(session, budget_tokens=budget)
-        await _looked_at(session)
+            await looked_at(session, budget_tokens=budget)
+        await looked_at(session)
 
 
 async def a_growing_conversation_fits_at_every_turn(fov: api.Foveate, strategy: str) -> None:
     session = await fov.session("s", strategy=strategy, budget_tokens=SMALL_TOKENS)
     for turn in _turns(30):
         await session.record(turn)
-        context = await _looked_at(session)
+        context = await looked_at(session)
         assert _words(turn)[:40] in context.text, "the newest prompt is not shown"
 
 
@@ -69,7 +87,7 @@ async def a_turn_at_work_keeps_its_prompt(fov: api.Foveate, strategy: str) -> No
     for number in range(1, 25):
         output = "\n".join(f"line {line} of {number}: {number * line}" for line in range(number * 3))
         await session.record(_step(number, output))
-        context = await _looked_at(session)
+        context = await looked_at(session)
         assert order in context.text, f"the prompt is gone at step {number}"
 
 
@@ -77,12 +95,12 @@ async def one_giant_message_is_cut_not_dropped(fov: api.Foveate, strategy: str) 
     session = await fov.session("s", strategy=strategy, budget_tokens=SMALL_TOKENS)
     giant = " ".join(f"word{number}" for number in range(6_000))
     await session.record([Message("user", (Text(giant),), at=START)])
-    context = await _looked_at(session)
+    context = await looked_at(session)
     assert "word0" in context.text
     await session.record([_said("assistant", giant), *_step(1, giant)])
-    await _looked_at(session)
+    await looked_at(session)
     await session.record([_said("user", "Short again?"), _said("assistant", "Yes.")])
-    assert "Short again?" in (await _looked_at(session)).text
+    assert "Short again?" in (await looked_at(session)).text
 
 
 async def nothing_said_forges_structure(fov: api.Foveate, strategy: str) -> None:
@@ -91,10 +109,10 @@ async def nothing_said_forges_structure(fov: api.Foveate, strategy: str) -> None
         text = HOSTILE[number % len(HOSTILE)] * (1 + number % 3)
         await session.record([_said("user", f"{text} {number}"), *_step(number, text), _said("assistant", text)])
         if number % 8 == 0:
-            await _looked_at(session)
+            await looked_at(session)
     await fov.settle()
-    await _looked_at(session)
-    await _looked_at(session, budget_tokens=50_000)
+    await looked_at(session)
+    await looked_at(session, budget_tokens=50_000)
 
 
 async def the_same_state_gives_the_same_bytes(fov: api.Foveate, strategy: str) -> None:
@@ -135,11 +153,11 @@ async def another_strategy_can_take_over_and_give_back(fov: api.Foveate, strateg
     session = await _told(fov, "s", strategy, _turns(30), budget_tokens=SMALL_TOKENS)
     before = await session.context(PROMPT)
     other = "standard" if strategy != "standard" else "gradient"
-    looked = await _looked_at(session, strategy=other)
+    looked = await looked_at(session, strategy=other)
     assert looked.planned.strategy == other
     assert (await session.context(PROMPT)).text == before.text
     await session.use(other)
-    await _looked_at(session)
+    await looked_at(session)
     await session.use(strategy)
     assert (await session.context(PROMPT)).text == before.text
     await session.use(other)
@@ -147,7 +165,7 @@ async def another_strategy_can_take_over_and_give_back(fov: api.Foveate, strateg
         await session.record(turn)
         await session.context(PROMPT)
     await session.use(strategy)
-    await _looked_at(session)
+    await looked_at(session)
 
 
 async def every_turn_can_be_read_back(fov: api.Foveate, strategy: str) -> None:
@@ -181,11 +199,11 @@ async def a_fork_shows_nothing_that_came_later(fov: api.Foveate, strategy: str) 
     await session.record([_said("user", "A SECRET that came later."), _said("assistant", "Kept.")])
     await fov.settle()
     for budget in (None, 50_000):
-        context = await _looked_at(fork, budget_tokens=budget)
+        context = await looked_at(fork, budget_tokens=budget)
         assert "SECRET" not in context.text
         assert max((block.last for block in parse_blocks(context.history)), default=0) == 20
     await fork.record(_turns(21)[20])
-    await _looked_at(fork)
+    await looked_at(fork)
 
 
 async def pruned_words_are_gone_at_once(fov: api.Foveate, strategy: str) -> None:
@@ -200,12 +218,12 @@ async def pruned_words_are_gone_at_once(fov: api.Foveate, strategy: str) -> None
     await session.context(PROMPT)
     await fov.prune("s", before="2021-01-01", dry_run=False)
     for budget in (None, 50_000):
-        assert "Zebra" not in (await _looked_at(session, budget_tokens=budget)).text
+        assert "Zebra" not in (await looked_at(session, budget_tokens=budget)).text
 
 
 async def an_empty_session_has_a_context(fov: api.Foveate, strategy: str) -> None:
     session = await fov.session("s", strategy=strategy)
-    assert (await _looked_at(session)).history == ""
+    assert (await looked_at(session)).history == ""
 
 
 async def clocks_may_run_backwards(fov: api.Foveate, strategy: str) -> None:
@@ -214,25 +232,7 @@ async def clocks_may_run_backwards(fov: api.Foveate, strategy: str) -> None:
         at = START + timedelta(hours=(number * 7) % 5, minutes=-number)
         said = Message("user", (Text(f"Question {number} " + "and more " * 40),), at=at)
         await session.record([said, Message("assistant", (Text("An answer. " * 30),), at=at)])
-        await _looked_at(session)
-
-
-async def _looked_at(session: Session, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
-    """A context, recounted and looked through. Its invariants are checked where it is made."""
-    context = await session.context(PROMPT, budget_tokens=budget_tokens, strategy=strategy)
-    info = await session.refresh()
-    budget = info.budget_tokens if budget_tokens is None else budget_tokens
-    assert context.tokens <= budget, f"{context.tokens} of {budget}"
-    count = exact_counter(session.counter.encoding).base
-    behind = sum(segment.tokens for segment in context.segments if segment.name in ("tools", "framing"))
-    assert count(context.text) + count(PROMPT) + behind == context.tokens
-    shown = parse_blocks(context.history)
-    assert all(1 <= block.first <= block.last <= info.turns for block in shown)
-    assert _is_ordered([block for block in shown if block.level != "A"])
-    assert _is_ordered([block for block in shown if block.level == "A"])
-    for name in FORMATS:
-        assert context.messages(name)
-    return context
+        await looked_at(session)
 
 
 def _is_ordered(blocks: Sequence[Block]) -> bool:

@@ -1,0 +1,147 @@
+"""A turn cut into passages: a few sentences each, of one speaker, small enough that one vector says what it is about.
+
+Pure: what is cut is what a model would see of the messages. A passage never crosses from one part of a message to the
+next, so that who said it is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from foveate.text import part_text
+from foveate.turn import Message, Part, Text, ToolCall, ToolResult
+
+Speaker = Literal["user", "assistant", "tool", "system"]
+"""Whose words they are. A tool's are its calls and results; a program's injections count as the system's."""
+
+SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
+PASSAGE_CHARS = 300
+"""About 75 tokens of English; passages of what people and models say are no longer."""
+TOOL_PASSAGE_CHARS = 1_000
+"""Of what tools say, which has less meaning to a line."""
+LEAST_CHARS = 80
+"""A shorter rest joins the passage before it."""
+MAX_TURN_CHARS = 100_000
+"""How much of a turn is indexed; of longer ones the head and the tail of each of the longest parts."""
+TOOL_SHARE = 0.25
+"""Tools get at least this much of it, however much is said."""
+HEAD_SHARE = 0.75
+"""How much of what is kept of a long part is its head."""
+MAX_PASSAGES = 4_096
+"""Of a turn; a passage's key has room for so many."""
+
+# Behind the end of a sentence, with its closing quotes and brackets, or of a line.
+_BORDER = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？]+\s*|\n\s*")
+_SPACE = re.compile(r"\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Some sentences of a turn; `tool` is the tool's name where a tool is the speaker."""
+
+    speaker: Speaker
+    text: str
+    tool: str | None = None
+
+
+def cut_turn(messages: Sequence[Message]) -> list[Passage]:
+    """The passages of a turn, in order. Messages come without what history tools recalled."""
+    passages = [passage for piece in _shortened(list(_pieces(messages))) for passage in _cut(piece)]
+    return passages[:MAX_PASSAGES]
+
+
+def _pieces(messages: Sequence[Message]) -> Iterator[Passage]:
+    """The parts of messages, uncut."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    for message in messages:
+        if message.kind == "display":
+            continue
+        for part in message.parts:
+            match part:
+                case ToolCall(name):
+                    yield Passage("tool", part_text(part), name)
+                case ToolResult(call_id, name=name):
+                    yield Passage("tool", part_text(part), name or names.get(call_id))
+                case _:
+                    yield Passage(_speaker(message), _said(message, part))
+
+
+def _speaker(message: Message) -> Speaker:
+    if message.kind == "injection":
+        return "system"
+    match message.role:
+        case "user" | "assistant" | "tool" as role:
+            return role
+        case _:
+            return "system"
+
+
+def _said(message: Message, part: Part) -> str:
+    """Words as they are; a speaker who has a name is named."""
+    if not isinstance(part, Text):
+        return part_text(part)
+    return f"{message.name}: {part.text}" if message.name else part.text
+
+
+def _shortened(pieces: list[Passage]) -> list[Passage]:
+    """The pieces, the longest of them cut so that the turn is within its limit; what was said comes before tools."""
+    said = [len(piece.text) for piece in pieces if piece.speaker != "tool"]
+    done = [len(piece.text) for piece in pieces if piece.speaker == "tool"]
+    if sum(said) + sum(done) <= MAX_TURN_CHARS:
+        return pieces
+    said_chars = MAX_TURN_CHARS - min(sum(done), int(MAX_TURN_CHARS * TOOL_SHARE))
+    most_said = _most_each(said, said_chars)
+    left_chars = MAX_TURN_CHARS - sum(min(length, most_said) for length in said)
+    most = {"tool": _most_each(done, left_chars)}
+    return [replace(piece, text=_ends(piece.text, most.get(piece.speaker, most_said))) for piece in pieces]
+
+
+def _most_each(lengths: Sequence[int], room: int) -> int:
+    """The largest length at which all of them, none longer than it, fit the room."""
+    for index, length in enumerate(ordered := sorted(lengths)):
+        share = room // (len(ordered) - index)
+        if length > share:
+            return share
+        room -= length
+    return max(lengths, default=0)
+
+
+def _ends(text: str, most: int) -> str:
+    """The head and the tail of a long text."""
+    if len(text) <= most:
+        return text
+    head = int(most * HEAD_SHARE)
+    return f"{text[:head]}\n…\n{text[len(text) - (most - head) :]}"
+
+
+def _cut(piece: Passage) -> Iterator[Passage]:
+    most = TOOL_PASSAGE_CHARS if piece.speaker == "tool" else PASSAGE_CHARS
+    starts = list(_starts(piece.text, most))
+    for start, end in zip(starts, [*starts[1:], len(piece.text)], strict=True):
+        text = piece.text[start:end].strip()
+        if text:
+            yield replace(piece, text=text)
+
+
+def _starts(text: str, most: int) -> Iterator[int]:
+    """Where each passage of a text begins."""
+    yield 0
+    start = last = 0
+    for border in (*(match.end() for match in _BORDER.finditer(text)), len(text)):
+        while border - start > most:
+            # The sentence does not fit any more: the passage ends before it, or inside it where it is too long alone.
+            start = last if last > start else _break(text, start, most)
+            if len(text) - start < LEAST_CHARS:
+                return
+            yield start
+        last = border
+
+
+def _break(text: str, start: int, most: int) -> int:
+    """A place inside a long sentence: behind the last space, else wherever the room ends."""
+    window = text[start + most // 2 : start + most]
+    spaces = [match.end() for match in _SPACE.finditer(window)]
+    return start + most // 2 + spaces[-1] if spaces else start + most

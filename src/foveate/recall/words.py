@@ -1,0 +1,117 @@
+"""The words of a text for the index, and of a query for a search: identifiers whole and in parts, any script. Pure.
+
+The database's tokenizer folds case and accents, stems, and cuts at everything that is no letter or digit; a phrase is
+words that follow each other. So `src/auth/jwt.py` is found as a phrase by itself, and what that leaves out is said
+here: the parts of `getUserById`, the characters of scripts without spaces, and symbols such as emoji.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+MAX_QUERY_CHARS = 100_000
+"""As much of a query is read."""
+MAX_PHRASES = 24
+"""A search looks for so many words and phrases, the most telling ones."""
+MAX_PHRASE_CHARS = 200
+"""Longer tokens of a query are looked for by their parts only."""
+MAX_SPECIFICITY_CHARS = 12
+"""From here on a longer word tells no more."""
+
+STOP_WORDS = frozenset(
+    """a about after again all also am an and any are aren't as at be because been before being between both but by
+    can can't could couldn't d did didn't do does doesn't doing don't down during each either else for from further
+    get go got had hadn't has hasn't have haven't having he her here hers him his how i i'd i'll i'm i've if in into is
+    isn't it it's its just let let's like ll m may me might mine more most must my no nor not now of off on once one
+    only or other our ours out over own please re s same shall she should shouldn't so some still such t tell than that
+    that's the their theirs them then there there's these they this those through to too under until up us ve very was
+    wasn't we we're were weren't what what's when where whether which while who whom whose why will with without won't
+    would wouldn't yes you your yours""".split()
+)
+
+# Scripts that are written without spaces: kana, ideographs and their extensions, Hangul left out since it has spaces.
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+_PARTLY_UNSPACED = re.compile(rf"[^\W_]*[{_UNSPACED}][^\W_]*")
+_WORD = re.compile(r"[^\W_]+")
+_JOINED = re.compile(r"[^\W_]*(?:[a-z][A-Z]|[A-Z]{2}[a-z]|[^\W\d_][0-9]|[0-9][^\W\d_])[^\W_]*")
+_PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[0-9]+|[^\W_]")
+_COMPOUND = re.compile(r"[^\W_]+(?:[-_./:@#\\+]+[^\W_]+)+")
+_LETTER_IN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def extra_words(text: str) -> str:
+    """What the tokenizer would not find in a text by itself, as words."""
+    words: list[str] = []
+    for match in _JOINED.finditer(text):
+        words += _PIECE.findall(match[0])
+    if _NOT_ASCII.search(text):
+        for match in _PARTLY_UNSPACED.finditer(text):
+            words += [char for run in _UNSPACED_RUN.findall(match[0]) for char in run]
+            words += _WORD.findall(_UNSPACED_RUN.sub(" ", match[0]))
+        words += _symbols(text)
+    return " ".join(words)
+
+
+def query_phrases(query: str) -> list[str]:
+    """What to look for, the most telling first: each a word, or words that follow each other.
+
+    Words that say nothing are left out, unless there are no others.
+    """
+    query = query[:MAX_QUERY_CHARS]
+    found = dict.fromkeys(_phrases(query))
+    telling = [phrase for phrase in found if phrase.lower() not in STOP_WORDS]
+    # Sorting keeps the order of the query among those that tell as much.
+    return sorted(telling or found, key=_specificity, reverse=True)[:MAX_PHRASES]
+
+
+def word_count(text: str) -> int:
+    """About how many words the index has of a text."""
+    return len(_WORD.findall(text))
+
+
+def _phrases(query: str) -> Iterator[str]:
+    for match in _COMPOUND.finditer(query):
+        if len(match[0]) <= MAX_PHRASE_CHARS:
+            yield " ".join(_WORD.findall(match[0]))
+    for match in _LETTER_IN_WORD.finditer(query):
+        word = match[0].replace("’", "'").lower() if "'" in match[0] or "’" in match[0] else match[0]
+        if word in STOP_WORDS:
+            yield word
+            continue
+        for part in _WORD.findall(word):
+            yield from _word_phrases(part)
+    if _NOT_ASCII.search(query):
+        yield from _symbols(query)
+
+
+def _word_phrases(word: str) -> Iterator[str]:
+    """A word as the index has it, and in its parts."""
+    runs = _UNSPACED_RUN.findall(word)
+    if runs:
+        for run in runs:
+            # Two characters are about a word; the index has each character by itself.
+            yield from (" ".join(run[start : start + 2]) for start in range(max(1, len(run) - 1)))
+        return
+    if len(word) <= MAX_PHRASE_CHARS:
+        yield word.lower()
+    if _JOINED.fullmatch(word):
+        pieces = _PIECE.findall(word)
+        if len(pieces) > 1:
+            yield " ".join(pieces).lower()
+            yield from (piece.lower() for piece in pieces if len(piece) > 1)
+
+
+def _symbols(text: str) -> Iterable[str]:
+    """Emoji and other signs, each as a word the tokenizer takes."""
+    return [f"u{ord(char):x}" for char in _NOT_ASCII.findall(text) if unicodedata.category(char) == "So"]
+
+
+def _specificity(phrase: str) -> int:
+    """How much a phrase is likely to tell; what the index has of it decides later."""
+    has_digit = any(char.isdigit() for char in phrase)
+    is_compound = " " in phrase
+    return min(len(phrase), MAX_SPECIFICITY_CHARS) + MAX_SPECIFICITY_CHARS * (has_digit + is_compound)

@@ -1,0 +1,111 @@
+"""Where a run stands, as the log says it: a fold over its turns, so that a killed run loses and doubles nothing.
+
+What is kept is only a short cut. It says up to which turn it holds; what the log has beyond is added when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from foveate.signals import Outcome, Signal, read_outcome
+from foveate.tasks import Merged, TaskList, parse_tasks
+from foveate.turn import Message
+
+PROMPT = "Iteration {}: go on."
+ANSWERED = "Iteration {}: the user answers: {}"
+_ITERATION = re.compile(r"Iteration (\d{1,9}):")
+
+
+class Given(Struct, frozen=True):
+    """A list of tasks from the user, and the turn after which it came."""
+
+    turn: int
+    tasks: str
+
+
+class RunState(Struct, frozen=True, kw_only=True):
+    """Up to `turn`, all of it follows from the log and from what the user gave."""
+
+    first_turn: int
+    """The turns up to here were there before the run."""
+    turn: int
+    iteration: int = 0
+    """How many are complete."""
+    tasks: str = ""
+    """In Markdown."""
+    signal: Signal | None = None
+    """Of the last iteration, if it stopped there."""
+    given: tuple[Given, ...] = ()
+    digest: str = ""
+    """Of the text that the last list of tasks was read from."""
+    tokens_before: int = 0
+    """What the session's calls had taken before the run."""
+    nano_usd_before: int = 0
+
+    @property
+    def task_list(self) -> TaskList:
+        return parse_tasks(self.tasks)
+
+    def pack(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def unpack(cls, text: str) -> RunState:
+        return msgspec.json.decode(text, type=cls)
+
+    def taking(self, text: str) -> tuple[RunState, Merged]:
+        """With a list of tasks from the user: the first one as it is, others merged into what there is."""
+        given = Given(self.turn, parse_tasks(text).markdown())
+        state = msgspec.structs.replace(self._retaken(given), given=(*self.given, given), digest=digest(text))
+        return state, self._merged(given)
+
+    def after(self, number: int, messages: Sequence[Message], check: Callable[[TaskList], object] = bool) -> RunState:
+        """With one more turn, which has its answer; turns that are no iterations are log and nothing else."""
+        iteration = iteration_of(messages)
+        outcome = read_outcome(messages, self.task_list, check) if iteration else Outcome(self.task_list)
+        state = msgspec.structs.replace(
+            self,
+            turn=number,
+            iteration=iteration or self.iteration,
+            tasks=outcome.tasks.markdown(),
+            signal=outcome.signal,
+        )
+        for given in self.given:
+            if given.turn == number:
+                state = state._retaken(given)
+        return state
+
+    def rewound(self, last_turn: int) -> RunState:
+        """As it was at the start: for a fork that ends before what was kept."""
+        turn = min(self.first_turn, last_turn)
+        state = msgspec.structs.replace(self, turn=turn, iteration=0, tasks="", signal=None)
+        for given in self.given:
+            if given.turn <= turn:
+                state = state._retaken(given)
+        return state
+
+    def _retaken(self, given: Given) -> RunState:
+        """New tasks are a reason to go on with what was done."""
+        merged = self._merged(given)
+        is_reopened = bool(merged.added) and self.signal is not None and self.signal.reason == "done"
+        return msgspec.structs.replace(self, tasks=merged.tasks.markdown(), signal=None if is_reopened else self.signal)
+
+    def _merged(self, given: Given) -> Merged:
+        other = parse_tasks(given.tasks)
+        return self.task_list.merged(other) if self.tasks else Merged(other, tuple(task.text for task in other.open))
+
+
+def iteration_of(messages: Sequence[Message]) -> int | None:
+    """The number of the iteration that a turn is; None if it is something else."""
+    prompt = next((message.text for message in messages if message.opens_turn), "")
+    found = _ITERATION.match(prompt)
+    return int(found[1]) if found else None
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
