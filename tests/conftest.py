@@ -8,7 +8,7 @@ from hypothesis import settings
 # A process per store would cost each test half a second; the tests of the pool ask for one.
 os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
 
-pytest_plugins = ["local_model"]
+pytest_plugins = ["local_model", "provider_server"]
 
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.load_profile("default")

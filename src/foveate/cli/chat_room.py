@@ -104,7 +104,7 @@ class Room:
         settings = self.fov.settings
         await load_model(model, settings.models).close()
         window_tokens = self._window(model)
-        output_tokens = self._wishes.max_output_tokens or _most_output(window_tokens)
+        output_tokens = self._wishes.max_output_tokens or most_output(window_tokens)
         budgets = {info.id: info.budget_tokens for info in await self.fov.sessions()}
         budget_tokens = budget_tokens or budgets.get(session_id)
         if budget_tokens is None:
@@ -283,7 +283,8 @@ def dollars(usd: float) -> str:
     )
 
 
-def _most_output(window_tokens: int | None) -> int:
+def most_output(window_tokens: int | None) -> int:
+    """What an answer may take where nobody says it."""
     if window_tokens is None:
         return DEFAULT_MAX_OUTPUT_TOKENS
     return min(DEFAULT_MAX_OUTPUT_TOKENS, max(1, window_tokens // WINDOW_SHARE))

@@ -3,39 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.options import json_option, store_file, store_option
-from foveate.cli.terminal import console, line, print_json_line, shorten
+from foveate.errors import InputError, SessionNotFound
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from foveate.api import Foveate
-    from foveate.cli.chat_room import Wishes
-    from foveate.running import Caps, RunEnded, RunEvent
+    from foveate.running import Caps, RunEnded
     from foveate.session import Session
-    from foveate.tasks import TaskList
 
 EXIT_CODES = {"done": 0, "question": 2, "blocked": 3, "cap": 4}
-CALL_CHARS = 100
+SECONDS_PER_MINUTE = 60
 NO_MODEL = (
     "no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in openai:gpt-5-mini, with its key in "
     "$OPENAI_API_KEY"
 )
 NAMELESS = "give --epic FILE, which names the session, or --session NAME to begin or go on with one"
-_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """What the command line says."""
+
+    session_id: str
+    model: str | None
+    epic: str | None
+    tasks: str | None
+    answer: str | None
+    budget_tokens: int | None
+    max_output_tokens: int | None
+    has_tools: bool
+    caps: Caps
 
 
 @click.command(name="run", short_help="Let a model work on an epic by itself, and go on where it stopped.")
-@click.option("--epic", "epic_path", type=_PATH, help="What is to be done; up to 5,000 tokens, fixed for the run.")
-@click.option("--tasks", "tasks_path", type=_PATH, help="A list of tasks in Markdown, as in '- [ ] Write the tests'.")
+@click.option("--epic", "epic_path", type=_FILE, help="What is to be done; up to 5,000 tokens, fixed for the run.")
+@click.option("--tasks", "tasks_path", type=_FILE, help="A list of tasks in Markdown, as in '- [ ] Write the tests'.")
 @click.option("--model", metavar="NAME", help="Who works, as in openai:gpt-5-mini; the session remembers it.")
 @click.option("--session", "session_id", metavar="NAME", help="The session; run-FILE after the epic, if not said.")
 @click.option("--answer", metavar="TEXT", help="What the model asked for, or how to go on from a blocker.")
@@ -45,8 +55,6 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="What the whole run may cost.")
 @click.option("--max-minutes", type=click.FloatRange(min=0), metavar="N", help="How long it may go on this time.")
 @click.option("--max-output", type=click.IntRange(min=1), metavar="TOKENS", help="The most an answer may have.")
-@click.option("--window", type=click.IntRange(min=1), metavar="TOKENS", help="What the model takes, prompt and answer.")
-@click.option("--system", "system_path", type=_PATH, help="A file with a system prompt to put before the run's own.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model is given tools to call.")
 @click.option(
     "--write-tasks",
@@ -69,8 +77,6 @@ def command(
     max_usd: float | None,
     max_minutes: float | None,
     max_output: int | None,
-    window: int | None,
-    system_path: Path | None,
     has_tools: bool,
     written_path: Path | None,
     store_path: Path,
@@ -79,45 +85,113 @@ def command(
     """Work on an epic without anyone watching: each call sees the epic, the tasks and the log, and adds to the log.
 
     The same command goes on where the run stopped, also after a crash. Exit code 0: the model says that all is done.
-    2: it has a question; --answer TEXT goes on. 3: it is blocked; --answer TEXT goes on, too. 4: a cap was met.
-    1: the model could not be asked, or the command was wrong.
+    2: it has a question, and --answer TEXT goes on. 3: it is blocked, and --answer TEXT goes on. 4: a cap was met.
+    1: the model could not be asked, or something given can't be taken. --json writes a line for each iteration.
 
     \b
     foveate run --epic spec.md --tasks tasks.md --model openai:gpt-5-mini
     foveate run --session run-spec --answer "Use port 8443."
     foveate run --epic spec.md --max-iterations 300 --max-usd 5
-    foveate show run-spec T-12
     """
     import asyncio
 
-    from foveate.cli.chat_room import Wishes, read_tokens
+    from foveate.cli.chat_room import read_tokens
     from foveate.cli.context import read_text
     from foveate.running import DEFAULT_MAX_ITERATIONS, Caps
 
-    name = session_id or (_name_after(epic_path) if epic_path else None)
-    if name is None:
+    if session_id is None and epic_path is None:
         raise click.UsageError(NAMELESS)
     if answer is not None and not answer.strip():
-        raise click.UsageError("--answer is empty")
-    wishes = Wishes(
+        raise click.UsageError("--answer is empty; say what the model needs to know")
+    order = _Order(
+        session_id=session_id or _name_after(epic_path),
         model=model,
-        system=read_text(system_path),
-        window_tokens=window,
+        epic=read_text(epic_path) if epic_path else None,
+        tasks=read_text(tasks_path) if tasks_path else None,
+        answer=answer,
+        budget_tokens=read_tokens(budget) if budget else None,
         max_output_tokens=max_output,
         has_tools=has_tools,
+        caps=Caps(
+            max_iterations=max_iterations or DEFAULT_MAX_ITERATIONS,
+            max_tokens=read_tokens(max_tokens) if max_tokens else None,
+            max_usd=max_usd,
+            max_seconds=None if max_minutes is None else max_minutes * SECONDS_PER_MINUTE,
+        ),
     )
-    caps = Caps(
-        max_iterations=max_iterations or DEFAULT_MAX_ITERATIONS,
-        max_tokens=read_tokens(max_tokens) if max_tokens else None,
-        max_usd=max_usd,
-        max_seconds=None if max_minutes is None else max_minutes * 60,
-    )
-    given = _Given(
-        read_text(epic_path) if epic_path else None, read_text(tasks_path) if tasks_path else None, answer
-    )
-    budget_tokens = read_tokens(budget) if budget else None
-    path = store_file(store_path, create=True)
-    ended = asyncio.run(_work(path, name, wishes, caps, given, budget_tokens=budget_tokens, as_json=as_json))
+    ended = asyncio.run(_work(store_file(store_path, create=True), order, as_json=as_json))
     if written_path:
         written_path.write_text(ended.tasks.markdown(), "utf-8")
     raise SystemExit(EXIT_CODES[ended.reason])
+
+
+async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnded:
+    import foveate
+    from foveate.cli.run_view import View
+    from foveate.errors import ModelError
+    from foveate.running import RunEnded, run
+
+    async with foveate.open(path) as fov:
+        session, model, output_tokens = await _session(fov, order)
+        view = View(session.id, as_json=as_json)
+        view.introduce(model, session.info.budget_tokens)
+        events = run(
+            session,
+            fov.caller,
+            tuple(dict.fromkeys((model, *fov.settings.models.fallbacks))),
+            costs=fov.costs,
+            epic=order.epic,
+            tasks=order.tasks,
+            answer=order.answer,
+            caps=order.caps,
+            max_output_tokens=output_tokens,
+            has_tools=order.has_tools,
+        )
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    view.show(event)
+                    if isinstance(event, RunEnded):
+                        return event
+        except ModelError:
+            view.give_up()
+            raise
+    raise AssertionError("unreachable: a run ends, or fails")
+
+
+async def _session(fov: Foveate, order: _Order) -> tuple[Session, str, int]:
+    """The session of the run, who works in it, and the most tokens of an answer."""
+    from foveate.chatting import WINDOW_MARGIN_TOKENS, check_window
+    from foveate.cli.chat_room import UNLIMITED, most_output
+    from foveate.models.names import load_model, models_for
+    from foveate.models.windows import window_of
+
+    settings = fov.settings
+    try:
+        known = (await fov.open_session(order.session_id)).info
+    except SessionNotFound:
+        known = None
+    if known is None and order.epic is None:
+        raise InputError(f"there is no session {order.session_id!r} to go on with; --epic FILE begins one")
+    configured = next(iter(models_for("chat", settings.models)), None)
+    model = order.model or (known.model if known else None) or configured
+    if model is None:
+        raise click.ClickException(NO_MODEL)
+    await load_model(model, settings.models).close()
+    window_tokens = window_of(model, settings.models)
+    output_tokens = order.max_output_tokens or most_output(window_tokens)
+    most = (window_tokens or UNLIMITED) - output_tokens - WINDOW_MARGIN_TOKENS
+    own = known.budget_tokens if known else max(1, min(settings.session.budget_tokens, most))
+    budget_tokens = order.budget_tokens or own
+    if window_tokens:
+        check_window(budget_tokens, output_tokens, window_tokens)
+    # One that is there keeps what was set for its strategy.
+    strategy = "oneshot" if known is None or known.strategy != "oneshot" else None
+    session = await fov.session(order.session_id, strategy=strategy, model=model, budget_tokens=budget_tokens)
+    return session, model, output_tokens
+
+
+def _name_after(epic_path: Path | None) -> str:
+    """What a run is called, so that the same command goes on with it."""
+    stem = epic_path.stem if epic_path else ""
+    return f"run-{re.sub(r'[^\w.-]+', '-', stem).strip('-') or 'epic'}"
