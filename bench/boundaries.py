@@ -24,6 +24,7 @@ from foveate.compress.topics import gists, make_boundary
 from foveate.strategy import Frame, Made, MessageSize, Strategy, TurnInfo
 from foveate.strategy._topics_flow import boundary_wanted
 from foveate.strategy.subjects import WINDOW_TURNS, Gist, farness, margin
+from foveate.strategy.topic_book import Book
 from foveate.strategy.topics import Topics
 from foveate.testing.stories import ListedStory, drive
 from foveate.turn import Message, Text
@@ -56,8 +57,7 @@ def decide(case: dict[str, Any], settings: Topics) -> str:
         sizes = tuple(MessageSize(place, one.role, "message", 20) for place, one in enumerate(messages))
         infos.append(TurnInfo(number, sizes, int(at), int(at)))
     # The earlier turns are of one topic, whatever the detector says of them.
-    state = {"start": 1, "subject": 1, "seen": last - 1, "topics": [], "bulks": [], "sealed": 0, "merged": 0}
-    story = ListedStory(infos, Frame(20_000), {**state, "seals": []}, made)
+    story = ListedStory(infos, Frame(20_000), Book(seen=last - 1).as_json(), made)
     plan, _ = drive(cast("Strategy", settings), story, 20_000)
     return str(plan.events[0].data["why"]) if plan.events else ""
 

@@ -28,7 +28,7 @@ def honest(ask: Ask) -> Behaviour:
 
 def with_model(*, processes: int = 0, lease_seconds: float = 60.0, enabled: bool = True, **models: object) -> Settings:
     """A model for C and T that is asked again at once when it failed, and never left alone."""
-    chosen = {"default": MODEL, "backoff_seconds": 0.0, "breaker_failures": 1_000, "timeout_seconds": 0.2, **models}
+    chosen = {"default": MODEL, "backoff_seconds": 0.0, "breaker_failures": 1_000, "timeout_seconds": 60.0, **models}
     return settings(
         models=chosen, compress={"processes": processes, "lease_seconds": lease_seconds, "enabled": enabled}
     )

@@ -270,7 +270,7 @@ class Chat:
         predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
         taken.said.clear()
         stream = self._caller.stream(ask, self.models, session_id=self.session.id)
-        async with aclosing(stream) as pieces:  # type: ignore[type-var]
+        async with aclosing(stream) as pieces:
             async for piece in pieces:
                 self._sent, self._sent_tools = sent, bool(tools)
                 if not isinstance(piece, Answer):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
-from foveate.signals import Outcome, Signal, read_outcome
+from foveate.signals import Accept, Outcome, Signal, read_outcome
 from foveate.tasks import Merged, TaskList, parse_tasks
 from foveate.turn import Message
 
@@ -64,10 +64,10 @@ class RunState(Struct, frozen=True, kw_only=True):
         state = msgspec.structs.replace(self._retaken(given), given=(*self.given, given), digest=digest(text))
         return state, self._merged(given)
 
-    def after(self, number: int, messages: Sequence[Message], check: Callable[[TaskList], object] = bool) -> RunState:
+    def after(self, number: int, messages: Sequence[Message], accept: Accept | None = None) -> RunState:
         """With one more turn, which has its answer; turns that are no iterations are log and nothing else."""
         iteration = iteration_of(messages)
-        outcome = read_outcome(messages, self.task_list, check) if iteration else Outcome(self.task_list)
+        outcome = read_outcome(messages, self.task_list, accept) if iteration else Outcome(self.task_list)
         state = msgspec.structs.replace(
             self,
             turn=number,
@@ -79,6 +79,11 @@ class RunState(Struct, frozen=True, kw_only=True):
             if given.turn == number:
                 state = state._retaken(given)
         return state
+
+    def keeping_given(self, before: TaskList, after: TaskList) -> TaskList:
+        """A model's new list, with the open tasks that the user gave: those can be done, but not dropped."""
+        mine = {task.text for given in self.given for task in parse_tasks(given.tasks).tasks}
+        return after.extended([task.text for task in before.open if task.text in mine])
 
     def rewound(self, last_turn: int) -> RunState:
         """As it was at the start: for a fork that ends before what was kept."""

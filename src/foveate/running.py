@@ -194,7 +194,7 @@ class _Run:
         """Ask for one answer, and take over what it says of the tasks."""
         before = self._state.task_list
         number = (iteration_of(waiting.messages) if waiting else None) or self._state.iteration + 1
-        self._draft = read_outcome(waiting.messages, before, self._check).tasks if waiting else before
+        self._draft = read_outcome(waiting.messages, before, self._accept).tasks if waiting else before
         yield IterationBegan(number, is_again=waiting is not None)
         if waiting:
             stream = self.chat.answer()
@@ -268,7 +268,7 @@ class _Run:
                 if turn.number == info.turns and iteration_of(turn.messages) and not is_complete(turn.messages):
                     waiting = turn
                 else:
-                    state = state.after(turn.number, turn.messages, self._check)
+                    state = state.after(turn.number, turn.messages, self._accept)
         if state != self._state:
             self._state = state
             await self._keep()
@@ -320,16 +320,19 @@ class _Run:
     async def _update(self, arguments: Json) -> str:
         """A model's change of the tasks, answered; it counts once the answer that it is part of is recorded."""
         try:
-            changed = read_change(arguments).apply(self._draft)
-            self._check(changed)
+            changed = self._accept(self._draft, read_change(arguments).apply(self._draft))
         except InputError as error:
             return f"Error: {error}\n"
-        kept = {task.text for task in changed.tasks}
-        gone = [task.text for task in self._draft.open if task.text not in kept]
+        gone = {task.text for task in self._draft.open} - {task.text for task in changed.tasks}
         self._draft = changed
         await self._session.documents.give("tasks", changed.numbered())
-        dropped = f" Open tasks that are not in it any more: {_some(gone)}." if gone else ""
+        dropped = f" Open tasks that are not in it any more: {_some(sorted(gone))}." if gone else ""
         return f"The list has {len(changed.tasks)} tasks, {len(changed.open)} of them open.{dropped}\n"
+
+    def _accept(self, before: TaskList, after: TaskList) -> TaskList:
+        kept = self._state.keeping_given(before, after)
+        self._check(kept)
+        return kept
 
     def _check(self, tasks: TaskList) -> None:
         self._session.documents.check("tasks", tasks.numbered())

@@ -48,6 +48,9 @@ MAX_IDLE_ANSWERS = 3
 """After so many answers in a row that change nothing it has nothing more to say."""
 MAX_OUTPUT_TOKENS = 2_000
 
+METADATA = "get_compression_metadata"
+SUPERSEDED = "(listed again below)"
+
 Mode = Literal["agent", "direct"]
 
 
@@ -171,11 +174,12 @@ class Shrinker:
     def _answer(self, run: _Run, said: Message) -> None:
         """Execute what the model calls, and decide whether to go on."""
         accepted = len(run.desk.accepted)
-        looked = False
+        looked = any(call.name == METADATA for call in said.tool_calls)
+        if looked:
+            run.messages = [_superseded(message) for message in run.messages]
         run.messages.append(replace(said, original=None, usage=None))
         results = []
         for call in said.tool_calls[:MAX_CALLS_PER_ANSWER]:
-            looked = looked or call.name == "get_compression_metadata"
             answer = run.desk.answer(call.name, call.arguments)
             results.append(ToolResult(call.id, (Text(answer),), name=call.name))
         results += [
@@ -293,6 +297,15 @@ def _source(infos: Sequence[TurnInfo], turn: int) -> Source:
     info = infos[turn - infos[0].turn]
     assert info.turn == turn, f"{turn_id(turn)} is among the turns"
     return Source(turn, 0, len(info.messages) - 1, is_whole=True)
+
+
+def _superseded(message: Message) -> Message:
+    """A list of messages that is about to be given anew need not be read twice."""
+    parts = tuple(
+        replace(part, content=(Text(SUPERSEDED),)) if isinstance(part, ToolResult) and part.name == METADATA else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
 
 
 def _goal(run: _Run) -> dict[str, Json]:

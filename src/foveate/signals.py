@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from foveate.errors import InputError, InvalidToolCall
 from foveate.tasks import TaskList, parse_tasks
@@ -81,6 +81,10 @@ class Outcome:
     signal: Signal | None = None
 
 
+Accept: TypeAlias = Callable[[TaskList, TaskList], TaskList]
+"""Given the tasks before and after a change, what they are to be; an `InputError` if the change can't be taken."""
+
+
 def tool_definitions() -> list[dict[str, Json]]:
     """The tools as OpenAI takes them."""
     text: Json = {"type": "string"}
@@ -126,28 +130,25 @@ def read_signal(name: str, arguments: Json) -> Signal:
     return Signal(REASONS[name], text.strip()[:MAX_TEXT_CHARS])
 
 
-def read_outcome(messages: Sequence[Message], tasks: TaskList, check: Callable[[TaskList], object] = bool) -> Outcome:
+def read_outcome(messages: Sequence[Message], tasks: TaskList, accept: Accept | None = None) -> Outcome:
     """What an iteration's messages come to, from the tasks as they were before it.
 
-    A change that can't be taken, or that `check` raises an `InputError` for, changes nothing. Of several signals the
-    last one holds.
+    A change that can't be taken, or that `accept` refuses, changes nothing. Of several signals the last one holds.
     """
+    accept = accept or _as_it_is
     signal: Signal | None = None
     for message in messages:
         if message.role != "assistant" or message.kind != "message":
             continue
         written = _read_lines(message.text)
         signal = written.signal or signal
-        for tasks_wanted in written.tasks:
+        for listed in written.tasks:
             with suppress(InputError):
-                check(tasks_wanted)
-                tasks = tasks_wanted
+                tasks = accept(tasks, listed)
         for call in message.tool_calls:
             with suppress(InputError):
                 if call.name == UPDATE:
-                    changed = read_change(call.arguments).apply(tasks)
-                    check(changed)
-                    tasks = changed
+                    tasks = accept(tasks, read_change(call.arguments).apply(tasks))
                 elif call.name in REASONS:
                     signal = read_signal(call.name, call.arguments)
     return Outcome(tasks, signal)
@@ -160,6 +161,10 @@ def is_complete(messages: Sequence[Message]) -> bool:
     if answer is None or said[-1].role not in ("assistant", "tool"):
         return False
     return all(call.name == UPDATE or call.name in REASONS for call in answer.tool_calls)
+
+
+def _as_it_is(_before: TaskList, after: TaskList) -> TaskList:
+    return after
 
 
 @dataclass(frozen=True, slots=True)

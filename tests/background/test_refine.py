@@ -287,6 +287,7 @@ def test_a_fork_reads_what_a_model_made_for_its_ancestor_and_asks_for_its_own_tu
         async with scripted_store(tmp_path / "chat.db", honest) as (fov, model):
             parent = await fov.session("parent")
             await talk(parent, 3)
+            await fov.settle()
             fork = await parent.fork("fork", 3)
             await talk(fork, 2, first=7)
             await fov.settle()

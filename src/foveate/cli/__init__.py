@@ -12,7 +12,17 @@ import click
 import foveate
 from foveate.errors import FoveateError
 
-NOT_COMMANDS = {"terminal", "options", "picture", "chat_commands", "chat_flow", "chat_lines", "chat_loop", "chat_room", "run_view"}
+NOT_COMMANDS = {
+    "terminal",
+    "options",
+    "picture",
+    "chat_commands",
+    "chat_flow",
+    "chat_lines",
+    "chat_loop",
+    "chat_room",
+    "run_view",
+}
 INTERRUPTED = 130
 
 

@@ -193,5 +193,5 @@ async def _session(fov: Foveate, order: _Order) -> tuple[Session, str, int]:
 
 def _name_after(epic_path: Path | None) -> str:
     """What a run is called, so that the same command goes on with it."""
-    stem = epic_path.stem if epic_path else ""
-    return f"run-{re.sub(r'[^\w.-]+', '-', stem).strip('-') or 'epic'}"
+    stem = re.sub(r"[^\w.-]+", "-", epic_path.stem if epic_path else "").strip("-")
+    return f"run-{stem or 'epic'}"

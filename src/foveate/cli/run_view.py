@@ -6,7 +6,7 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from foveate.chatting import Noticed, Piece, ToolAnswered, ToolAsked
+from foveate.chatting import ChatEvent, Noticed, Piece, ToolAnswered, ToolAsked
 from foveate.cli.chat_flow import Flow
 from foveate.cli.chat_room import dollars, status
 from foveate.cli.terminal import amount, console, line, print_json_line, shorten
@@ -39,13 +39,24 @@ class View:
 
     def show(self, event: RunEvent) -> None:
         match event:
-            case Piece(text):
-                if not self._as_json:
-                    self._flow.add(text)
             case Began(iterations, tasks):
                 self._began(iterations, tasks)
             case IterationBegan(iteration, is_again):
                 self._note(f"── {iteration}{' (asked again)' if is_again else ''} ──")
+            case TasksChanged(tasks):
+                self._show_tasks(tasks)
+            case IterationEnded():
+                self._iteration_ended(event)
+            case RunEnded():
+                self._ended(event)
+            case _:
+                self._answering(event)
+
+    def _answering(self, event: ChatEvent) -> None:
+        match event:
+            case Piece(text):
+                if not self._as_json:
+                    self._flow.add(text)
             case ToolAsked(name, arguments):
                 self._tools.append({"name": name, "arguments": arguments})
                 self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
@@ -54,12 +65,6 @@ class View:
                     self._note(f"← {name}: {tokens:,} tokens")
             case Noticed(text):
                 self._notice(text)
-            case TasksChanged(tasks):
-                self._show_tasks(tasks)
-            case IterationEnded():
-                self._iteration_ended(event)
-            case RunEnded():
-                self._ended(event)
 
     def give_up(self) -> None:
         """A model that could not be asked: say that nothing is lost."""
@@ -94,8 +99,8 @@ class View:
         self._out.print()
         title = line((TITLES[event.reason], STYLES[event.reason]), f": {event.text}" if event.text else ".")
         self._out.print(title, soft_wrap=True)
-        tasks = event.tasks
-        counted = f"{tasks.done_count} of {len(tasks.tasks)} tasks done, " if tasks.tasks else ""
+        total = len(event.tasks.tasks)
+        counted = f"{event.tasks.done_count} of {total} tasks done, " if total else ""
         took = f"{counted}{event.iterations:,} iterations, {amount(event.tokens)} tokens, {dollars(event.usd)}"
         self._out.print(line((took, "dim")), soft_wrap=True)
         self._out.print(line((self._advice(event), "dim")), soft_wrap=True)
@@ -107,7 +112,7 @@ class View:
             case "blocked":
                 return f'Once it is out of the way: {self._command()} --answer "what has changed"'
             case "cap":
-                return f"To go on, raise the cap, as in: {self._command()} --max-iterations {event.iterations + 100}"
+                return f"To go on: {self._command()}, with a higher cap"
         return f"The log: foveate show {shlex.quote(self._session_id)} T-1"
 
     def _command(self) -> str:

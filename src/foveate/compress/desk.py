@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from foveate.compress import Count
@@ -20,7 +20,7 @@ from foveate.compress.reading import read_turn
 from foveate.compress.short import Shortener
 from foveate.compress.tools._lines import brief, count_of
 from foveate.compress.tracker import Tracker, to_json
-from foveate.turn import Json, Message, turn_id, turn_number
+from foveate.turn import Json, Message, Text, turn_id, turn_number
 
 Place = tuple[int, int]
 
@@ -147,7 +147,8 @@ class Desk:
         tokens = self.count(summary)
         if tokens > limit:
             raise Refused(f"the summary takes {tokens} tokens; {limit} are allowed")
-        reading = read_turn(messages)
+        # Calls stay beside the words, so a summary need not speak of them.
+        reading = read_turn([replace(message, parts=(Text(message.text),), original=None) for message in messages])
         source = Source(reading.facts, [candidate.text for candidate in reading.candidates])
         verdict = check("T", source, summary, tokens=tokens, above_tokens=limit, written_by_model=True)
         if not verdict.ok:

@@ -33,6 +33,7 @@ _QUOTED = re.compile(
 _SENTENCE = re.compile(r"[.!?…。！？؟।]+(?=\s|$|[^\x00-\x7f])|\n+")
 _MARKS = r",.;:!?…\-–—，、。：；！？،؛؟।()"
 _SPACES = re.compile(r"\s+")
+_EMPHASIS = re.compile(r"\*{1,3}|__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _read(language: str) -> Phrases:
 
 
 def _plain(text: str) -> str:
-    return _strip(_SPACES.sub(" ", text.casefold().replace("’", "'")))
+    return _strip(_SPACES.sub(" ", _EMPHASIS.sub("", text.casefold().replace("’", "'"))))
 
 
 def _strip(text: str) -> str:

@@ -56,17 +56,27 @@ def cut_turn(messages: Sequence[Message]) -> list[Passage]:
 def _pieces(messages: Sequence[Message]) -> Iterator[Passage]:
     """The parts of messages, uncut."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
+    called: Passage | None = None
+    called_id: str | None = None
     for message in messages:
-        if message.kind == "display":
-            continue
-        for part in message.parts:
+        for part in message.parts if message.kind != "display" else ():
+            if called and isinstance(part, ToolResult) and part.call_id == called_id:
+                # What was asked and what came of it are found together.
+                yield replace(called, text=f"{called.text}\n{part_text(part)}")
+                called = None
+                continue
+            if called:
+                yield called
+                called = None
             match part:
-                case ToolCall(name):
-                    yield Passage("tool", part_text(part), name)
+                case ToolCall(name, id=called_id):
+                    called = Passage("tool", part_text(part), name)
                 case ToolResult(call_id, name=name):
                     yield Passage("tool", part_text(part), name or names.get(call_id))
                 case _:
                     yield Passage(_speaker(message), _said(message, part))
+    if called:
+        yield called
 
 
 def _speaker(message: Message) -> Speaker:

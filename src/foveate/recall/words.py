@@ -17,6 +17,8 @@ MAX_PHRASES = 24
 """A search looks for so many words and phrases, the most telling ones."""
 MAX_PHRASE_CHARS = 200
 """Longer tokens of a query are looked for by their parts only."""
+MAX_PIECES = 16
+"""Of a word such as a hash; more say no more."""
 MAX_SPECIFICITY_CHARS = 12
 """From here on a longer word tells no more."""
 
@@ -36,7 +38,7 @@ _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U00
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _PARTLY_UNSPACED = re.compile(rf"[^\W_]*[{_UNSPACED}][^\W_]*")
 _WORD = re.compile(r"[^\W_]+")
-_JOINED = re.compile(r"[^\W_]*(?:[a-z][A-Z]|[A-Z]{2}[a-z]|[^\W\d_][0-9]|[0-9][^\W\d_])[^\W_]*")
+_JOINT = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[^\W\d_][0-9]|[0-9][^\W\d_]")
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[0-9]+|[^\W_]")
 _COMPOUND = re.compile(r"[^\W_]+(?:[-_./:@#\\+]+[^\W_]+)+")
 _LETTER_IN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -46,8 +48,9 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 def extra_words(text: str) -> str:
     """What the tokenizer would not find in a text by itself, as words."""
     words: list[str] = []
-    for match in _JOINED.finditer(text):
-        words += _PIECE.findall(match[0])
+    for word in dict.fromkeys(_WORD.findall(text)):
+        if not (word.isalpha() and word[1:].islower()) and _JOINT.search(word):
+            words += _PIECE.findall(word)[:MAX_PIECES]
     if _NOT_ASCII.search(text):
         for match in _PARTLY_UNSPACED.finditer(text):
             words += [char for run in _UNSPACED_RUN.findall(match[0]) for char in run]
@@ -98,11 +101,10 @@ def _word_phrases(word: str) -> Iterator[str]:
         return
     if len(word) <= MAX_PHRASE_CHARS:
         yield word.lower()
-    if _JOINED.fullmatch(word):
+    if _JOINT.search(word):
         pieces = _PIECE.findall(word)
-        if len(pieces) > 1:
-            yield " ".join(pieces).lower()
-            yield from (piece.lower() for piece in pieces if len(piece) > 1)
+        yield " ".join(pieces[:MAX_PIECES]).lower()
+        yield from (piece.lower() for piece in pieces[:MAX_PIECES] if len(piece) > 1)
 
 
 def _symbols(text: str) -> Iterable[str]:

@@ -59,11 +59,11 @@ class Gist:
 def farness(prompt: Gist, before: Sequence[Gist]) -> float:
     """0 to about 1: how far a prompt is from the turns before it; 0 where there is nothing to compare."""
     known = [gist for gist in before if len(gist.direction) == len(prompt.direction)]
-    if not known or not prompt.direction or not prompt.words:
+    total = sum(prompt.words.values())
+    if not known or not prompt.direction or not total:
         return 0.0
     middle = [sum(numbers) for numbers in zip(*(gist.direction for gist in known), strict=True)]
     said = {word for gist in known for word in gist.words}
-    total = sum(prompt.words.values())
     new = sum(weight for word, weight in prompt.words.items() if word not in said)
     return (1 - _cosine(prompt.direction, middle)) * new / total * min(1.0, len(prompt.words) / ENOUGH_WORDS)
 

@@ -1,0 +1,168 @@
+"""Vectors of passages as they are stored and held: whole numbers with a scale each, and signatures of one bit a number.
+
+A search compares a question with every passage. Of a long history that is dear, so all passages are first compared by
+their signatures, and the nearest of those by their vectors: measured on 67,000 passages, the best 50 are the same to
+98 in 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+EXACT_PASSAGES = 10_000
+"""Up to so many, every vector is compared."""
+NEAREST_SIGNATURES = 4_096
+"""Beyond that, those of the nearest signatures are."""
+CHUNK = 4_096
+MAX_HELD = 1_000_000
+"""Vectors in memory for one session, about 300 bytes each; beyond that, old passages are found by their words only."""
+BITS = 64
+
+Floats = NDArray[np.float32]
+Places = NDArray[np.int64]
+
+
+def pack(vectors: Floats, numbers: Sequence[int]) -> bytes:
+    """The vectors of the passages of these numbers, as bytes to store."""
+    packed = np.zeros(len(numbers), _stored(vectors.shape[1]))
+    scales = np.maximum(np.abs(vectors).max(axis=1, initial=0), 1e-9) / 127
+    packed["number"], packed["scale"] = numbers, scales
+    packed["row"] = np.round(vectors / scales[:, None])
+    return packed.tobytes()
+
+
+def unpack(data: bytes, dimensions: int) -> NDArray[Any]:
+    """Stored vectors with their `number`, `scale` and `row`; none if they are of another size."""
+    stored = _stored(dimensions)
+    return np.frombuffer(data if len(data) % stored.itemsize == 0 else b"", stored)
+
+
+@cache
+def _stored(dimensions: int) -> np.dtype[Any]:
+    return np.dtype([("number", "<u2"), ("scale", "<f4"), ("row", "i1", (dimensions,))])
+
+
+class Vectors:
+    """The vectors of one session's passages; they are added as passages come, and never changed."""
+
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+        self.count = 0
+        self._rows = np.empty((0, dimensions), np.int8)
+        self._scales = np.empty(0, np.float32)
+        self._places = np.empty(0, np.int64)
+        self._signatures = np.empty((dimensions // BITS, 0), np.uint64)
+        self._signed = 0
+        self._centre: Floats | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        return self.count <= EXACT_PASSAGES
+
+    @property
+    def places(self) -> Places:
+        """Which passage each vector is of; they grow."""
+        return self._places[: self.count]
+
+    def add(self, places: Places, stored: NDArray[Any]) -> None:
+        """Vectors of the passages at these places, which lie beyond all that were added before."""
+        end = self.count + len(places)
+        if end > len(self._places):
+            self._grow(max(end, 2 * self.count))
+        self._rows[self.count : end] = stored["row"]
+        self._scales[self.count : end] = stored["scale"]
+        self._places[self.count : end] = places
+        self.count = end
+        if self.count > MAX_HELD:
+            self._forget(self.count // 2)
+
+    def nearest(self, question: Floats, limit: int, allowed: NDArray[np.bool_]) -> tuple[Places, Floats]:
+        """The places of the passages most like the question, the best first, and how much alike they are.
+
+        Only passages that are allowed count; `allowed` is by place.
+        """
+        chosen = np.flatnonzero(allowed[self.places])
+        if len(chosen) > EXACT_PASSAGES:
+            chosen = self._nearest_signatures(question, allowed)
+        alike = self._alike(question, chosen)
+        if len(chosen) > limit:
+            best = np.argpartition(-alike, limit)[:limit]
+            chosen, alike = chosen[best], alike[best]
+        order = np.lexsort((-chosen, -alike))
+        return self._places[chosen[order]], alike[order]
+
+    def alike(self, question: Floats, places: Places) -> Floats:
+        """How much the passages at these places are like the question; 0 where one has no vector."""
+        found = np.zeros(len(places), np.float32)
+        if self.count:
+            at = np.minimum(np.searchsorted(self.places, places), self.count - 1)
+            has = self._places[at] == places
+            found[has] = self._alike(question, at[has])
+        return found
+
+    def _alike(self, question: Floats, chosen: Places) -> Floats:
+        found = np.empty(len(chosen), np.float32)
+        for start in range(0, len(chosen), CHUNK):
+            part = chosen[start : start + CHUNK]
+            found[start : start + CHUNK] = self._rows[part].astype(np.float32) @ question
+        return found * self._scales[chosen]
+
+    def _nearest_signatures(self, question: Floats, allowed: NDArray[np.bool_]) -> Places:
+        self._sign()
+        assert self._centre is not None
+        signature = _sign(question[None] - self._centre)
+        distances = np.zeros(self.count, np.uint16)
+        for bits, own in zip(self._signatures, signature, strict=True):
+            distances += np.bitwise_count(bits[: self.count] ^ own[0])
+        distances[~allowed[self.places]] = self.dimensions + 1
+        counts = np.cumsum(np.bincount(distances, minlength=self.dimensions + 2))
+        reach = int(np.searchsorted(counts, NEAREST_SIGNATURES))
+        return np.flatnonzero(distances <= min(reach, self.dimensions))
+
+    def _sign(self) -> None:
+        """Make the signatures that are lacking. What all passages have in common tells nothing, and is left out."""
+        if self._centre is None:
+            sample = self._rows[: self.count : max(1, self.count // CHUNK)]
+            scales = self._scales[: self.count : max(1, self.count // CHUNK)]
+            self._centre = (sample * scales[:, None]).mean(axis=0, dtype=np.float32)
+        for start in range(self._signed, self.count, CHUNK):
+            end = min(start + CHUNK, self.count)
+            rows = self._rows[start:end].astype(np.float32) * self._scales[start:end, None]
+            self._signatures[:, start:end] = _sign(rows - self._centre)
+        self._signed = self.count
+
+    def _grow(self, size: int) -> None:
+        self._rows = _longer(self._rows, size)
+        self._scales = _longer(self._scales, size)
+        self._places = _longer(self._places, size)
+        self._signatures = _longer(self._signatures.T, size).T.copy()
+
+    def _forget(self, oldest: int) -> None:
+        keep = slice(oldest, self.count)
+        self._rows, self._scales, self._places = self._rows[keep], self._scales[keep], self._places[keep]
+        self._signatures = np.zeros((self.dimensions // BITS, self.count - oldest), np.uint64)
+        self.count -= oldest
+        self._signed = 0
+
+
+def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _sign(rows: Floats) -> NDArray[np.uint64]:
+    """On which side of random planes each row lies, a bit for each; one column a row."""
+    bits = np.packbits(rows @ _planes(rows.shape[1]) > 0, axis=1)
+    return np.ascontiguousarray(bits.view(np.uint64).T)
+
+
+@cache
+def _planes(dimensions: int) -> Floats:
+    random = np.random.default_rng(0).standard_normal((dimensions, dimensions))
+    return np.linalg.qr(random)[0].astype(np.float32)
