@@ -31,7 +31,7 @@ from foveate.turn import Message, Text
 
 CASES = Path(__file__).parent / "boundaries.jsonl"
 MINUTE_US = 60_000_000
-DISTANCES = (0.20, 0.25, 0.30, 0.35, 0.40)
+DISTANCES = (0.15, 0.20, 0.25, 0.30, 0.35)
 SEED = 3
 
 

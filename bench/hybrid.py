@@ -35,6 +35,8 @@ SOURCES = (("tau-bench", "tau-bench", "tau-airline.json"), ("swe-agent", "swe-ag
 TIMED = (*SOURCES, ("pi", "pi", "pi-large-session.jsonl"))
 TAG_TOKENS = 14
 """What the tags of a turn take, about."""
+NAME_TOKENS = 40
+"""What names all other turns."""
 BUDGET_TOKENS = 10_000_000
 
 
@@ -74,6 +76,7 @@ def histories(data: Path, sources: Sequence[tuple[str, str, str]]) -> Iterator[t
 def time_results(data: Path) -> dict[str, list[float]]:
     """CPU milliseconds for each message with tool results, by source."""
     count = counting("M", O200K)
+    count("The vocabulary is loaded before the clock runs.")
     taken: dict[str, list[float]] = {}
     for source, _, messages in histories(data, TIMED):
         for number, turn in enumerate(split_turns(messages), 1):
@@ -111,7 +114,8 @@ async def bring_down(fov: foveate.Foveate, name: str, messages: Sequence[Message
     sizes = {(info.turn, one.position): one for info in infos for one in info.messages}
     protection = protect(infos, messages=Hybrid().protected_messages, injections=Hybrid().kept_injections)
     kept = {*protection.all, *(place for place, one in sizes.items() if speaker_of(one) == "system")}
-    protected = sum(sizes[place].tokens for place in kept) + TAG_TOKENS * len(infos)
+    tags = TAG_TOKENS * len({turn for turn, _ in kept}) + NAME_TOKENS
+    protected = sum(sizes[place].tokens for place in kept) + tags
     session = await fov.session(name, budget_tokens=BUDGET_TOKENS)
     await session.record(list(messages))
     raw = await shown_tokens(session, BUDGET_TOKENS)

@@ -66,7 +66,6 @@ class Stormed:
     iterations: int = 0
     asked_again: int = 0
     """Iterations that a kill left without their answer."""
-    tokens: int = 0
     seconds: float = 0.0
 
 

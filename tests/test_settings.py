@@ -55,6 +55,11 @@ def test_other_variables_are_not_settings() -> None:
     assert load(FOVEATE_DB="chat.db", PATH="/bin", STORE__READERS="9", HOME__X="y") == Settings()
 
 
+def test_a_list_in_the_environment_is_parted_by_commas() -> None:
+    settings = load(FOVEATE_MODELS__FALLBACKS="openai:gpt-5-mini, local,")
+    assert settings.models.fallbacks == ("openai:gpt-5-mini", "local")
+
+
 def test_overrides_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text("[store]\nreaders = 2\ngroup_limit = 2\ncompression_level = 2\n")

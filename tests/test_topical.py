@@ -178,3 +178,10 @@ def test_the_command_names_the_topics_there_are(shell: Shell) -> None:
         "no topic 'topic-9' in session 'demo'; there are topic-1"
         in shell.run("topics", "show", "demo", "topic-9", code=1).stderr
     )
+
+
+def test_the_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "topics.md").read_text("utf-8")
+    example = page.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "docs/topics.md", "exec"), {})  # noqa: S102 - our own page

@@ -63,6 +63,21 @@ class TurnContent:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A turn that a search found, with the passage of it that says it best."""
+
+    session_id: str
+    turn_id: str
+    text: str
+    role: str
+    """Whose words the passage is: `user`, `assistant`, `tool` or `system`."""
+    tool: str | None
+    at: datetime
+    """When the turn began."""
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class TurnOutline:
     """A turn without its content."""
 

@@ -152,6 +152,15 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Which environment variable holds the key of an endpoint, by its host, as in {"llm.example.com": "TEAM_KEY"}."""
 
 
+class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How what was blurred is found again."""
+
+    embeddings: Annotated[str, Meta(min_length=1)] = "static"
+    """What makes vectors: `static` is in the package; `minilm` needs foveate[minilm] and `model_path`."""
+    model_path: str | None = None
+    """The .onnx file of all-MiniLM-L6-v2."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings; each part documents its own."""
 
@@ -161,6 +170,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     compress: CompressSettings = CompressSettings()
     context: ContextSettings = ContextSettings()
     models: ModelsSettings = ModelsSettings()
+    recall: RecallSettings = RecallSettings()
     allotments: Allotments = Allotments()
     gradient: Gradient = Gradient()
     standard: Standard = Standard()
@@ -247,7 +257,18 @@ def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
 
 def _convert(values: dict[str, object]) -> Settings:
     _refuse_unknown_keys(values, Settings, prefix="")
+    for name, part in get_type_hints(Settings).items():
+        given = values.get(name)
+        if isinstance(given, dict):
+            values[name] = {key: _as_list(value, get_type_hints(part)[key]) for key, value in given.items()}
     return _converted(values, Settings, prefix="")
+
+
+def _as_list(value: object, hint: object) -> object:
+    """A list as an environment variable has it: parted by commas."""
+    if isinstance(value, str) and get_origin(hint) is tuple:
+        return [entry.strip() for entry in value.split(",") if entry.strip()]
+    return value
 
 
 def _converted(values: dict[str, object], part: type[P], *, prefix: str) -> P:

@@ -20,7 +20,7 @@ MAX_TASK_CHARS = 2_000
 MAX_DEPTH = 8
 SPACES_PER_DEPTH = 2
 
-_ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+•]|\d{1,4}[.)])\s+(?:\[(?P<mark>[ xX✓✔]?)\](?:\s+|$))?(?P<text>.*)")
+_ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+•]|\d{1,4}[.)])(?:\s+(?:\[(?P<mark>[ xX✓✔]?)\](?:\s+|$))?(?P<text>.*))?")
 _TICKS = frozenset("xX✓✔")
 
 
@@ -102,7 +102,7 @@ class TaskList:
     def merged(self, other: TaskList) -> Merged:
         """With the open tasks of another list that this one lacks, and done what is done there. Nothing goes."""
         known = {task.text: task for task in self.tasks}
-        done_there = {task.text for task in other.tasks if task.is_done}
+        done_there = {task.text for task in other.tasks} - {task.text for task in other.open}
         ticked = [number for number, task in enumerate(self.tasks, 1) if task.text in done_there and not task.is_done]
         added = [task.text for task in other.open if task.text not in known]
         names = tuple(self.tasks[number - 1].text for number in ticked)
@@ -117,7 +117,7 @@ def parse_tasks(text: str) -> TaskList:
             continue
         item = _ITEM.fullmatch(line)
         last = entries[-1] if entries else None
-        if item and item["text"].strip():
+        if item and (item["text"] or "").strip():
             depth = min(MAX_DEPTH, len(item["indent"].expandtabs(4)) // SPACES_PER_DEPTH)
             entries.append(Task(_checked(item["text"]), item["mark"] in _TICKS if item["mark"] else False, depth))
         elif item:

@@ -31,6 +31,13 @@ def unescape_marks(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
+def encodable(text: str) -> str:
+    """The text with a mark for each lone surrogate, which no database takes as text."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def message_text(message: Message, show: Callable[[Part], str] | None = None) -> str:
     """All a model would see of a message, ending in a newline; nothing for a display-only one.
 

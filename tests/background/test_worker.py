@@ -269,6 +269,16 @@ def test_a_closed_worker_is_not_woken_again(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_closing_ends_though_the_session_at_work_was_deleted(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await talk(session, 60, words=300)
+        await asyncio.sleep(0.15)  # the worker has begun, or will find nothing
+        await fov.delete_session("s")
+
+    asyncio.run(asyncio.wait_for(with_store(tmp_path / "chat.db", job), QUICK_SECONDS))
+
+
 @pytest.mark.parametrize("name", sorted(HISTORY_TOOLS))
 def test_what_a_history_tool_answered_is_left_out(name: str) -> None:
     messages = [user("Look it up."), *tool_step(1, "RECALLED", name=name), *tool_step(2, "NEW")]

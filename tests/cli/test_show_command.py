@@ -112,3 +112,12 @@ def test_turns_that_are_not_there_are_a_mistake_that_says_which_are(turns: list[
 def test_an_empty_session_has_an_outline_too(tmp_path: Path) -> None:
     shell = Shell(shell_with(tmp_path, turns=0).db)
     assert shell("show", "s") == "A talk  0 turns, counted by o200k_base\n"
+
+
+def test_one_message_is_shown_exactly_as_it_was_recorded(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=TOOLS)
+    assert shell("show", "s", "T-2", "--message", "3", "--plain") == "[assistant] A hundred files\n"
+    (found,) = json.loads(shell("show", "s", "T-2", "--message", "2", "--messages", "openai"))
+    assert found == TOOLS[2]
+    assert "messages 0 to 3; there is no 9" in shell.fails("show", "s", "T-2", "--message", "9")
+    assert "is of one turn" in shell.fails("show", "s", "T-1", "T-2", "--message", "0")

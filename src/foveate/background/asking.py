@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from foveate.background.making import encodable, without_recalled
+from foveate.background.making import without_recalled
 from foveate.compress import Level
 from foveate.compress.model import Assignment, Group, assign, is_worth_asking, judge
 from foveate.context.costs import content_tokens
@@ -14,6 +14,7 @@ from foveate.drafts import restore_message
 from foveate.models import Answer
 from foveate.settings import ModelsSettings
 from foveate.store import MessageRow
+from foveate.text import encodable
 from foveate.tokens import EncodingName, exact_counter
 from foveate.turn import Message
 

@@ -14,16 +14,16 @@ from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import take_head
 from foveate.context.tools import TOOLS
 from foveate.drafts import restore_message
+from foveate.recall.indexing import index_turn
 from foveate.store import MessageRow, bodies
 from foveate.store.derived import NewRendition
-from foveate.text import turn_text
+from foveate.store.passages import NewPassages
+from foveate.text import encodable, turn_text
 from foveate.tokens import Counter, EncodingName, exact_counter
 from foveate.turn import Json, Message, Part, ToolResult
 
 HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 MAX_UNIT_CHARS = 200
-MAX_SEARCH_CHARS = 50_000
-"""How much of a turn the index sees."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,12 +34,16 @@ def make_local(
     encoding: EncodingName,
     asked: Sequence[Sequence[Level]] = (),
     due_us: int | None = None,
+    embeddings: str | None = None,
 ) -> NewRendition:
     """All fidelities of a turn, made without a model. It is due for one if any of the calls is worth making.
 
-    `asked` are the levels of each call that a model would be asked with.
+    `asked` are the levels of each call that a model would be asked with. With `embeddings` named, the turn's entry in
+    the index is made too.
     """
     made = make_rendition(LocalCompressor(), turn, rows, encoding)
+    if embeddings is not None:
+        made = replace(made, passages=make_passages(turn, rows, embeddings))
     if not asked:
         return made
     messages = without_recalled([restore_message(row) for row in rows])
@@ -70,13 +74,17 @@ def make_rendition(
         smoothed=bodies.squeeze(made.smoothed),
         units=pack_units(made.units),
         refusals=len(made.refusals),
-        search_text=encodable(turn_text(tuple(messages))[:MAX_SEARCH_CHARS]),
     )
 
 
-def encodable(text: str) -> str:
-    """The text with a mark for each lone surrogate, which no database takes as text."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def make_passages(turn: int, rows: Sequence[MessageRow], embeddings: str) -> NewPassages | None:
+    """A turn's entry in the index; None if that fails: the turn is then looked through when something is searched."""
+    messages = without_recalled([restore_message(row) for row in rows])
+    try:
+        return index_turn(turn, messages, count=len(rows), at_us=rows[0].at_us, embeddings=embeddings)
+    except Exception:  # noqa: BLE001 - the worker's boundary: a fault in one turn must not stop the rest
+        _log.warning("turn %d could not be indexed", turn, exc_info=True)
+        return None
 
 
 def without_recalled(messages: Sequence[Message]) -> list[Message]:

@@ -12,9 +12,11 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from foveate.background.eras import EraRefiner, make_era, read_units
+from foveate.background.indexing import Indexer
 from foveate.background.making import make_local
 from foveate.background.pool import Pool
 from foveate.background.refine import Refiner
@@ -48,7 +50,9 @@ class Worker:
         self._store = store
         self._events = events
         self._settings = settings.compress
+        self._embeddings = settings.recall.embeddings
         self._pool = Pool(settings.compress.processes)
+        self._indexer = Indexer(store, settings.recall, self._pool)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
         self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller)
         self._owner = uuid.uuid4().hex
@@ -69,16 +73,21 @@ class Worker:
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
         """Finish everything that is lacking, open turns included, here and now, and ask models for what is due."""
-        for session_id in session_ids if session_ids is not None else await self._store.derived.unsettled():
+        for session_id in session_ids if session_ids is not None else await self._unfinished():
             while True:
                 while await self._work(session_id, include_open=True, progress=progress):
                     pass
                 if not (await self._store.derived.backlog(session_id)).pending:
                     break
                 await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
+            await self._indexer.finish(session_id, progress)
             await self._make_eras(session_id)
             await self._eras.settle(session_id)
         await self._refiner.settle(session_ids, progress)
+
+    async def _unfinished(self) -> list[str]:
+        """The sessions that lack something."""
+        return list(dict.fromkeys([*await self._store.derived.unsettled(), *await self._store.passages.unindexed()]))
 
     async def want_again(self, session_id: str) -> int:
         """Have what may come out better made again; how many turns that are."""
@@ -106,6 +115,7 @@ class Worker:
                 try:
                     while await self._work(session_id, include_open=False):
                         pass
+                    await self._indexer.finish(session_id)
                     await self._make_eras(session_id)
                     self._refiner.wake()
                     self._eras.wake(session_id)
@@ -140,7 +150,8 @@ class Worker:
             batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
             await asyncio.gather(*(self._make(session, batch, rows, progress) for batch in batches if batch))
         except BaseException:
-            await asyncio.shield(derived.release(session_id, self._owner))
+            with suppress(SessionNotFound):  # a session deleted meanwhile must not hide why the work ended
+                await asyncio.shield(derived.release(session_id, self._owner))
             raise
         return True
 
@@ -153,7 +164,7 @@ class Worker:
                 by_turn[row.turn].append(row)
         asked, now_us = self._refiner.asked, time.time_ns() // 1000
         jobs = [
-            (turn, found[: claim.messages], session.encoding, asked, now_us)
+            (turn, found[: claim.messages], session.encoding, asked, now_us, self._embeddings)
             for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
             if all(row.body is not None for row in found)  # else it was pruned meanwhile
         ]

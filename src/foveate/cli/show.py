@@ -48,6 +48,9 @@ STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "deve
 @click.argument("last", metavar="[LAST]", required=False)
 @click.option("--plain", is_flag=True, help="The text alone, as a model would get it.")
 @click.option("--messages", "format_name", metavar="FORMAT", help="As messages: openai, anthropic, gemini, …")
+@click.option(
+    "--message", "position", type=click.IntRange(min=0), metavar="N", help="Only message N of the turn, from 0."
+)
 @click.option("--full", is_flag=True, help="Don't cut long tool output.")
 @store_option
 @json_option
@@ -58,6 +61,7 @@ def command(
     last: str | None,
     plain: bool,
     format_name: str | None,
+    position: int | None,
     full: bool,
     store_path: Path,
     as_json: bool,
@@ -69,6 +73,7 @@ def command(
     foveate show demo T-7                          one turn
     foveate show demo T-7 T-9 --plain
     foveate show demo T-7 --messages anthropic     ready to send
+    foveate show demo T-7 --message 3              one message, as it was recorded
     """
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
@@ -81,6 +86,8 @@ def command(
             turns = session.load_turns(first or 1, last)
         if first is not None and not turns:
             raise TurnNotFound(session_id, f"{first} to {last}", session.info.turns)
+    if position is not None:
+        turns = [_only(turns, position)]
     if format_name:
         from foveate.formats import render_messages
 
@@ -96,6 +103,18 @@ def command(
     else:
         for turn in turns:
             print_turn(console(), turn, full=full)
+
+
+def _only(turns: list[Turn], position: int) -> Turn:
+    """The turn with one message."""
+    from dataclasses import replace
+
+    if len(turns) != 1:
+        raise click.UsageError("--message is of one turn: foveate show SESSION T-7 --message 3")
+    (turn,) = turns
+    if position >= len(turn.messages):
+        raise click.UsageError(f"{turn.id} has messages 0 to {len(turn.messages) - 1}; there is no {position}")
+    return replace(turn, messages=turn.messages[position : position + 1])
 
 
 def _outline(session: Session, *, as_json: bool) -> None:

@@ -27,6 +27,8 @@ COLUMNS = (
     Column("stored", "number"),
     Column("ratio", "number", expendable=2),
     Column("compressed", "number", expendable=1),
+    Column("by model", "number", expendable=7),
+    Column("marked", "number", expendable=8),
     Column("first", expendable=6),
     Column("last", expendable=5),
 )
@@ -84,6 +86,8 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
             f"{amount(stats.stored_bytes)}B",
             f"{stats.compression_ratio:.1f}x",
             f"{stats.rendered + stats.fallbacks} of {stats.rendered + stats.fallbacks + stats.pending}",
+            f"{stats.by_model} (+{stats.waiting} waiting)" if stats.waiting else str(stats.by_model),
+            str(stats.fallbacks),
             moment(stats.first_at),
             moment(stats.last_at),
         )

@@ -42,6 +42,7 @@ READ_CHARS = 2_000
 """Of a prompt, and of an answer, so much says what it is about."""
 MIN_WORD_WEIGHT = 0.25
 _SUBJECT_KINDS = "wni/e!"
+_UNTITLED = DECISIONS | OUTCOMES | ERRORS | {"topic", "topics", "subject"}
 _MARKED = re.compile(r"^\[[^\]\n]{1,40}\]|\{[^}]*\}?")
 """Who speaks, and what stands for a call of a tool."""
 _TITLE_WORD = re.compile(
@@ -194,7 +195,7 @@ def _title_words(text: str) -> Iterator[str]:
     seen: set[str] = set()
     for word in _TITLE_WORD.findall(_MARKED.sub(" ", text)):
         plain = word.casefold()
-        if plain not in seen and word_weight(plain) >= MIN_TITLE_WEIGHT and plain not in DECISIONS | OUTCOMES | ERRORS:
+        if plain not in seen and word_weight(plain) >= MIN_TITLE_WEIGHT and plain not in _UNTITLED:
             seen.add(plain)
             yield word
 

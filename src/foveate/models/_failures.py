@@ -150,6 +150,9 @@ def _by_status(error: Exception, target: Target) -> ModelError | None:
     if status in BUSY or "ModelRateLimitError" in kinds:
         when = f"; it asks to wait {wait:.0f} s" if wait is not None else ""
         return ModelFailed(target.name, f"too many requests: {said}{when}", reason="busy", retry_after_seconds=wait)
+    if status == FIRST_SERVER_ERROR and "not supported" in said:
+        # llama.cpp says so of an image for a model without eyes; asking again changes nothing.
+        return ModelUnavailable(target.name, f"the request was refused ({status}): {said}", reason="refused")
     if kinds & {"ModelUnavailableError", "ModelServerError"} or (status or 0) >= FIRST_SERVER_ERROR:
         problem = f"{target.host} has a fault of its own{f' ({status})' if status else ''}: {said}"
         return ModelFailed(target.name, problem, reason="server", retry_after_seconds=wait)

@@ -45,11 +45,14 @@ class Passage:
     speaker: Speaker
     text: str
     tool: str | None = None
+    part: int = 0
+    """Which part of the turn it was cut from."""
 
 
 def cut_turn(messages: Sequence[Message]) -> list[Passage]:
     """The passages of a turn, in order. Messages come without what history tools recalled."""
-    passages = [passage for piece in _shortened(list(_pieces(messages))) for passage in _cut(piece)]
+    pieces = [replace(piece, part=part) for part, piece in enumerate(_pieces(messages))]
+    passages = [passage for piece in _shortened(pieces) for passage in _cut(piece)]
     return passages[:MAX_PASSAGES]
 
 

@@ -50,6 +50,8 @@ class Shelf:
         self.count = 0
         self.vectors = Vectors(dimensions)
         self.rows = 0
+        self.gone: set[int] = set()
+        """Turns that were pruned."""
         self.is_whole = True
         """No passage was replaced by a later one."""
         self._columns: dict[str, NDArray[Any]] = {
@@ -72,15 +74,14 @@ class Shelf:
         return None if found is None else found[0]
 
     def lacks(self, last_turn: int, limit: int) -> list[int]:
-        """The newest turns that are not on the shelf."""
-        if len(self._turns) >= last_turn:
-            return []
+        """The newest turns that are not on the shelf, and can be read."""
         missing: list[int] = []
-        for turn in range(last_turn, 0, -1):
-            if turn not in self._turns:
+        wanted = min(limit, last_turn - len(self._turns) - len(self.gone))
+        turn = last_turn
+        while len(missing) < wanted and turn > 0:
+            if turn not in self._turns and turn not in self.gone:
                 missing.append(turn)
-                if len(missing) == limit:
-                    break
+            turn -= 1
         return missing
 
     def add(self, rows: Sequence[PassagesRow], newest: int) -> None:

@@ -16,6 +16,7 @@ from foveate.settings import StoreSettings
 from foveate.store.artefacts import Artefacts
 from foveate.store.calls import Calls
 from foveate.store.derived import Derived
+from foveate.store.passages import PassageIndex
 from foveate.tokens import EncodingName
 from foveate.turn import Kind, Role
 
@@ -182,6 +183,11 @@ class Store(Protocol):
     @property
     def calls(self) -> Calls:
         """What models were asked, and what it cost."""
+        ...
+
+    @property
+    def passages(self) -> PassageIndex:
+        """What turns are found by."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from foveate.store.due import DueQueue
+from foveate.store.passages import NewPassages
 
 ERA_FANOUT = 32
 """An era of level 1 stands for this many turns, one of the next level for this many eras."""
@@ -42,7 +43,8 @@ class NewRendition:
     smoothed: bytes
     units: bytes
     refusals: int
-    search_text: str
+    passages: NewPassages | None = None
+    """What the turn is found by."""
     due_us: int | None = None
     """When a model is to be asked for better ones; None: never."""
 
@@ -168,9 +170,5 @@ class Derived(Protocol):
         ...
 
     async def kept(self, session_id: str, name: str) -> bytes | None: ...
-
-    async def search(self, session_id: str, query: str, limit: int) -> list[int]:
-        """The turns that match a full-text query, the best first."""
-        ...
 
     async def backlog(self, session_id: str) -> Backlog: ...

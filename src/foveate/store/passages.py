@@ -36,6 +36,8 @@ class NewPassages:
     maker: str
     """What cut them and made their vectors; those of another maker are made again."""
     texts: tuple[PassageText, ...]
+    embedded: tuple[int, ...]
+    """The numbers of those that have a vector, or are to get one."""
     marks: bytes
     """What ranking needs of each without reading it, packed by the caller."""
     vectors: bytes
@@ -71,6 +73,8 @@ class Look:
     last_turn: int
     last_messages: int
     """Of the last turn, which may be open."""
+    newest: int
+    """The id up to which this look went, in the whole store."""
     rows: Sequence[PassagesRow]
     postings: Sequence[Postings]
 
@@ -90,9 +94,9 @@ class PassageIndex(Protocol):
     """The index of a store; `foveate.testing.passage_stores` is its conformance suite."""
 
     async def look(
-        self, session_id: str, *, after: int, phrases: Sequence[str], limit: int, is_most: bool = False
+        self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False
     ) -> Look:
-        """Rows with an id above `after`, and for each phrase up to `limit` passages that have it.
+        """Rows with an id above `after`, and for each phrase up to `limit` passages beyond its key that have it.
 
         `is_most` says that most passages of the store are this session's, so that others need not be left out first.
         `Damaged` if the index can't be read.
@@ -111,12 +115,17 @@ class PassageIndex(Protocol):
         """The passages of these rows; those that are gone are left out."""
         ...
 
-    async def add(self, session_id: str, made: Sequence[NewPassages]) -> None:
-        """Keep what was made, in place of what another maker made of the same."""
+    async def add(self, session_id: str, made: Sequence[NewPassages], *, down_to: int | None = None) -> None:
+        """Keep what was made, in place of what another maker made of the same; from `down_to` on nothing lacks."""
         ...
 
     async def lacking(self, session_id: str, maker: str, limit: int) -> list[tuple[int, int]]:
-        """Turns whose renditions are made but not their passages, or by another maker, and their messages."""
+        """Turns whose renditions are made but not their passages, or by another maker, the newest first, each with how
+        many messages it has."""
+        ...
+
+    async def want(self, session_id: str) -> None:
+        """Have all turns of a session looked at again, whether they lack something."""
         ...
 
     async def unindexed(self) -> list[str]:

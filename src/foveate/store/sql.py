@@ -75,7 +75,7 @@ GET_PIN = "SELECT locked FROM pins WHERE session = :session AND number = :number
 REMOVE_PIN = "UPDATE pins SET removed_us = :now_us WHERE session = :session AND number = :number"
 
 _RAISE_CALIBRATION = "calibration = CASE WHEN :calibration > calibration THEN :calibration ELSE calibration END"
-_DERIVED = ("renditions", "leases", "eras", "keepsakes", "artefacts")
+_DERIVED = ("passages", "renditions", "leases", "eras", "keepsakes", "artefacts")
 DELETE_SESSION = (
     *(f"DELETE FROM {table} WHERE session = :number" for table in _DERIVED),  # noqa: S608
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
@@ -89,6 +89,7 @@ DELETE_SESSION = (
 # A turn is old when its last message is; the open turn never is.
 _OLD_TURNS = """SELECT turn FROM messages WHERE session = :session AND turn < :last_turn
     GROUP BY turn HAVING max(at_us) < :before_us AND max(coalesce(pruned_us, 0)) = 0"""
+IN_OLD_TURN = f"session = :session AND turn IN ({_OLD_TURNS})"
 COUNT_OLD = f"""SELECT count(DISTINCT turn), count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0), min(turn)
     FROM messages LEFT JOIN bodies ON message = id WHERE session = :session AND turn IN ({_OLD_TURNS})"""  # noqa: S608
 PRUNE = (

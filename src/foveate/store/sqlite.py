@@ -43,6 +43,7 @@ from foveate.store.sqlite_artefacts import SqliteArtefacts
 from foveate.store.sqlite_calls import SqliteCalls
 from foveate.store.sqlite_derived import SqliteDerived
 from foveate.store.sqlite_file import connect, errors_told, prepare
+from foveate.store.sqlite_passages import SqlitePassages, forget_passages
 from foveate.store.writer import Writer
 from foveate.turn import turn_id
 
@@ -64,6 +65,7 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
         self._derived = SqliteDerived(self._read, self._writer.submit)
+        self._passages = SqlitePassages(self.location, self._read, self._writer.submit)
         self._artefacts = SqliteArtefacts(self._read, self._writer.submit)
         self._calls = SqliteCalls(self._read, self._writer.submit)
 
@@ -80,6 +82,10 @@ class SqliteStore:
     @property
     def derived(self) -> SqliteDerived:
         return self._derived
+
+    @property
+    def passages(self) -> SqlitePassages:
+        return self._passages
 
     @property
     def artefacts(self) -> SqliteArtefacts:
@@ -136,6 +142,7 @@ class SqliteStore:
             forks = tuple(child for child, _ in connection.execute(sql.LIST_CHILDREN, number))
             if forks:
                 raise ForkInUse(session_id, forks)
+            forget_passages(connection, "session = :session", {"session": number["number"]})
             for statement in sql.DELETE_SESSION:
                 connection.execute(statement, number)
 
@@ -253,6 +260,7 @@ class SqliteStore:
             if forks:
                 raise ForkInUse(session_id, forks)
             if not dry_run and oldest is not None:
+                forget_passages(connection, sql.IN_OLD_TURN, values)
                 for statement in sql.PRUNE:
                     connection.execute(statement, values)
             return Pruned(*counts)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
+import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from foveate.store import SessionRow, rows, sql, sql_due
@@ -22,13 +21,16 @@ from foveate.store.derived import (
 )
 from foveate.store.due import LOCAL_MAKER
 from foveate.store.lineage import NO_LIMIT, Span, fork_turns, spans
+from foveate.store.passages import NewPassages
 from foveate.store.sqlite_due import MAX_LEASE_US, Run, SqliteDue
+from foveate.store.sqlite_passages import DAMAGED, add_passages, is_damage, want_passages
 
 CLAIM_WINDOW = 256
 """How many turns beyond the settled ones a claim looks at."""
 REGROWTH = 1.5
 """An open turn gets new renditions when it has this many times the messages of its last ones."""
-MAX_QUERY_WORDS = 32
+
+_log = logging.getLogger(__name__)
 
 
 class SqliteDerived:
@@ -169,25 +171,6 @@ class SqliteDerived:
 
         return await self._read(job)
 
-    async def search(self, session_id: str, query: str, limit: int) -> list[int]:
-        match = _match(query)
-        if not match:
-            return []
-
-        def job(connection: sqlite3.Connection) -> list[int]:
-            chain = rows.chain_of(connection, session_id)
-            lineage = spans(chain)
-            sessions = json.dumps([row.number for row in chain])
-            found: dict[int, None] = {}
-            for session, turn, messages in connection.execute(SEARCH, {"match": match, "sessions": sessions}):
-                if _is_seen(chain, lineage, session, turn, messages):
-                    found.setdefault(turn)
-                    if len(found) == limit:
-                        break
-            return list(found)
-
-        return await self._read(job)
-
     async def backlog(self, session_id: str) -> Backlog:
         def job(connection: sqlite3.Connection) -> Backlog:
             session = rows.get_session(connection, session_id)
@@ -199,11 +182,6 @@ class SqliteDerived:
             return Backlog(pending, made - incomplete, incomplete, refusals, waiting, due_us, by_model)
 
         return await self._read(job)
-
-
-SEARCH = """SELECT session, turn, messages FROM words JOIN renditions ON renditions.id = words.rowid
-    WHERE words MATCH :match AND session IN (SELECT value FROM json_each(:sessions)) ORDER BY words.rank"""
-ADD_WORDS = "INSERT INTO words (rowid, text) VALUES (:id, :text)"
 
 
 def _eras(
@@ -224,33 +202,34 @@ def _last_place(span: Span, level: int) -> int:
     return NO_LIMIT if span.last == NO_LIMIT else (span.last - 1) // ERA_FANOUT**level - 1
 
 
-def _is_seen(chain: Sequence[SessionRow], lineage: Sequence[Span], session: int, turn: int, messages: int) -> bool:
-    """Whether a rendition is of what the session sees: an ancestor's may be of messages that came after the fork."""
-    if (session, turn) in fork_turns(chain):
-        return True
-    return any(
-        span.session == session
-        and span.first <= turn <= span.last
-        and (turn < span.last or messages <= span.last_position)
-        for span in lineage
-    )
-
-
-def _match(query: str) -> str:
-    """The words of a query, each quoted, so that none of them is an operator."""
-    words = re.findall(r"\w+", query)[:MAX_QUERY_WORDS]
-    return " OR ".join(f'"{word}"' for word in words)
-
-
 def _add(connection: sqlite3.Connection, session: int, rendition: NewRendition) -> None:
     place = {"session": session, "turn": rendition.turn}
     (calls,) = connection.execute(sql_due.SPENT_CALLS, place).fetchone()
-    values = {**asdict(rendition), "session": session, "calls": calls, "now_us": rows.now_us()}
+    values = {**_values(rendition), "session": session, "calls": calls, "now_us": rows.now_us()}
     row = connection.execute(sql.ADD_RENDITION, values).fetchone()
     if row is not None:
-        connection.execute(ADD_WORDS, {"id": row[0], "text": rendition.search_text})
         connection.execute(sql_due.FORGET_DUE, {**place, "id": row[0]})
+    if rendition.passages is not None:
+        _index(connection, session, rendition.passages)
     connection.execute(sql.DROP_LEASE, place)
+
+
+def _values(rendition: NewRendition) -> dict[str, Any]:
+    return {field.name: getattr(rendition, field.name) for field in fields(rendition)}
+
+
+def _index(connection: sqlite3.Connection, session: int, made: NewPassages) -> None:
+    """Keep what a turn is found by; an index that can't be written waits to be rebuilt, and holds nothing else up."""
+    connection.execute("SAVEPOINT indexing")
+    try:
+        add_passages(connection, session, made)
+    except sqlite3.DatabaseError as error:
+        connection.execute("ROLLBACK TO indexing")
+        if not is_damage(error):
+            raise
+        _log.warning("turn %d is not indexed: %s", made.turn, DAMAGED)
+        want_passages(connection, session, made.turn)
+    connection.execute("RELEASE indexing")
 
 
 def _newest(

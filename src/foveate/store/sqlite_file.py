@@ -22,6 +22,9 @@ from foveate.errors import (
 from foveate.settings import StoreSettings
 from foveate.store import sql
 
+CREATE_WORDS = """CREATE VIRTUAL TABLE passage_words USING fts5
+    (text, extra, tags, content='', tokenize='porter unicode61 remove_diacritics 2')"""
+"""The full-text index of passages; `foveate.store.sqlite_passages` says how it is used."""
 TYPES = {
     "serial": "INTEGER PRIMARY KEY",
     "serial_once": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -29,8 +32,11 @@ TYPES = {
     "blob": "BLOB",
 }
 """How SQLite spells what the shared schema leaves open; a `serial_once` is never given again, even after a delete."""
-OWN_MIGRATIONS = {2: ("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter unicode61')",)}
-"""What a schema version has in SQLite only. A row of `words` has the id of the rendition it was indexed with."""
+OWN_MIGRATIONS = {
+    2: ("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter unicode61')",),
+    5: ("DROP TABLE words", CREATE_WORDS),
+}
+"""What a schema version has in SQLite only."""
 MAGIC = b"SQLite format 3\x00"
 APPLICATION_ID = 0x466F7665
 """`Fove`: what `file` and other tools see in the header."""

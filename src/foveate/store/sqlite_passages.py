@@ -15,9 +15,8 @@ from foveate.store import SessionRow, bodies, rows
 from foveate.store.lineage import fork_turns, spans
 from foveate.store.passages import KEY_SHIFT, IndexState, Look, NewPassages, PassagesRow, PassageText, Postings
 from foveate.store.sqlite_due import Run
+from foveate.store.sqlite_file import CREATE_WORDS
 
-CREATE_WORDS = """CREATE VIRTUAL TABLE passage_words USING fts5
-    (text, extra, tags, content='', tokenize='porter unicode61 remove_diacritics 2')"""
 DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
 DAMAGED = "the search index can't be read; 'foveate doctor --rebuild-index' makes it anew, nothing else is affected"
 
@@ -28,6 +27,8 @@ TAKE_WORDS = "INSERT INTO passage_words (passage_words, rowid, text, extra, tags
 TIDY = "INSERT INTO passage_words (passage_words) VALUES ('optimize')"
 CHECK = "INSERT INTO passage_words (passage_words) VALUES ('integrity-check')"
 MATCH = "SELECT rowid FROM passage_words WHERE passage_words MATCH ? ORDER BY rowid DESC LIMIT ?"
+MATCH_BEYOND = MATCH.replace("ORDER BY", "AND rowid > ? ORDER BY")
+NEWEST = "SELECT coalesce(max(id), 0) FROM passages"
 COUNT_WORDS = "SELECT count(*) FROM passage_words_docsize"
 SAME = "SELECT 1 FROM passages WHERE session = :session AND turn = :turn AND messages = :messages AND maker = :maker"
 OLDER = "session = :session AND turn = :turn AND messages <= :messages"
@@ -60,16 +61,19 @@ class SqlitePassages:
         self._write = write
 
     async def look(
-        self, session_id: str, *, after: int, phrases: Sequence[str], limit: int, is_most: bool = False
+        self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False
     ) -> Look:
         def job(connection: sqlite3.Connection) -> Look:
             chain = rows.chain_of(connection, session_id)
             epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
             tags = "" if is_most else _tags(chain)
             with self._damage_told():
-                postings = [_postings(connection, f"{tags}{_quoted(phrase)}", limit) for phrase in phrases]
-            found = list(_seen(connection, chain, after))
-            return Look(sum(epochs), chain[0].last_turn, _last_messages(chain[0]), found, postings)
+                postings = [
+                    _postings(connection, f"{tags}{_quoted(phrase)}", beyond, limit) for phrase, beyond in phrases
+                ]
+            (newest,) = connection.execute(NEWEST).fetchone()
+            found = list(_seen(connection, chain, after)) if newest > after else []
+            return Look(sum(epochs), chain[0].last_turn, _last_messages(chain[0]), newest, found, postings)
 
         return await self._read(job)
 
@@ -120,6 +124,13 @@ class SqlitePassages:
             return connection.execute(LACKING, {"session": session, "maker": maker, "limit": limit}).fetchall()
 
         return await self._read(job)
+
+    async def want(self, session_id: str) -> None:
+        def job(connection: sqlite3.Connection) -> None:
+            session = rows.get_session(connection, session_id)
+            want_passages(connection, session.number, session.last_turn)
+
+        await self._write(job)
 
     async def unindexed(self) -> list[str]:
         return await self._read(lambda connection: [row[0] for row in connection.execute(UNINDEXED)])
@@ -250,8 +261,8 @@ def _last_messages(session: SessionRow) -> int:
     return session.last_position or session.fork_position
 
 
-def _postings(connection: sqlite3.Connection, match: str, limit: int) -> Postings:
-    keys = [key for (key,) in connection.execute(MATCH, (match, limit + 1))]
+def _postings(connection: sqlite3.Connection, match: str, beyond: int, limit: int) -> Postings:
+    keys = [key for (key,) in connection.execute(MATCH_BEYOND, (match, beyond, limit + 1))]
     return Postings(keys[:limit], is_cut=len(keys) > limit)
 
 

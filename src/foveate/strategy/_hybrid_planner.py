@@ -14,7 +14,7 @@ from foveate.strategy._checkpoint_rows import rolled_rows
 from foveate.strategy._compact import compact_rows
 from foveate.strategy._eras import stub_row
 from foveate.strategy._hybrid_book import NOWHERE, Book, Place
-from foveate.strategy._hybrid_messages import Section, Sizes, Source, protect, reach_of, sections_of
+from foveate.strategy._hybrid_messages import Section, Sizes, Source, protect, reach_of, sections_of, speaker_of
 from foveate.strategy._hybrid_notes import Outcome, events_of, notes_of
 from foveate.strategy._hybrid_rows import Draft, Layout, draft_rows, system_rows, system_wanted
 from foveate.strategy._hybrid_tight import Tightening
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 MAX_TURNS = 2_000
 """Turns further back than this are shown as a sentence or in an era, whatever their size."""
-SYSTEM_SHARE = 0.25
+SYSTEM_SHARE = 0.5
 """System messages of turns that are not shown themselves stay as long as they take no more of the window."""
 MAX_SYSTEMS = 8
+TINY_GUESS_TOKENS = 30
+"""About what a turn's sentence takes."""
 MAX_WALKS = 4
 """Walks until the rows reach the target: blocks of steps cost a little more or less than single steps."""
 _LEVELS: tuple[Shown, ...] = ("A", "E", "T", "M", "R")
@@ -49,13 +51,16 @@ class Planner:
         # What is made for once is filled to the full: nothing would profit from the room that is left.
         self.trigger = self.window if one_off else int(self.window * settings.trigger)
         self.target = self.window if one_off else int(self.window * settings.target)
+        self.infos: Sequence[TurnInfo] = ()
+        self._systems: Sequence[tuple[int, int]] = ()
 
     def plan(self) -> Plan:
         last = self.story.last_turn
         if not last or self.window < MIN_HISTORY_TOKENS:
             return self._smallest()
         book = self._opened()
-        self.infos: Sequence[TurnInfo] = self.story.infos(book.rolled + 1, last)
+        self.infos = self.story.infos(book.rolled + 1, last)
+        self._systems = [(info.turn, tokens) for info in self.infos if (tokens := _system_tokens(info))]
         self.protection = protect(
             self.infos, messages=self.settings.protected_messages, injections=self.settings.kept_injections
         )
@@ -74,7 +79,7 @@ class Planner:
         frame, last = self.story.frame, self.story.last_turn
         book = Book() if frame.is_one_off or not self.story.state else Book.from_json(self.story.state)
         if last - book.rolled > MAX_TURNS:
-            book = self._rolled(book, last - MAX_TURNS, ())
+            book = self._rolled(book, last - MAX_TURNS)
         return book
 
     def _sections(self, book: Book) -> list[Section]:
@@ -113,8 +118,8 @@ class Planner:
         return Layout((*rows, *shown), tuple(needed))
 
     def _compressed(self, before: Outcome) -> Outcome:
-        """Messages made short, oldest first, until the target is reached; then the oldest turns rolled up, if even
-        that is more than the window."""
+        """Messages made short, oldest first, until the target is reached; then the oldest turns rolled up, where that
+        is not enough."""
         reach = reach_of(self.infos[-1])
         book = replace(before.book, reach=reach if reach != NOWHERE else before.book.reach)
         sections = self._sections(book)
@@ -129,8 +134,9 @@ class Planner:
             layout = self._layout(book, draft)
             if layout.tokens == tokens:
                 break
-        if layout.tokens > self.window:
-            book, draft = self._roll(book, draft)
+        if layout.tokens > self.target:
+            goals = (self.target, self.trigger, self.window) if layout.tokens > self.window else (self.target,)
+            book, draft = self._roll(book, draft, goals)
             layout = self._layout(book, draft)
         if draft.short.keys() != before.draft.short.keys() or book.rolled != before.book.rolled:
             book = replace(book, compressions=before.book.compressions + 1)
@@ -160,45 +166,48 @@ class Planner:
         chosen = frozenset(place for place in book.chosen if place > through)
         return replace(book, through=through, spared=spared, chosen=chosen)
 
-    def _roll(self, book: Book, draft: Draft) -> tuple[Book, Draft]:
-        """The fewest of the oldest turns as sentences and eras with which the rest reaches the target, or else fits."""
+    def _roll(self, book: Book, draft: Draft, goals: Sequence[int]) -> tuple[Book, Draft]:
+        """The fewest of the oldest turns as sentences and eras with which the first of these goals is reached that can
+        be; nothing is rolled up in vain."""
         tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
         costs: dict[int, int] = {}
         for section in draft.sections:
             costs[section.turn] = costs.get(section.turn, 0) + draft.tokens(section) + self.overheads.tag
-        rolled = int(self.window * self.settings.rolled_share)
-        for goal in (self.target, self.trigger, self.window):
-            left = sum(costs.values()) + rolled - goal
-            last = book.rolled
-            for turn in sorted(costs):
-                if left <= 0 or turn >= tail:
-                    break
-                left -= costs[turn]
-                last = turn
-            if left <= 0:
-                break
-        book = self._rolled(book, last, self.infos)
-        sections = [section for section in draft.sections if section.turn > last]
-        short = {place: size for place, size in draft.short.items() if place[0] > last}
-        return book, Draft(sections, short)
+        for goal in goals:
+            for is_roomy in (True, False):
+                rest = sum(costs.values())
+                for turn in (turn for turn in sorted(costs) if turn < tail):
+                    rest -= costs[turn]
+                    rolled = self._rolled(book, turn)
+                    room = goal - rest - sum(row.tokens for row in system_rows(rolled.systems, self.overheads))
+                    if room >= self._rolled_need(turn, is_roomy=is_roomy):
+                        rolled = replace(rolled, rolled_tokens=min(room, rolled.rolled_tokens))
+                        return rolled, self._without(draft, turn)
+        return book, draft
 
-    def _rolled(self, book: Book, last: int, infos: Sequence[TurnInfo]) -> Book:
-        systems = list(book.systems)
-        for info in infos:
-            tokens = sum(message.tokens for message in info.messages if _is_system(message.role, message.kind))
-            if info.turn <= last and tokens:
-                systems.append((info.turn, tokens))
+    def _rolled_need(self, turns: int, *, is_roomy: bool) -> int:
+        """What so many turns should be given when they are rolled up: a sentence each, or no more than a name."""
+        named = stub_row(1, turns, self.overheads).tokens
+        wished = min(int(self.window * self.settings.rolled_share), (TINY_GUESS_TOKENS + self.overheads.line) * turns)
+        return max(named, wished) if is_roomy else named
+
+    @staticmethod
+    def _without(draft: Draft, through: int) -> Draft:
+        """A draft of the turns behind this one."""
+        sections = [section for section in draft.sections if section.turn > through]
+        return Draft(sections, {place: size for place, size in draft.short.items() if place[0] > through})
+
+    def _rolled(self, book: Book, last: int) -> Book:
+        """The book with the turns up to `last` rolled up; their system messages stay."""
         most = int(self.window * SYSTEM_SHARE)
         kept: list[tuple[int, int]] = []
-        for system in systems[:MAX_SYSTEMS]:
-            if sum(tokens + self.overheads.range + 1 for _, tokens in (*kept, system)) <= most:
-                kept.append(system)
-        return replace(
-            book,
-            rolled=max(book.rolled, last),
-            rolled_tokens=int(self.window * self.settings.rolled_share),
-            systems=tuple(kept),
-        )
+        for turn, tokens in (*book.systems, *self._systems):
+            most -= tokens + self.overheads.range + 1
+            if turn > last or most < 0 or len(kept) == MAX_SYSTEMS:
+                break
+            kept.append((turn, tokens))
+        tokens = int(self.window * self.settings.rolled_share)
+        return replace(book, rolled=max(book.rolled, last), rolled_tokens=tokens, systems=tuple(kept))
 
     def _tightened(self, before: Outcome) -> Outcome:
         """Everything that can be is short, all but the newest turns rolled up: now leave out, then cut."""
@@ -230,9 +239,8 @@ class Planner:
     def _roll_all(self, book: Book, draft: Draft) -> tuple[Book, Draft]:
         tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
         if tail - 1 > book.rolled:
-            book = self._rolled(book, tail - 1, self.infos)
-        sections = [section for section in draft.sections if section.turn > book.rolled]
-        return book, Draft(sections, {place: size for place, size in draft.short.items() if place[0] > book.rolled})
+            book = self._rolled(book, tail - 1)
+        return book, self._without(draft, book.rolled)
 
     def _planned(self, outcome: Outcome) -> Plan:
         layout = outcome.layout
@@ -260,8 +268,8 @@ class Planner:
         return Plan(tuple(rows), bands, tokens, self.budget, notes=notes if rows else {})
 
 
-def _is_system(role: str, kind: str) -> bool:
-    return role in ("system", "developer") and kind == "message"
+def _system_tokens(info: TurnInfo) -> int:
+    return sum(message.tokens for message in info.messages if speaker_of(message) == "system")
 
 
 def _in_order(pair: tuple[Source, Wanted]) -> Place:

@@ -1,6 +1,6 @@
 """Hybrid: message by message, the oldest made short first; tool results by what is known of them, words by a summary.
 
-    [system messages] [tiny turns and eras, where nothing else fits] [turns with short messages] [turns as they were]
+    [system messages] [eras and tiny turns, where that is not enough] [turns with short messages] [turns as they were]
 
 Nothing changes until the history fills its share of the window. Then messages are made short, oldest first, until the
 target is reached, and stay so, byte for byte, until the next time. The newest messages are never touched.
@@ -48,8 +48,8 @@ class Hybrid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tracked_turns: Annotated[int, Meta(ge=0, le=200)] = 16
     """How many turns before its own a short message may refer to, for files seen before and open todos."""
     rolled_share: Annotated[float, Meta(gt=0, le=0.5)] = 0.15
-    """Where even short messages don't fit, the oldest turns become one sentence each, then eras, within this share of
-    the window."""
+    """Where short messages alone don't reach the target, the oldest turns become one sentence each, then eras, within
+    this share of the window."""
     agent_iterations: Annotated[int, Meta(ge=1, le=1_000)] = 24
     """The agent mode ends after so many answers of its model,"""
     agent_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 120.0

@@ -1,0 +1,110 @@
+"""Which model makes vectors: the one in the package, MiniLM by onnxruntime, or an endpoint that speaks OpenAI's way.
+
+What a store holds says which model made it; vectors of another are left out of a search until they are made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from foveate.errors import SettingsError
+from foveate.settings import RecallSettings
+
+if TYPE_CHECKING:
+    from foveate.recall.vectors import Floats
+
+PASSAGES_VERSION = 1
+"""Raised when passages are cut another way, so that all are made again."""
+STATIC = "static"
+STATIC_NAME = "static-minilm-256"
+"""As `foveate.recall.static` has it; known here without loading it."""
+MINILM = "minilm"
+MINILM_DIMENSIONS = 384
+MINILM_BATCH = 32
+
+
+def index_maker(model: str) -> str:
+    """What stored passages are marked with."""
+    return f"{PASSAGES_VERSION} {model}"
+
+
+class Embedder(Protocol):
+    """Makes vectors. `is_local`: quickly and in this process, by a plain function of the texts."""
+
+    name: str
+    dimensions: int
+    is_local: bool
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        """A row of length 1 for each text."""
+        ...
+
+
+class StaticEmbedder:
+    """The model in the package."""
+
+    is_local = True
+
+    def __init__(self) -> None:
+        from foveate.recall import static  # noqa: PLC0415 - numpy and the model load when something is searched
+
+        self.name = static.NAME
+        self.dimensions = static.DIMENSIONS
+        self._embed = static.embed
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        return self._embed(texts)
+
+
+class MinilmEmbedder:
+    """all-MiniLM-L6-v2 from a file of the user's, with the word pieces of the model in the package."""
+
+    is_local = False
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"{MINILM} {path.name}"
+        self.dimensions = MINILM_DIMENSIONS
+        try:
+            import onnxruntime  # noqa: PLC0415
+        except ImportError as error:
+            problem = "needs onnxruntime; install foveate[minilm], or set it to static"
+            raise SettingsError("recall.embeddings", problem) from error
+        if not path.is_file():
+            raise SettingsError("recall.model_path", f"there is no file {path}; name the .onnx file of the model")
+        options: Any = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self._session: Any = onnxruntime.InferenceSession(str(path), options)
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        return await asyncio.to_thread(self._run, texts)
+
+    def _run(self, texts: Sequence[str]) -> Floats:
+        import numpy as np  # noqa: PLC0415
+
+        from foveate.recall.static import minilm_pieces  # noqa: PLC0415
+
+        found = np.zeros((len(texts), self.dimensions), np.float32)
+        for start in range(0, len(texts), MINILM_BATCH):
+            batch = [minilm_pieces(text) for text in texts[start : start + MINILM_BATCH]]
+            ids = np.zeros((len(batch), max(map(len, batch))), np.int64)
+            mask = np.zeros_like(ids)
+            for row, pieces in enumerate(batch):
+                ids[row, : len(pieces)], mask[row, : len(pieces)] = pieces, 1
+            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            names = {each.name for each in self._session.get_inputs()}
+            states = self._session.run(None, {name: value for name, value in given.items() if name in names})[0]
+            means = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+            found[start : start + len(batch)] = means / np.linalg.norm(means, axis=1, keepdims=True)
+        return found
+
+
+def load_embedder(settings: RecallSettings) -> Embedder:
+    """The model that the settings name."""
+    if settings.embeddings == STATIC:
+        return StaticEmbedder()
+    if settings.embeddings == MINILM:
+        return MinilmEmbedder(Path(settings.model_path or "").expanduser())
+    raise SettingsError("recall.embeddings", f"takes static or minilm; got {settings.embeddings!r}")

@@ -1,0 +1,49 @@
+"""A turn's entry in the index: its passages with their words and, where the model is the package's, their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from foveate.recall.embedding import STATIC, STATIC_NAME, index_maker
+from foveate.recall.passages import Passage, cut_turn
+from foveate.recall.words import extra_words
+from foveate.store.passages import NewPassages, PassageText
+from foveate.text import encodable
+from foveate.turn import Message
+
+WITHOUT_VECTORS = index_maker("")
+"""Who makes entries whose vectors another model makes later."""
+
+
+def index_turn(turn: int, messages: Sequence[Message], *, count: int, at_us: int, embeddings: str) -> NewPassages:
+    """The entry of a turn of `count` messages, which come without what history tools recalled."""
+    # numpy loads in the process that indexes, and not before.
+    from foveate.recall import static  # noqa: PLC0415
+    from foveate.recall.shelf import pack_marks  # noqa: PLC0415
+    from foveate.recall.vectors import pack  # noqa: PLC0415
+
+    passages = cut_turn(messages)
+    numbers = tuple(_embedded(passages))
+    is_static = embeddings == STATIC
+    texts = [encodable(passage.text) for passage in passages]
+    return NewPassages(
+        turn=turn,
+        messages=count,
+        at_us=at_us,
+        maker=index_maker(STATIC_NAME) if is_static else WITHOUT_VECTORS,
+        texts=tuple(
+            PassageText(passage.speaker, text, passage.tool and encodable(passage.tool), extra_words(text))
+            for passage, text in zip(passages, texts, strict=True)
+        ),
+        embedded=numbers,
+        marks=pack_marks(passages),
+        vectors=pack(static.embed([passages[number].text for number in numbers]), numbers) if is_static else b"",
+    )
+
+
+def _embedded(passages: Sequence[Passage]) -> Iterator[int]:
+    """The numbers of the passages that get a vector: all but the middle of what a tool said."""
+    for (speaker, _), group in groupby(enumerate(passages), key=lambda each: (each[1].speaker, each[1].part)):
+        numbers = [number for number, _ in group]
+        yield from numbers if speaker != "tool" else sorted({numbers[0], numbers[-1]})

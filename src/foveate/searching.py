@@ -1,0 +1,121 @@
+"""What was said is found again: a session's index, kept open, and what people and models are told of what it finds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from foveate.answers import Found, from_us
+from foveate.background.making import without_recalled
+from foveate.drafts import restore_message, to_us
+from foveate.errors import InputError
+from foveate.recall.embedding import Embedder, load_embedder
+from foveate.recall.passages import SPEAKERS, Speaker, cut_turn
+from foveate.settings import RecallSettings
+from foveate.store import SessionRow, Store
+from foveate.turn import parse_time, turn_id
+
+if TYPE_CHECKING:
+    from foveate.recall.index import Hit, Index, Loose
+
+MAX_OPEN = 16
+"""Sessions whose index is kept in memory, those used last."""
+MAX_RESULTS = 1_000
+CANDIDATES = 50
+"""By words and by vectors, at least, before they are fused."""
+LEAST_ALIKE = 0.4
+"""A passage without any of the words counts only if its vector is at least this near; for one word alone,"""
+LEAST_ALIKE_TO_A_WORD = 0.6
+"""this near."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which passages are looked for, as people say it."""
+
+    role: str | None = None
+    tool: str | None = None
+    after: str | float | datetime | None = None
+    before: str | float | datetime | None = None
+    file: str | None = None
+
+
+class Searcher:
+    """The indexes of a store's sessions. They load when something is first searched."""
+
+    def __init__(self, store: Store, settings: RecallSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._embedder: Embedder | None = None
+        self._open: OrderedDict[int, Index] = OrderedDict()
+
+    @property
+    def embedder(self) -> Embedder:
+        self._embedder = self._embedder or load_embedder(self._settings)
+        return self._embedder
+
+    def index(self, session: SessionRow) -> Index:
+        """A session's index, opened before or now."""
+        from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads when something is searched
+
+        found = self._open.pop(session.number, None)
+        if found is None:
+            found = Index(self._store, session.id, self.embedder, lambda turn: self._read_loose(session.id, turn))
+        self._open[session.number] = found
+        while len(self._open) > MAX_OPEN:
+            self._open.popitem(last=False)
+        return found
+
+    async def search(self, session: SessionRow, query: str, max_results: int, wanted: Wanted) -> list[Found]:
+        """The turns that speak of something, the best first, each with the passage that says it best."""
+        from foveate.recall.index import Filter  # noqa: PLC0415
+
+        if not query.strip():
+            raise InputError("there is nothing to look for; say some words, as in search('storage port')")
+        if not 1 <= max_results <= MAX_RESULTS:
+            raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
+        chosen = Filter(
+            speaker=_speaker(wanted.role),
+            tool=wanted.tool,
+            after_us=None if wanted.after is None else to_us(parse_time(wanted.after, path="after")),
+            before_us=None if wanted.before is None else to_us(parse_time(wanted.before, path="before")),
+            file=wanted.file,
+        )
+        limit = max(CANDIDATES, 3 * max_results)
+        hits = await self.index(session).search(query, limit=limit, wanted=chosen)
+        least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
+        return _by_turn(session.id, [hit for hit in hits if hit.keyword or hit.vector >= least])[:max_results]
+
+    async def _read_loose(self, session_id: str, turn: int) -> Loose | None:
+        from foveate.recall.index import Loose  # noqa: PLC0415
+
+        rows = await self._store.read(session_id, turn, turn)
+        if not rows or any(row.body is None for row in rows):
+            return None
+        return Loose(rows[0].at_us, cut_turn(without_recalled([restore_message(row) for row in rows])))
+
+
+def _speaker(role: str | None) -> Speaker | None:
+    if role is None or role in SPEAKERS:
+        return role  # type: ignore[return-value]
+    raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
+
+
+def _by_turn(session_id: str, hits: Sequence[Hit]) -> list[Found]:
+    """The best passage of each turn."""
+    found: dict[int, Found] = {}
+    for hit in hits:
+        if hit.turn not in found:
+            found[hit.turn] = Found(
+                session_id=session_id,
+                turn_id=turn_id(hit.turn),
+                text=hit.text,
+                role=hit.speaker,
+                tool=hit.tool,
+                at=from_us(hit.at_us),
+                score=round(hit.fused, 6),
+            )
+    return list(found.values())
