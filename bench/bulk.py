@@ -108,7 +108,6 @@ def _rendition(turn: int, asked: str, answered: str) -> NewRendition:
         smoothed=bodies.squeeze(smoothed),
         units=pack_units(units),
         refusals=0,
-        search_text="",
     )
 
 

@@ -27,8 +27,9 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 import foveate.sync as foveate
-from foveate.replaying import Script, prepare, replay
+from foveate.replaying import replay
 from foveate.settings import CompressSettings, ContextSettings, Settings
+from foveate.staging import Script, prepare
 from foveate.strategy.gradient import Gradient
 from foveate.turn import Turn
 

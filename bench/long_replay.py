@@ -11,8 +11,9 @@ import argparse
 import asyncio
 from itertools import islice
 
-from foveate.replaying import prepare, replay
+from foveate.replaying import replay
 from foveate.settings import CompressSettings, Settings
+from foveate.staging import prepare
 from foveate.testing.conversation import MAX_TURNS, make_conversation
 from foveate.turn import Turn
 

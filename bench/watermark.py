@@ -31,8 +31,9 @@ from rich.table import Table
 from cache import FILES, TRANSCRIPTS, load_turns
 from foveate.compress.facts import Facts, find_facts
 from foveate.context.assembled import Context
-from foveate.replaying import Call, Script, prepare, replay
+from foveate.replaying import Call, replay
 from foveate.settings import CompressSettings, Settings
+from foveate.staging import Script, prepare
 from foveate.strategy.gradient import Gradient
 from foveate.testing.conversation import PlantedFact, make_conversation
 from foveate.text import turn_text

@@ -67,7 +67,7 @@ def test_an_epic_over_its_limit_is_refused_and_says_by_how_much(tmp_path: Path) 
                 await session.documents.give("epic", "hill " * 5_200)
             assert await session.documents.get("epic") == "hill " * 4_999
             await session.use("oneshot", epic_tokens=1_000)
-            with pytest.raises(InputError, match="raise oneshot.epic_tokens"):
+            with pytest.raises(InputError, match=r"raise oneshot\.epic_tokens"):
                 await session.context("Go on.")
             await session.use("oneshot", epic_tokens=6_000)
             await (await fov.open_session("s")).documents.give("epic", "hill " * 5_200)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from foveate.errors import InputError
 from foveate.events import Event
 from foveate.formats import Found, load_transcript
 from foveate.shrinking import expand
+from foveate.strategy.hybrid import Hybrid
 from foveate.text import message_text
 from foveate.turn import Message
 
@@ -126,6 +129,21 @@ def test_every_short_message_expands_to_its_original(tmp_path: Path) -> None:
                 await expand(session, "T-1", 9)
 
     asyncio.run(run())
+
+
+def test_the_pages_example_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "hybrid.md").read_text()
+    example, agent = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split()[-1] == "2"
+    compile(agent, "docs/hybrid.md", "exec")
+
+
+def test_the_page_names_every_setting_with_its_default() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "hybrid.md").read_text()
+    missing = [name for name in Hybrid.__struct_fields__ if f"`{name}`" not in page]
+    assert missing == []
 
 
 @needs_transcripts

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from foveate.context.assembled import Context
-from foveate.replaying import Call, ReplayReport, Script, prepare, replay
+from foveate.replaying import Call, ReplayReport, replay
 from foveate.settings import Settings, load_settings
+from foveate.staging import Script, prepare
 from foveate.testing.conversation import make_conversation
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
 

@@ -21,7 +21,7 @@ from foveate.text import message_text
 from foveate.turn import Message, Text, ToolCall, ToolResult
 
 TURNS = 12
-WINDOW_TOKENS = 6_000
+WINDOW_TOKENS = 10_500
 MORE = " It was checked on three machines, and nobody saw anything else that would be worth a word here." * 4
 
 

@@ -70,6 +70,18 @@ def test_sealing_an_empty_topic_says_so(store: Path) -> None:
             chat.topics.seal_current_topic()
 
 
+def test_a_turn_is_sealed_when_it_is_answered(store: Path) -> None:
+    with foveate.open(store) as fov:
+        chat = fov.session("s", strategy="topics")
+        chat.record(POTATOES[:1])
+        with pytest.raises(InputError, match="T-1, is not answered yet; seal it when it is"):
+            chat.topics.seal_current_topic()
+        chat.record(POTATOES[1:])
+        assert chat.topics.seal_current_topic().last == "T-1"
+        chat.record([{"role": "assistant", "content": "And let them cool."}])
+        assert "let them cool" in chat.context("?").history
+
+
 def test_a_session_of_another_strategy_has_no_topics_until_it_is_changed(store: Path) -> None:
     with foveate.open(store) as fov:
         chat = fov.session("s")
@@ -184,4 +196,4 @@ def test_the_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     page = (Path(__file__).parents[1] / "docs" / "topics.md").read_text("utf-8")
     example = page.split("```python\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "docs/topics.md", "exec"), {})  # noqa: S102 - our own page
+    exec(compile(example, "docs/topics.md", "exec"), {})

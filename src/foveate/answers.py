@@ -74,7 +74,10 @@ class Found:
     tool: str | None
     at: datetime
     """When the turn began."""
-    score: float
+    keyword: float
+    """How well it answers by its words; 0 if it has none of them."""
+    similarity: float
+    """How near it is in meaning, from -1 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foveate.answers import SessionInfo, describe_session
+from foveate.answers import Found, SessionInfo, describe_session
 from foveate.background.worker import Worker
 from foveate.drafts import to_us
 from foveate.errors import InvalidMessage, SessionExists, SessionNotFound
@@ -23,10 +23,12 @@ from foveate.formats import Header
 from foveate.importing import ImportReport, Progress, import_transcript
 from foveate.inputs import check_session_id, check_text, printable_text
 from foveate.models.caller import Caller, Load
+from foveate.searching import Searcher, Wanted
 from foveate.session import Session, Shared
 from foveate.settings import Settings, load_settings, make_strategy
 from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
 from foveate.store.calls import CostRow
+from foveate.store.passages import IndexState
 from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time
 
@@ -72,7 +74,8 @@ class Foveate:
         self._events = EventBus(settings.events.queue_limit)
         self._caller = Caller(settings.models, store.calls, self._events, load=load)
         self._worker = Worker(store, self._events, settings, self._caller)
-        self._shared = Shared(store, self._events, settings, self._worker, self._caller)
+        self._searcher = Searcher(store, settings.recall)
+        self._shared = Shared(store, self._events, settings, self._worker, self._caller, self._searcher)
 
     @property
     def location(self) -> str:
@@ -226,10 +229,39 @@ class Foveate:
         ids = [row.id for row in await self._store.list_sessions()] if session_id is None else [session_id]
         return sum([await self._worker.want_again(name) for name in ids])
 
+    async def search(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        session_id: str | None = None,
+        role: str | None = None,
+        tool: str | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
+        file: str | None = None,
+    ) -> list[Found]:
+        """The turns of one session, or of all, that speak of something: see `Session.search`."""
+        rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
+        wanted = Wanted(role=role, tool=tool, after=after, before=before, file=file)
+        return await self._searcher.search_all(rows, query, max_results, wanted)
+
+    async def index_state(self) -> IndexState:
+        """What the index has, and what it lacks."""
+        return await self._searcher.state()
+
+    async def rebuild_index(self, progress: Callable[[int], object] | None = None) -> None:
+        """Throw the index away and make it again; `progress` is told as turns are finished."""
+        await self._store.passages.clear()
+        await self._worker.settle(None, progress)
+
     async def check(self) -> AsyncIterator[Finding]:
         """Verify the whole store; faults and progress as they come."""
         async for finding in self._store.check():
             yield finding
+        problem = await self._store.passages.check()
+        if problem:
+            yield Finding(problem, "foveate doctor --rebuild-index")
 
     async def close(self) -> None:
         await self._worker.close()

@@ -15,7 +15,7 @@ from typing import cast
 
 from foveate.answers import Pin
 from foveate.context import board as boards
-from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Order, Parts, assemble, prompt_messages
+from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, HistoryBlock, Order, Parts, assemble, prompt_messages
 from foveate.context.assembled import Context, Planned
 from foveate.context.board import Board
 from foveate.context.explanation import explanation
@@ -26,15 +26,19 @@ from foveate.documents import check_size, stand_in
 from foveate.errors import HistoryExceedsBudget
 from foveate.events import Event, EventBus, EventKind
 from foveate.keeping import Keeper, View
+from foveate.recalling import Recaller, Wish
+from foveate.searching import Searcher
 from foveate.settings import Settings, make_strategy
 from foveate.store import SessionRow, Store, bodies
 from foveate.story import Storyteller
 from foveate.strategy import Frame, Strategy
+from foveate.strategy.allotments import Split
 from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, turn_id
 from foveate.viewing import Viewer
+from foveate.writing import user_text
 
 BOARD = "board"
 """The keepsake's name."""
@@ -56,6 +60,8 @@ class Request:
     """Base tokens of tools besides the history's that are sent along."""
     strategy: str | None = None
     """To look at the session through another than its own, as a one-off."""
+    recall: bool = True
+    """Show again what the prompt brings up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,10 @@ class Chosen:
 class Contexts:
     """Makes the contexts of one session."""
 
-    def __init__(self, store: Store, session_id: str, events: EventBus, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, session_id: str, events: EventBus, settings: Settings, *, searcher: Searcher
+    ) -> None:
+        self._recaller = Recaller(store, searcher, settings.recall)
         self.viewer = Viewer(store, session_id)
         self._keepers: dict[str, Keeper] = {}
         self.storyteller = Storyteller(store, session_id, self.viewer)
@@ -116,8 +125,9 @@ class Contexts:
         room = replace(room, history=int(room.history * chosen.history_share))
         asked = request.budget_tokens
         frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
+        query = await self._query(session, request)
         try:
-            view = await self._view(session, chosen, frame, room.history)
+            view, memory = await self._recalled(session, chosen, frame, room, query=query, board=board)
         except HistoryExceedsBudget as error:
             needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
             raise HistoryExceedsBudget(needed, had) from None
@@ -133,6 +143,7 @@ class Contexts:
                 documents=documents,
                 changing=changing,
                 history=view.blocks,
+                memory=memory,
                 board=shown,
                 prompt=request.prompt,
                 tools_tokens=tools,
@@ -140,6 +151,44 @@ class Contexts:
             )
         )
         return replace(context, planned=replace(view.planned, room_tokens=room.history, strategy=chosen.name))
+
+    async def _recalled(
+        self, session: SessionRow, chosen: Chosen, frame: Frame, room: Split, *, query: str, board: Board
+    ) -> tuple[View, str]:
+        """The history, and behind it what the prompt brings up of what the history does not show word for word.
+
+        In a one-off, recall is given its room first, and the history has what is left; otherwise each has its own.
+        """
+        aside = 0
+        if query and frame.is_one_off:
+            raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
+            aside = self._settings.allotments.one_off_recall(room) if raw > room.history else 0
+        if not query or (frame.is_one_off and not aside):
+            return await self._view(session, chosen, frame, room.history), ""
+        view = await self._view(session, chosen, frame, room.history - aside)
+        used = sum(block.tokens for block in view.blocks)
+        wish = Wish(
+            query=query,
+            room_tokens=room.history - used if frame.is_one_off else room.recall,
+            visible=_visible(view.blocks, board),
+            is_gated=self._settings.recall.gate and not frame.is_one_off,
+        )
+        layer = await self._recaller.recall(session, exact_counter(session.encoding), wish)
+        if frame.is_one_off and layer.tokens < aside:
+            # What recall leaves unused is the history's.
+            view = await self._view(session, chosen, frame, room.history - layer.tokens)
+        return view, layer.text
+
+    async def _query(self, session: SessionRow, request: Request) -> str:
+        """What is looked for: what the user says last, in the prompt or in the turn at work."""
+        if not (request.recall and self._settings.recall.enabled and session.last_turn):
+            return ""
+        given = request.prompt
+        if isinstance(given, str) and given.strip():
+            return given
+        messages = given if not isinstance(given, str) and given else await self.viewer.raw(session.last_turn)
+        said = (user_text([message]) for message in reversed(messages))
+        return next((text for text in said if text.strip()), "")
 
     async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
         """The board as the newest turn sees it; what has lived its time is taken off, and told."""
@@ -235,6 +284,18 @@ def given_settings(session: SessionRow) -> dict[str, object]:
     """What was set for one session's strategy."""
     given: dict[str, object] = json.loads(session.settings)
     return given
+
+
+def _visible(blocks: Sequence[HistoryBlock], board: Board) -> set[int]:
+    """The turns that are shown word for word, or nearly so."""
+    rows = (block.row for block in blocks)
+    shown = {
+        turn
+        for row in rows
+        if row.level in ("R", "S") and not row.is_cut and not row.first_step
+        for turn in range(row.first, row.last + 1)
+    }
+    return shown | {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
 
 
 def _prompt_tokens(prompt: str | Sequence[Message], counter: Counter) -> int:

@@ -66,14 +66,6 @@ class Reader:
             for row in await self._store.turns(self._row.id, low, high)
         ]
 
-    async def search(self, query: str, max_results: int) -> list[TurnContent]:
-        """The turns that match some words, the best first, at their smallest level that is made."""
-        found = []
-        for turn in await self._store.derived.search(self._row.id, query, max_results):
-            (size,) = await self._store.derived.sizes_of(self._row.id, turn, turn)
-            found += await self.contents(turn, turn, "R" if size.tiny is None else "T", "plain")
-        return found
-
     def _restore(self, number: int, rows: list[MessageRow]) -> Turn:
         if any(row.body is None for row in rows):
             raise TurnPruned(self._row.id, turn_id(number))

@@ -12,48 +12,46 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from foveate.api import Foveate
-from foveate.background.making import make_local
-from foveate.background.pool import Job, Pool
 from foveate.context.assembled import Context, Segment
 from foveate.context.prefix import matching_tokens
-from foveate.drafts import draft_turn
+from foveate.context.tags import SUMS
 from foveate.session import Session
 from foveate.settings import Settings, StoreSettings, load_settings
-from foveate.store import Draft, MessageRow, Store, bodies, open_store
-from foveate.store.derived import ERA_FANOUT, NewRendition
+from foveate.staging import Progress, Script, ScriptTurn, is_call, prepare
+from foveate.store import Draft, Store, open_store
+from foveate.store.derived import ERA_FANOUT
 from foveate.strategy.schedule import Cause
-from foveate.tokens import counter_for
-from foveate.turn import Turn
+from foveate.turn import Json, Turn
 
 READ_PRICE = 0.1
 """What a token that a provider has cached costs, next to one without a cache."""
 WRITE_PRICE = 1.25
 """What a token costs that it has to read anew, and caches."""
-BATCH_TURNS = 64
-
-Progress = Callable[[int], object]
-"""Told how many turns were just finished."""
+RECOUNT_CALLS = 20
+"""Of the prompts that no new plan was made for, each so manieth is counted as one text too."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptTurn:
-    drafts: tuple[Draft, ...]
-    rendition: NewRendition
+class Sampling:
+    """Which calls of a long conversation are made: each so manieth, and the newest one by one."""
+
+    every: int = 1
+    newest: int = 0
+
+    def makes(self, call: int, calls: int) -> bool:
+        """Whether the call of this number, from 0, is made."""
+        return call % self.every == 0 or call >= calls - self.newest
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """Turns ready to be played: packed, counted and compressed once, however often they are."""
-
-    turns: tuple[ScriptTurn, ...]
-    model: str | None = None
+EVERY_CALL = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +62,15 @@ class Call:
     tokens: int
     cached_tokens: int
     """What the prompt before it began with too."""
+    is_next: bool
+    """The prompt before it is the one right before it, so that `cached_tokens` says what a cache would have had."""
     rebuilt: Cause | None
     """Why the plan was made anew for it; None if it stood."""
     history_tokens: int
     room_tokens: int
     """The history's allotment."""
     turns_shown: int
-    """Turns that stand there by themselves, not in an era."""
+    """Turns that stand there by themselves, not in an era or a summary."""
     is_overrun: bool
     cpu_seconds: float
 
@@ -86,6 +86,10 @@ class ReplayReport:
     order: str
     seconds: float
     calls: tuple[Call, ...] = field(repr=False)
+    last: Context | None = field(default=None, repr=False)
+    """What the next call would be shown, once all is played."""
+    model_tokens: int = 0
+    """What models were sent and wrote meanwhile."""
 
     @property
     def overruns(self) -> int:
@@ -98,8 +102,9 @@ class ReplayReport:
 
     @property
     def cached_share(self) -> float:
-        """The share of all prompts' tokens that the prompt before began with."""
-        return sum(call.cached_tokens for call in self.calls) / max(1, self.tokens)
+        """The share of the prompts' tokens that the prompt before began with; of those made one right after another."""
+        calls = [call for call in self.calls if call.is_next]
+        return sum(call.cached_tokens for call in calls) / max(1, sum(call.tokens for call in calls))
 
     @property
     def price(self) -> float:
@@ -161,62 +166,20 @@ class ReplayReport:
         }
 
 
-async def prepare(
-    turns: Sequence[Turn],
-    *,
-    settings: Settings | None = None,
-    model: str | None = None,
-    progress: Progress | None = None,
-) -> Script:
-    """Pack, count and compress the turns, as recording them would."""
-    settings = settings or load_settings()
-    counter = counter_for(model)
-    pool = Pool(settings.compress.processes)
-    made: list[ScriptTurn] = []
-    try:
-        for start in range(0, len(turns), BATCH_TURNS):
-            batch = [
-                tuple(await draft_turn(turn, None, None, counter, settings.store.compression_level))
-                for turn in turns[start : start + BATCH_TURNS]
-            ]
-            jobs: list[Job] = [
-                (number, _rows(number, drafts), counter.encoding) for number, drafts in enumerate(batch, start + 1)
-            ]
-            made += map(ScriptTurn, batch, await pool.run(make_local, jobs))
-            if progress:
-                progress(len(batch))
-    finally:
-        pool.close()
-    return Script(tuple(made), model)
-
-
-def _rows(turn: int, drafts: Sequence[Draft]) -> list[MessageRow]:
-    return [
-        MessageRow(
-            turn=turn,
-            position=position,
-            role=draft.role,
-            kind=draft.kind,
-            tokens=draft.tokens,
-            at_us=draft.at_us or 0,
-            recorded_us=0,
-            body=bodies.unpack(draft.body, draft.digest),
-        )
-        for position, draft in enumerate(drafts, 1)
-    ]
-
-
 async def replay(
     turns: Sequence[Turn] | Script,
     *,
     budget_tokens: int,
+    strategy: str | None = None,
+    strategy_settings: Mapping[str, Json] | None = None,
     settings: Settings | None = None,
     system: str = "",
+    sampling: Sampling = EVERY_CALL,
     retrieve_every_turns: int = 0,
     progress: Progress | None = None,
     observe: Callable[[Call, Context], object] | None = None,
 ) -> ReplayReport:
-    """Play the turns at a budget of the session's own.
+    """Play the turns at a budget of the session's own, by a strategy with its settings.
 
     With `retrieve_every_turns` the model reads an old turn every so often, which then stands on the board for some
     turns. `observe` sees each call with its context.
@@ -233,55 +196,72 @@ async def replay(
         store = await open_store(str(Path(folder) / "replay.db"), scratch.store)
         fov = Foveate(store, scratch)
         try:
-            session = await fov.session("replay", budget_tokens=budget_tokens, model=script.model)
-            player = _Player(fov, store, session, system, observe)
+            session = await fov.session(
+                "replay",
+                strategy=strategy,
+                strategy_settings=strategy_settings,
+                budget_tokens=budget_tokens,
+                model=script.model,
+                title=script.around.title,
+            )
+            for text in script.around.pins:
+                await session.pin(text)
+            for name, text in script.around.documents.items():
+                await store.artefacts.keep_document(session.id, name, text)
+            player = _Player(fov, store, session, system)
+            player.made = partial(sampling.makes, calls=script.calls)
+            player.observe = observe
             for number, turn in enumerate(script.turns, 1):
                 is_retrieving = retrieve_every_turns > 0 and number % retrieve_every_turns == 0
                 await player.play(number, turn, is_retrieving=is_retrieving)
                 if progress:
                     progress(1)
+            last = await session.context(system=system)
+            costs = await fov.costs()
         finally:
             await fov.close()
     return ReplayReport(
         turns=len(script.turns),
-        raw_tokens=sum(draft.tokens for turn in script.turns for draft in turn.drafts),
+        raw_tokens=script.raw_tokens,
         budget_tokens=budget_tokens,
         schedule=settings.gradient.schedule,
         order=settings.context.order,
         seconds=time.perf_counter() - began,
         calls=tuple(player.calls),
+        last=last,
+        model_tokens=sum(cost.input_tokens + cost.output_tokens for cost in costs),
     )
 
 
 class _Player:
     """Plays turns into a session, and notes each call."""
 
-    def __init__(
-        self,
-        fov: Foveate,
-        store: Store,
-        session: Session,
-        system: str,
-        observe: Callable[[Call, Context], object] | None,
-    ) -> None:
+    def __init__(self, fov: Foveate, store: Store, session: Session, system: str) -> None:
         self.calls: list[Call] = []
+        self.made: Callable[[int], bool] = lambda _: True
+        """Whether the call of this number is made."""
+        self.observe: Callable[[Call, Context], object] | None = None
         self._fov = fov
         self._store = store
         self._session = session
         self._system = system
-        self._observe = observe
         self._shown: Sequence[Segment] = ()
+        self._passed = 0
+        """Calls, made or not."""
+        self._last_made = -1
 
     async def play(self, number: int, turn: ScriptTurn, *, is_retrieving: bool) -> None:
         waiting: list[Draft] = []
         for draft in turn.drafts:
-            if draft.role == "assistant" and draft.kind == "message":
+            if is_call(draft):
                 waiting = await self._record(waiting)
                 if is_retrieving and draft is not turn.drafts[0]:
                     # Half way back: neither what stands there raw anyway, nor always the same.
                     await self._session.call_tool("get_turn", {"turn_id": f"T-{max(1, number // 2)}"})
                     is_retrieving = False
-                await self._call(number)
+                if self.made(self._passed):
+                    await self._call(number)
+                self._passed += 1
             waiting.append(draft)
         await self._record(waiting)
         await self._store.derived.add_renditions(self._session.id, [turn.rendition])
@@ -302,22 +282,25 @@ class _Player:
         matched = matching_tokens(self._shown, segments, self._session.counter)
         history = [segment for segment in segments if segment.level]
         is_new = context.planned.is_new
+        is_counted = is_new or len(self.calls) % RECOUNT_CALLS == 0
         call = Call(
             turn=number,
             tokens=context.tokens,
             # The framing of messages has no text of its own: it is cached as far as they are.
             cached_tokens=matched * context.tokens // max(1, text_tokens),
+            is_next=self._passed == self._last_made + 1,
             rebuilt=context.planned.cause if is_new else None,
             history_tokens=sum(segment.tokens for segment in history),
             room_tokens=context.planned.room_tokens,
-            turns_shown=len({turn for part in history if part.level != "E" for turn in _turns(part)}),
-            is_overrun=context.tokens > context.budget_tokens or (is_new and self._outgrows(context, text_tokens)),
+            turns_shown=len({turn for part in history if part.level not in SUMS for turn in _turns(part)}),
+            is_overrun=context.tokens > context.budget_tokens or (is_counted and self._outgrows(context, text_tokens)),
             cpu_seconds=cpu_seconds,
         )
         self._shown = segments
+        self._last_made = self._passed
         self.calls.append(call)
-        if self._observe:
-            self._observe(call, context)
+        if self.observe:
+            self.observe(call, context)
 
     def _outgrows(self, context: Context, text_tokens: int) -> bool:
         """Whether the text, counted as one, is larger than its parts say and the budget allows."""

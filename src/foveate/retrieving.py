@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from foveate.compress import TINY_TOKENS
 from foveate.context.board import FRAME_TOKENS
-from foveate.context.cut import take_head
 from foveate.context.tags import Block, Entry
 from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
 from foveate.contexts import Contexts
 from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
+from foveate.recall.snippets import snippet
+from foveate.searching import Searcher
 from foveate.store import SessionRow, Store
 from foveate.strategy import Shown
 from foveate.tokens import Counter
-from foveate.turn import turn_id
+from foveate.turn import turn_id, turn_number
 
 TOPIC_RESULTS = 8
 """Turns that a topic brings at most."""
+FOUND_CHARS = 400
+"""What is shown of each turn that a search found."""
 MAX_RANGE_TURNS = 1_000
 """Turns that one call can ask for; the board gives them page by page."""
 
@@ -23,8 +25,11 @@ MAX_RANGE_TURNS = 1_000
 class Retrieval:
     """Answers calls on one session."""
 
-    def __init__(self, store: Store, session: SessionRow, contexts: Contexts, counter: Counter) -> None:
+    def __init__(
+        self, store: Store, session: SessionRow, contexts: Contexts, counter: Counter, *, searcher: Searcher
+    ) -> None:
         self._store = store
+        self._searcher = searcher
         self._session = session
         self._contexts = contexts
         self._counter = counter
@@ -43,8 +48,9 @@ class Retrieval:
                 case SearchHistory(query, max_results):
                     return await self._found(query, max_results)
                 case GetTurnsByTopic(topic, level):
-                    turns = sorted(await self._store.derived.search(self._session.id, topic, TOPIC_RESULTS))
-                    blocks = [block for turn in turns for block in await self.blocks(turn, turn, level)]
+                    found = await self._searcher.search(self._session, topic, TOPIC_RESULTS)
+                    turns = sorted(turn_number(each.turn_id) or 0 for each in found)
+                    blocks = [block for turn in turns for block in await self._made(turn, level)]
                     return await self._give(blocks, 1) if blocks else f"No turn speaks of {topic!r}.\n"
         except FoveateError as error:
             return f"Error: {error}\n"
@@ -82,17 +88,15 @@ class Retrieval:
     async def _give(self, blocks: list[Block], page: int) -> str:
         return await self._contexts.retrieve(self._session, self._counter, blocks, page)
 
-    async def _found(self, query: str, max_results: int) -> str:
-        turns = await self._store.derived.search(self._session.id, query, max_results)
-        if not turns:
-            return f"Nothing was found for {query!r}.\n"
-        lines = []
-        for turn in turns:
-            tiny = (await self._contexts.viewer.texts("T", turn, turn)).get(turn)
-            lines.append(f"{turn_id(turn)}: {tiny or await self._beginning(turn)}\n")
-        return "".join(lines)
+    async def _made(self, turn: int, level: Shown) -> list[Block]:
+        """A turn at a level, or as it came where that is still to be made."""
+        try:
+            return await self.blocks(turn, turn, level)
+        except LevelNotReady:
+            return await self.blocks(turn, turn, "R")
 
-    async def _beginning(self, turn: int) -> str:
-        """What stands for a turn that has grown since its renditions were made."""
-        raw = (await self._contexts.viewer.texts("R", turn, turn))[turn]
-        return take_head(" ".join(raw.split()), TINY_TOKENS, self._counter.base)
+    async def _found(self, query: str, max_results: int) -> str:
+        """A line for each turn: the passage that says it best, and who says it."""
+        found = await self._searcher.search(self._session, query, max_results)
+        lines = (f"{each.turn_id}: [{each.role}] {snippet(each.text, query, FOUND_CHARS)}\n" for each in found)
+        return "".join(lines) or f"Nothing was found for {query!r}.\n"

@@ -292,13 +292,13 @@ class _Run:
         usd = (nano_usd - self._state.nano_usd_before) / NANO
         seconds = time.monotonic() - self._began
         if is_new and self._state.iteration >= caps.max_iterations:
-            return await self._end("cap", f"{self._state.iteration:,} iterations of at most {caps.max_iterations:,}")
+            return await self._end("cap", f"{self._state.iteration:,} of at most {caps.max_iterations:,} iterations")
         if caps.max_tokens is not None and tokens >= caps.max_tokens:
-            return await self._end("cap", f"{tokens:,} tokens of at most {caps.max_tokens:,}")
+            return await self._end("cap", f"{tokens:,} of at most {caps.max_tokens:,} tokens")
         if caps.max_usd is not None and usd >= caps.max_usd:
             return await self._end("cap", f"${usd:.4f} of at most ${caps.max_usd:.4f}")
         if caps.max_seconds is not None and seconds >= caps.max_seconds:
-            return await self._end("cap", f"{seconds:,.0f} seconds of at most {caps.max_seconds:,.0f}")
+            return await self._end("cap", f"{seconds:,.0f} of at most {caps.max_seconds:,.0f} seconds")
         return None
 
     async def _end(self, reason: StopReason, text: str) -> RunEnded:

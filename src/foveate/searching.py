@@ -12,11 +12,12 @@ from foveate.answers import Found, from_us
 from foveate.background.making import without_recalled
 from foveate.drafts import restore_message, to_us
 from foveate.errors import InputError
-from foveate.recall.embedding import Embedder, load_embedder
-from foveate.recall.passages import SPEAKERS, Speaker, cut_turn
+from foveate.recall.embedding import Embedder, index_maker, load_embedder
+from foveate.recall.passages import cut_turn
 from foveate.settings import RecallSettings
 from foveate.store import SessionRow, Store
-from foveate.turn import parse_time, turn_id
+from foveate.store.passages import SPEAKERS, IndexState, Speaker
+from foveate.turn import parse_time, turn_id, turn_number
 
 if TYPE_CHECKING:
     from foveate.recall.index import Hit, Index, Loose
@@ -69,7 +70,9 @@ class Searcher:
             self._open.popitem(last=False)
         return found
 
-    async def search(self, session: SessionRow, query: str, max_results: int, wanted: Wanted) -> list[Found]:
+    async def search(
+        self, session: SessionRow, query: str, max_results: int, wanted: Wanted | None = None
+    ) -> list[Found]:
         """The turns that speak of something, the best first, each with the passage that says it best."""
         from foveate.recall.index import Filter  # noqa: PLC0415
 
@@ -77,6 +80,7 @@ class Searcher:
             raise InputError("there is nothing to look for; say some words, as in search('storage port')")
         if not 1 <= max_results <= MAX_RESULTS:
             raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
+        wanted = wanted or Wanted()
         chosen = Filter(
             speaker=_speaker(wanted.role),
             tool=wanted.tool,
@@ -89,6 +93,22 @@ class Searcher:
         least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
         return _by_turn(session.id, [hit for hit in hits if hit.keyword or hit.vector >= least])[:max_results]
 
+    async def search_all(
+        self, sessions: Sequence[SessionRow], query: str, max_results: int, wanted: Wanted
+    ) -> list[Found]:
+        """The best turns of several sessions; a turn that forks share is told once, as its own session's."""
+        found: list[Found] = []
+        for session in sessions:
+            own = await self.search(session, query, max_results, wanted)
+            is_shared = len(sessions) > 1
+            found += [each for each in own if not is_shared or (turn_number(each.turn_id) or 0) > session.fork_turn]
+        if len(sessions) > 1:
+            found.sort(key=lambda each: (-each.keyword * (1 + max(0.0, each.similarity)), -each.similarity))
+        return found[:max_results]
+
+    async def state(self) -> IndexState:
+        return await self._store.passages.state(index_maker(self.embedder.name))
+
     async def _read_loose(self, session_id: str, turn: int) -> Loose | None:
         from foveate.recall.index import Loose  # noqa: PLC0415
 
@@ -100,7 +120,7 @@ class Searcher:
 
 def _speaker(role: str | None) -> Speaker | None:
     if role is None or role in SPEAKERS:
-        return role  # type: ignore[return-value]
+        return role
     raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
 
 
@@ -116,6 +136,7 @@ def _by_turn(session_id: str, hits: Sequence[Hit]) -> list[Found]:
                 role=hit.speaker,
                 tool=hit.tool,
                 at=from_us(hit.at_us),
-                score=round(hit.fused, 6),
+                keyword=round(hit.keyword, 3),
+                similarity=round(hit.vector, 3),
             )
     return list(found.values())

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from foveate import exporting
 from foveate.answers import (
+    Found,
     Pin,
     Recorded,
     SessionInfo,
@@ -41,6 +42,7 @@ from foveate.inputs import Recordable, as_messages, check_session_id, check_text
 from foveate.models.caller import Caller
 from foveate.reading import Reader
 from foveate.retrieving import Retrieval
+from foveate.searching import Searcher, Wanted
 from foveate.settings import Settings, make_strategy
 from foveate.store import Draft, NewSession, Place, SessionRow, Store
 from foveate.text import compact_json
@@ -60,6 +62,7 @@ class Shared:
     settings: Settings
     worker: Worker
     caller: Caller
+    searcher: Searcher
 
 
 class Session:
@@ -72,7 +75,7 @@ class Session:
         self._store = shared.store
         self._events = shared.events
         self._counter = session_counter(row.model, row.encoding)
-        self._contexts = Contexts(shared.store, row.id, shared.events, shared.settings)
+        self._contexts = Contexts(shared.store, row.id, shared.events, shared.settings, searcher=shared.searcher)
         self._tools_format: str | None = None
         self._own_tools: Sequence[Mapping[str, Json]] = ()
 
@@ -213,11 +216,13 @@ class Session:
         system: str = "",
         order: Order | None = None,
         strategy: str | None = None,
+        recall: bool = True,
     ) -> Context:
         """All that a model is shown before a prompt, and the prompt, within the budget.
 
         At a budget or by a strategy other than the session's own it is a one-off: planned afresh, filled to the full,
-        changing nothing. The definitions of the history tools are counted once `tools` has been asked for them.
+        changing nothing. The definitions of the history tools are counted once `tools` has been asked for them. What the
+        prompt brings up of older turns is shown behind the history, unless `recall` is off.
         """
         await self.refresh()
         request = Request(
@@ -229,6 +234,7 @@ class Session:
             order=order or self._shared.settings.context.order,
             own_tools_tokens=self._counter.base(compact_json(list(self._own_tools))) if self._own_tools else 0,
             strategy=strategy,
+            recall=recall,
         )
         return await self._contexts.make(self._row, self._counter, request)
 
@@ -241,11 +247,28 @@ class Session:
     async def call_tool(self, name: str, arguments: object) -> str:
         """A model's call of a history tool, answered as text; mistakes are explained to the model."""
         await self.refresh()
-        return await Retrieval(self._store, self._row, self._contexts, self._counter).answer(name, arguments)
+        searcher = self._shared.searcher
+        retrieval = Retrieval(self._store, self._row, self._contexts, self._counter, searcher=searcher)
+        return await retrieval.answer(name, arguments)
 
-    async def search(self, query: str, max_results: int = 10) -> list[TurnContent]:
-        """The turns that match some words, the best first, at their smallest level that is made."""
-        return await self._reader().search(query, max_results)
+    async def search(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        role: str | None = None,
+        tool: str | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
+        file: str | None = None,
+    ) -> list[Found]:
+        """The turns that speak of something, the best first, each with the passage of it that says it best.
+
+        They are found by words and by meaning. `role` is who says it (`user`, `assistant`, `tool`), `tool` a tool's
+        name, `after` and `before` are moments, and `file` is a path that the turn names.
+        """
+        wanted = Wanted(role=role, tool=tool, after=after, before=before, file=file)
+        return await self._shared.searcher.search(self._row, query, max_results, wanted)
 
     async def board(self) -> Board:
         """What was retrieved and is shown for some turns."""

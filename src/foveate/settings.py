@@ -155,6 +155,42 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How what was blurred is found again."""
 
+    enabled: bool = True
+    """Off: nothing is recalled before a turn; searching still works."""
+    deadline_seconds: Annotated[float, Meta(ge=0, le=60)] | None = 1.0
+    """What is found by then is used. None: all is waited for, and the same store gives the same bytes."""
+    keyword_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
+    """After so long, models are asked about what there is without waiting for words,"""
+    vector_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
+    """or for vectors."""
+    filter_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.5
+    """For models that sort out candidates, side by side."""
+    judge_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
+    """For the one that judges what they left."""
+    filter_model: str | None = None
+    """A small model that sorts out candidates, part by part; None: ranking alone decides."""
+    judge_model: str | None = None
+    """A model that judges what is left."""
+    candidates: Annotated[int, Meta(ge=1, le=200)] = 30
+    """Passages that models are asked about."""
+    gate: bool = True
+    """Recall only for prompts that seem to need it, so that others leave the prompt cached to its end."""
+    gate_score: Annotated[float, Meta(ge=0, le=100)] = 4.0
+    """How far above the ordinary the best passage must stand for a prompt that may or may not ask for the past."""
+    method: Literal["blend", "rrf"] = "blend"
+    """How words and vectors make one score: by how far they stand out, or by reciprocal ranks."""
+    user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
+    """What a passage gains by being the user's own words, in standard deviations; tuned on BEAM-100k-dev."""
+    near_weight: Annotated[float, Meta(ge=0, le=2)] = 0.3
+    """How much of the best of the turns next to its own a passage gets; tuned on LoCoMo-dev and BEAM-100k-dev."""
+    far_weight: Annotated[float, Meta(ge=0, le=2)] = 0.15
+    """The same of those one further."""
+    date_weight: Annotated[float, Meta(ge=0, le=100)] = 1.0
+    """What a passage gains by being of a time that the prompt names."""
+    sitting_hours: Annotated[float, Meta(gt=0, le=10_000)] = 12.0
+    """Turns further apart than this don't count as neighbours."""
+    ticklers: Annotated[int, Meta(ge=0, le=50)] = 3
+    """Turns for which there is no room that are named with one sentence."""
     embeddings: Annotated[str, Meta(min_length=1)] = "static"
     """What makes vectors: `static` is in the package; `minilm` needs foveate[minilm] and `model_path`."""
     model_path: str | None = None

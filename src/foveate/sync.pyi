@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from foveate import __version__ as __version__
 from foveate import errors as errors
+from foveate.answers import Found
 from foveate.answers import Pin as Pin
 from foveate.answers import Recorded as Recorded
 from foveate.answers import SessionInfo as SessionInfo
@@ -29,6 +30,7 @@ from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, Pruned
 from foveate.store.calls import CostRow
+from foveate.store.passages import IndexState
 from foveate.tokens import Counter
 from foveate.topical import Topic, TopicsContext, TopicsHistory
 from foveate.turn import Attachment as Attachment
@@ -112,10 +114,21 @@ class Session:
         system: str = "",
         order: Order | None = None,
         strategy: str | None = None,
+        recall: bool = True,
     ) -> Context: ...
     def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Json]] = ()) -> list[dict[str, Json]]: ...
     def call_tool(self, name: str, arguments: object) -> str: ...
-    def search(self, query: str, max_results: int = 10) -> list[TurnContent]: ...
+    def search(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        role: str | None = None,
+        tool: str | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
+        file: str | None = None,
+    ) -> list[Found]: ...
     def board(self) -> Board: ...
     def dismiss(self, name: str) -> None: ...
     def save(self, name: str) -> None: ...
@@ -168,6 +181,20 @@ class Foveate:
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription: ...
     def settle(self, *, session_id: str | None = None, progress: Callable[[int], object] | None = None) -> None: ...
     def compress_again(self, *, session_id: str | None = None) -> int: ...
+    def search(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        session_id: str | None = None,
+        role: str | None = None,
+        tool: str | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
+        file: str | None = None,
+    ) -> list[Found]: ...
+    def index_state(self) -> IndexState: ...
+    def rebuild_index(self, progress: Callable[[int], object] | None = None) -> None: ...
     def check(self) -> Iterator[Finding]: ...
     def close(self) -> None: ...
     def __enter__(self) -> Foveate: ...

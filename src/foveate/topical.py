@@ -157,9 +157,12 @@ class Topics:
             await self._settled()
             book, made = await self._book(), await self._made()
             for topic in (*book.topics, *(topic for bulk in book.bulks for topic in bulk.topics)):
-                if topic.last == seal.turn:
+                if topic.why == "manual" and topic.sealed_us == seal.at_us:
                     return _topic(topic, made)
-        raise InputError(f"the topic of session {self._talk.id!r} is changed by others just now; seal it again")
+        raise InputError(
+            f"the only turn of the current topic of session {self._talk.id!r}, {turn_id(book.start)}, "
+            "is not answered yet; seal it when it is"
+        )
 
     async def get_history(self) -> TopicsHistory:
         """Everything by its tiers, whether contexts still show it or not."""

@@ -40,7 +40,7 @@ class Written:
 def write_row(row: Row, texts: Iterable[tuple[int, RowText]], counter: Counter, costs: Overheads) -> Written:
     """The row with the text of each turn or step by its number; cut, where the plan says so, to the row's tokens."""
     in_steps = bool(row.first_step)
-    frame = costs.range + 1 if row.level in SUMS else costs.tag
+    frame = costs.range if row.level in SUMS else costs.tag
     entries: list[Entry] = []
     tokens = 0
     messages: list[Message] | None = []

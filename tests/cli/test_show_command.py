@@ -119,5 +119,5 @@ def test_one_message_is_shown_exactly_as_it_was_recorded(tmp_path: Path) -> None
     assert shell("show", "s", "T-2", "--message", "3", "--plain") == "[assistant] A hundred files\n"
     (found,) = json.loads(shell("show", "s", "T-2", "--message", "2", "--messages", "openai"))
     assert found == TOOLS[2]
-    assert "messages 0 to 3; there is no 9" in shell.fails("show", "s", "T-2", "--message", "9")
-    assert "is of one turn" in shell.fails("show", "s", "T-1", "T-2", "--message", "0")
+    assert "messages 0 to 3; there is no 9" in shell.error("show", "s", "T-2", "--message", "9", code=2)
+    assert "is of one turn" in shell.error("show", "s", "T-1", "T-2", "--message", "0", code=2)

@@ -52,7 +52,7 @@ def test_stored_tokens_are_those_of_the_text_where_nothing_needs_escaping(
     text: str, level: Shown, counter: Counter
 ) -> None:
     plain = marked("[user] " + text.replace("<", "").replace(":", ""), level)
-    expected = {"C": f" {plain}\n", "T": f" {plain}\n", "E": f"{plain}\n"}.get(level, plain)
+    expected = {"C": f" {plain}\n", "T": f" {plain}\n", "E": f"{plain}\n", "A": f"{plain}\n"}.get(level, plain)
     assert content_text(plain, level) == expected
     assert content_tokens(plain, level, counter) == counter.base(expected)
     assert counting(level, counter)(plain) == counter.base(expected)

@@ -9,9 +9,9 @@ import pytest
 
 from foveate.settings import StoreSettings
 from foveate.store import Store, open_store
-from foveate.testing import artefact_stores, call_stores, derived_stores, due_stores, stores
+from foveate.testing import artefact_stores, call_stores, derived_stores, due_stores, passage_stores, stores
 
-SUITES = (stores, derived_stores, due_stores, call_stores, artefact_stores)
+SUITES = (stores, derived_stores, due_stores, call_stores, artefact_stores, passage_stores)
 
 
 @pytest.mark.parametrize("case", [case for suite in SUITES for case in suite.CASES], ids=lambda case: case.__name__)

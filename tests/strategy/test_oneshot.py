@@ -82,14 +82,15 @@ def test_a_call_sends_the_prompt_before_it_and_something_more(tmp_path: Path) ->
 
 
 def test_its_settings_are_the_gradients_and_its_own() -> None:
-    made = make_strategy("oneshot", load_settings(environment={}), {"epic_tokens": 100, "recent": 0.5, "deep": 0.1})
+    given = {"epic_tokens": 100, "recent": 0.5, "working": 0.1, "deep": 0.1}
+    made = make_strategy("oneshot", load_settings(environment={}), given)
     assert isinstance(made, Oneshot)
     assert isinstance(made, Gradient)
     assert (made.epic_tokens, made.tasks_tokens, made.log_share, made.recent) == (100, 3_000, 1.0, 0.5)
     assert Oneshot().epic_tokens == 5_000
-    with pytest.raises(SettingsError, match=r"oneshot.log_share: takes float"):
+    with pytest.raises(SettingsError, match=r"oneshot\.log_share: takes float"):
         make_strategy("oneshot", load_settings(environment={}), {"log_share": 2})
     with pytest.raises(SettingsError, match="add up to 1"):
         make_strategy("oneshot", load_settings(environment={}), {"recent": 0.5})
-    with pytest.raises(SettingsError, match="did you mean oneshot.epic_tokens"):
+    with pytest.raises(SettingsError, match=r"did you mean oneshot\.epic_tokens"):
         make_strategy("oneshot", load_settings(environment={}), {"epic_token": 5})

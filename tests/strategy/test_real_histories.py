@@ -111,7 +111,11 @@ def test_standard_shows_whole_turns_and_nothing_else(kept: Kept) -> None:
 
 def test_checkpoint_shows_every_word_of_the_user_or_says_that_it_rolled_over(kept: Kept) -> None:
     async def check(session: Session, context: Context, blocks: list[Block]) -> None:
-        said = {entry.number: entry.text for block in blocks if block.level in ("U", "R") for entry in block.entries}
+        said: dict[int, str] = {}
+        for block in blocks:
+            for entry in block.entries if block.level in ("U", "R", "M") else ():
+                number = block.first if block.first_step else entry.number
+                said[number] = said.get(number, "") + entry.text
         turns = await session.load_turns()
         lost = [turn.number for turn in turns if user_text(turn.messages) not in said.get(turn.number, "")]
         assert not lost or "snapshot" in str(context.planned.notes) or "rolled" in str(context.planned.notes)

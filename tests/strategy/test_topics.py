@@ -124,6 +124,29 @@ def test_a_seal_by_hand_ends_the_topic_at_once() -> None:
     assert (book.start, book.seals, book.topics[0].sealed_us) == (5, (), 7)
 
 
+def test_a_turn_without_an_answer_is_not_sealed_by_hand() -> None:
+    turns = [*talk(2, 20, 100), exchange(3, 20, is_open=True)]
+    plan, after = settled(TOPICS, ListedStory(turns, state=Book(seals=(Seal(3, 7),)).as_json()), ROOM)
+    assert rows_of(plan) == [(1, 2, "A"), (3, 3, "R")]
+    alone, _ = settled(TOPICS, ListedStory(turns[2:], state=Book(start=3, seen=3, seals=(Seal(3, 7),)).as_json()), ROOM)
+    assert not alone.events
+    assert Book.from_json(after.state).seals == ()
+
+
+def test_a_turn_that_goes_on_after_it_was_sealed_is_shown_until_the_next_begins() -> None:
+    turns = talk(3, 20, 100)
+    _, story = settled(TOPICS, ListedStory(turns, state=Book(seals=(Seal(3, 7),)).as_json()), ROOM)
+    grown = [*turns[:2], exchange(3, 20, 100, 50, 60, started_us=turns[2].started_us)]
+    plan, story = settled(TOPICS, replace(story, turns=grown), ROOM)
+    assert rows_of(plan) == [(1, 2, "A"), (3, 3, "R")]
+    plan, story = settled(TOPICS, story, ROOM)
+    assert rows_of(plan) == [(1, 2, "A"), (3, 3, "R")]
+    more = [*grown, said(4, 20, 100, before=grown[-1])]
+    plan, story = settled(TOPICS, replace(story, turns=more), ROOM)
+    assert rows_of(plan) == [(1, 2, "A"), (3, 3, "A"), (4, 4, "R")]
+    assert [topic.why for topic in Book.from_json(story.state).topics] == ["manual", "manual"]
+
+
 def test_steps_are_taken_in_the_order_of_the_design_and_each_only_when_needed() -> None:
     """First truncation, then summaries of topics, then bulks, and at the last the oldest bulk is left out."""
     room = 4_000  # 2,000 for the current topic, 1,200 for past ones, 800 for bulks
@@ -259,7 +282,7 @@ def test_a_room_too_small_for_topics_still_shows_the_newest_turn(room: int) -> N
 
 def test_what_is_kept_comes_back_as_it_was() -> None:
     topic = Topic(4, 10, 12, 99, "silence", 300)
-    book = Book(13, 10, 15, (topic,), (Bulk(1, 98, (topic, topic)),), 4, 1, (Seal(15, 5),))
+    book = Book(13, 10, 15, (topic,), (Bulk(1, 98, (topic, topic)),), 4, 1, (Seal(15, 5, waits=True),), 3)
     assert Book.from_json(book.as_json()) == book
     assert Book.from_json({}) == Book()
 

@@ -28,7 +28,7 @@ MAX_UNIT_CHARS = 200
 _log = logging.getLogger(__name__)
 
 
-def make_local(
+def make_local(  # noqa: PLR0917 - a job's arguments go to another process by position
     turn: int,
     rows: Sequence[MessageRow],
     encoding: EncodingName,

@@ -105,7 +105,8 @@ def _replay(progress: Progress, conversation: Conversation) -> ReplayReport:
     """The same conversation, one model call after another."""
     import asyncio
 
-    from foveate.replaying import prepare, replay
+    from foveate.replaying import replay
+    from foveate.staging import prepare
 
     turns = conversation.turns[:REPLAYED_TURNS]
     task = progress.add_task("playing it again", total=2 * len(turns))

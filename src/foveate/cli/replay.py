@@ -82,7 +82,8 @@ def _chosen(settings: Settings, schedule: str | None, order: str | None, low_wat
 def _played(turns: list[Turn], budget: int, settings: Settings, retrieve_every: int, *, shown: bool) -> ReplayReport:
     import asyncio
 
-    from foveate.replaying import prepare, replay
+    from foveate.replaying import replay
+    from foveate.staging import prepare
 
     with progress_bar(shown=shown) as progress:
         packing = progress.add_task("compressing", total=len(turns))

@@ -76,7 +76,7 @@ class View:
         if self._as_json:
             return
         if iterations:
-            self._note(f"Goes on after {iterations:,} iterations.")
+            self._note(f"Goes on after {_counted(iterations)}.")
         self._show_tasks(tasks)
 
     def _iteration_ended(self, event: IterationEnded) -> None:
@@ -101,7 +101,7 @@ class View:
         self._out.print(title, soft_wrap=True)
         total = len(event.tasks.tasks)
         counted = f"{event.tasks.done_count} of {total} tasks done, " if total else ""
-        took = f"{counted}{event.iterations:,} iterations, {amount(event.tokens)} tokens, {dollars(event.usd)}"
+        took = f"{counted}{_counted(event.iterations)}, {amount(event.tokens)} tokens, {dollars(event.usd)}"
         self._out.print(line((took, "dim")), soft_wrap=True)
         self._out.print(line((self._advice(event), "dim")), soft_wrap=True)
 
@@ -143,3 +143,7 @@ class View:
 
     def _write(self, text: str) -> None:
         self._out.print(line(text), end="", soft_wrap=True)
+
+
+def _counted(iterations: int) -> str:
+    return f"{iterations:,} iteration{'' if iterations == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`foveate search`: the turns that have some words."""
+"""`foveate search`: the turns that speak of something."""
 
 from __future__ import annotations
 
@@ -9,40 +9,91 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, print_json, print_table
+from foveate.cli.terminal import console, line, moment, print_json, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-    from foveate.answers import TurnContent
+    from foveate.answers import Found
 
-COLUMNS = (Column("turn"), Column("in one line", "fold"))
+SNIPPET_CHARS = 240
+MARKED = "bold yellow"
+ROLES = ("user", "assistant", "tool", "system")
 
 
-@click.command(name="search", short_help="Find the turns that have some words.")
-@click.argument("session_id", metavar="SESSION")
-@click.argument("words", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most this many.")
+@click.command(name="search", short_help="Find the turns that speak of something.")
+@click.argument("words", metavar="[SESSION] WORDS...", nargs=-1, required=True)
+@click.option("--all", "every", is_flag=True, help="In every session; then no session is named.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most this many turns.")
+@click.option("--role", type=click.Choice(ROLES), help="Only what is said by this one.")
+@click.option("--tool", metavar="NAME", help="Only the calls and results of this tool.")
+@click.option("--file", metavar="PATH", help="Only turns that name this file, or the end of its path.")
+@click.option("--after", metavar="TIME", help="Only turns that began then or later, as in 2026-11-15.")
+@click.option("--before", metavar="TIME", help="Only turns that began before then.")
 @store_option
 @json_option
-def command(*, session_id: str, words: tuple[str, ...], limit: int, store_path: Path, as_json: bool) -> None:
-    """Find turns by their words, the best first.
+def command(
+    *,
+    words: tuple[str, ...],
+    every: bool,
+    limit: int,
+    role: str | None,
+    tool: str | None,
+    file: str | None,
+    after: str | None,
+    before: str | None,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Find turns by words and by meaning, the best first, each with the passage that says it best.
+
+    Words are found in any form (port, ports); identifiers and paths whole and in parts. No sign in the query has a
+    meaning of its own.
 
     \b
     foveate search demo storage port
-    foveate search demo "invoice run" --limit 3
+    foveate search demo "how do we take backups?" --limit 3
+    foveate search demo timeout --role user --after 2026-11-01
+    foveate search --all getUserById
     """
-    query = " ".join(words)
+    session_id = None if every else words[0]
+    query = " ".join(words if every else words[1:])
     with opened(store_path) as fov:
-        found = fov.find_session(session_id).search(query, limit)
+        found = fov.search(
+            query,
+            limit,
+            session_id=None if session_id is None else fov.find_session(session_id).id,
+            role=role,
+            tool=tool,
+            after=after,
+            before=before,
+            file=file,
+        )
     if as_json:
         print_json(found)
         return
-    print_found(console(), found, query)
+    print_found(console(), found, query, names_session=every)
 
 
-def print_found(out: Console, found: Sequence[TurnContent], query: str) -> None:
-    if found:
-        print_table(out, COLUMNS, [(content.turn_id, content.content) for content in found])
-    else:
+def print_found(out: Console, found: Sequence[Found], query: str, *, names_session: bool = False) -> None:
+    if not found:
         out.print(line(f"Nothing was found for {query!r}."))
+    for each in found:
+        who = each.tool or each.role
+        where = f"{each.session_id}  " if names_session else ""
+        out.print(line((f"{where}{each.turn_id}", "bold"), (f"  {who}, {moment(each.at)}", "dim")))
+        out.print(_marked(each.text, query))
+
+
+def _marked(text: str, query: str) -> Text:
+    """The stretch of a passage that says it, with the words that were asked for."""
+    from rich.text import Text
+
+    from foveate.recall.snippets import find_words, snippet
+
+    shown = printable(snippet(text, query, SNIPPET_CHARS))
+    marked = Text(f"  {shown}")
+    for start, end in find_words(shown, query):
+        marked.stylize(MARKED, start + 2, end + 2)
+    return marked

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,7 +69,7 @@ class MinilmEmbedder:
         self.name = f"{MINILM} {path.name}"
         self.dimensions = MINILM_DIMENSIONS
         try:
-            import onnxruntime  # noqa: PLC0415
+            onnxruntime: Any = import_module("onnxruntime")
         except ImportError as error:
             problem = "needs onnxruntime; install foveate[minilm], or set it to static"
             raise SettingsError("recall.embeddings", problem) from error

@@ -1,4 +1,4 @@
-"""Searching one session: candidates by words and by vectors, each with both scores, from every turn it sees.
+"""Searching one session: how well every passage it sees answers, by words and by vectors.
 
 Words are looked for by the database, which knows where each stands; how much they tell is reckoned here, over this
 session alone, so that the same session gives the same answer whatever else the store holds. Turns that nobody has
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveate.recall.embedding import Embedder, index_maker
-from foveate.recall.passages import SPEAKERS, Passage, Speaker
+from foveate.recall.passages import Passage
+from foveate.recall.rank import Measured, Passages, Scored
 from foveate.recall.shelf import Shelf
-from foveate.recall.vectors import Floats, Places
-from foveate.recall.words import extra_words, query_phrases, word_count
+from foveate.recall.vectors import Alike, Floats, Mask
+from foveate.recall.words import extra_words, query_phrases
 from foveate.store import Store
-from foveate.store.passages import KEY_SHIFT, Look, PassageText
+from foveate.store.passages import KEY_SHIFT, SPEAKERS, Look, PassageText, Speaker
 from foveate.text import encodable
 
 K1 = 1.2
@@ -29,8 +30,12 @@ B = 0.75
 """BM25's, as everywhere. A passage is so short that how often it says a word tells nothing."""
 MAX_POSTINGS = 2_000
 """A phrase that stands in more passages than this is too common to tell, beside others that are not."""
+LEAST_WEIGHT = 1e-3
+"""Of a phrase that stands in most passages."""
 MAX_LOOSE_TURNS = 32
 """Turns not indexed yet that a search looks through, the newest."""
+LOOSE_KEY = 1 << 62
+"""With the turn behind it where a row's id would be, the key of a passage that is not indexed yet."""
 MAX_EMBEDDED_CHARS = 2_000
 """Of a query."""
 FUSION_RANKS = 60
@@ -39,7 +44,7 @@ FUSION_RANKS = 60
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that was found. Scores are 0 where it has none of the words, or no vector."""
+    """A passage that was found. `keyword` is 0 where it has none of the words; `vector` the mean where it has none."""
 
     turn: int
     passage: int
@@ -49,7 +54,6 @@ class Hit:
     speaker: Speaker
     tool: str | None
     at_us: int
-    fused: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +67,6 @@ class Filter:
     file: str | None = None
     """A turn counts if any of its passages names this path, or the end of it."""
 
-    @property
-    def is_empty(self) -> bool:
-        return self == Filter()
-
 
 @dataclass(frozen=True, slots=True)
 class Loose:
@@ -74,6 +74,42 @@ class Loose:
 
     at_us: int
     passages: Sequence[Passage]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Every passage of a session, by columns, with how well it answers. What is not `allowed` does not count."""
+
+    turn: NDArray[np.int64]
+    at_us: NDArray[np.int64]
+    speaker: NDArray[np.uint8]
+    """As `SPEAKERS` numbers them."""
+    keyword: Floats
+    vector: Alike | None
+    """None if the question has no vector."""
+    allowed: Mask
+    key: NDArray[np.int64]
+    """They grow; those of passages that are not indexed yet begin at `LOOSE_KEY`."""
+
+    def __len__(self) -> int:
+        return len(self.turn)
+
+    def by_words(self) -> Measured:
+        """How well passages answer by their words, those that do not count left out."""
+        return Measured(self._passages(), Scored.of(self.keyword[self.allowed]))
+
+    def by_vectors(self) -> Measured | None:
+        """The same by their vectors; None if the question has none."""
+        if self.vector is None:
+            return None
+        return Measured(
+            self._passages(), Scored(self.vector.values[self.allowed], self.vector.mean, self.vector.deviation)
+        )
+
+    def _passages(self) -> Passages:
+        kept = self.allowed
+        is_user = self.speaker[kept] == SPEAKERS.index("user")
+        return Passages(self.key[kept], self.turn[kept], self.at_us[kept], is_user)
 
 
 ReadLoose = Callable[[int], Awaitable[Loose | None]]
@@ -84,8 +120,6 @@ ReadLoose = Callable[[int], Awaitable[Loose | None]]
 class _Query:
     phrases: Sequence[str]
     vector: Floats | None
-    weights: Mapping[str, float]
-    """How much each phrase tells."""
 
 
 class Index:
@@ -101,24 +135,62 @@ class Index:
         self._newest_of_all = 0
         self._loose: dict[tuple[int, int], Loose] = {}
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether every vector is compared; in long sessions, those of the nearest signatures are."""
-        return self._shelf.vectors.is_exact
-
     async def search(self, query: str, *, limit: int = 20, wanted: Filter | None = None) -> list[Hit]:
         """The best `limit` passages by words and the best `limit` by vectors, fused by their ranks, the best first."""
-        wanted = wanted or Filter()
-        phrases = query_phrases(encodable(query))
-        vector = await self._embed(query)
-        look, asked = await self._look(phrases)
-        allowed = await self._allowed(wanted)
-        places, found, weights = await asyncio.to_thread(
-            self._found, look, asked, _Query(phrases, vector, {}), limit, allowed
+        scores = await self.scores(query, wanted)
+        return await self.read(scores, await asyncio.to_thread(_fused, scores, limit))
+
+    async def measure_words(self, query: str) -> Measured:
+        """How well every passage answers by its words alone."""
+        return (await self._scores(_Query(query_phrases(encodable(query)), None))).by_words()
+
+    async def measure_vectors(self, query: str) -> Measured | None:
+        """How well every passage answers by its vector alone; None if the question has none."""
+        return (await self._scores(_Query((), await self._embed(query)))).by_vectors()
+
+    async def scores(self, query: str, wanted: Filter | None = None) -> Scores:
+        """How well every passage answers, by words and by vectors."""
+        return await self._scores(_Query(query_phrases(encodable(query)), await self._embed(query)), wanted)
+
+    async def texts(self, keys: Sequence[int]) -> dict[int, Passage | PassageText]:
+        """The passages of these keys; those that were taken away meanwhile are left out."""
+        stored = await self._store.passages.texts(
+            list(dict.fromkeys(key >> KEY_SHIFT for key in keys if key < LOOSE_KEY))
         )
-        hits = await self._read(places, found)
-        loose = await self._search_loose(look, _Query(phrases, vector, weights), wanted)
-        return fuse([*hits, *loose])
+        loose = {turn: each for (turn, _), each in self._loose.items()}
+        found: dict[int, Passage | PassageText] = {}
+        for key in keys:
+            row, number = (key & ~LOOSE_KEY) >> KEY_SHIFT, key & ((1 << KEY_SHIFT) - 1)
+            texts = stored.get(row) if key < LOOSE_KEY else loose[row].passages if row in loose else None
+            if texts is not None and number < len(texts):
+                found[key] = texts[number]
+        return found
+
+    async def _scores(self, asked: _Query, wanted: Filter | None = None) -> Scores:
+        shelf, look, phrases = await self._look(asked.phrases)
+        allowed = await self._allowed(shelf, wanted or Filter())
+        scores, weights = await asyncio.to_thread(self._score, shelf, look, phrases, asked.vector, allowed)
+        loose = await self._loose_turns(shelf, look)
+        return await self._with_loose(scores, loose, asked, weights, wanted or Filter()) if loose else scores
+
+    async def read(self, scores: Scores, places: Sequence[int]) -> list[Hit]:
+        """The passages at these places, in this order; one that was taken away meanwhile is left out."""
+        keys = scores.key[list(places)].tolist() if places else []
+        texts = await self.texts(keys)
+        return [
+            Hit(
+                turn=int(scores.turn[place]),
+                passage=key & ((1 << KEY_SHIFT) - 1),
+                text=texts[key].text,
+                keyword=float(scores.keyword[place]),
+                vector=0.0 if scores.vector is None else float(scores.vector.values[place]),
+                speaker=texts[key].speaker,
+                tool=texts[key].tool,
+                at_us=int(scores.at_us[place]),
+            )
+            for place, key in zip(places, keys, strict=True)
+            if key in texts
+        ]
 
     async def _embed(self, query: str) -> Floats | None:
         text = query[:MAX_EMBEDDED_CHARS].strip()
@@ -127,7 +199,7 @@ class Index:
         vector: Floats = (await self._embedder.embed([text]))[0]
         return vector if vector.any() else None
 
-    async def _look(self, phrases: Sequence[str]) -> tuple[Look, list[str]]:
+    async def _look(self, phrases: Sequence[str]) -> tuple[Shelf, Look, list[str]]:
         """Bring the shelf up to date, and learn where phrases stand; those that stand everywhere only if all do."""
         while True:
             shelf = self._shelf
@@ -141,10 +213,10 @@ class Index:
                 is_most=shelf.rows * 2 > self._newest_of_all,
             )
             with self._lock:
-                if look.epoch == self._shelf.epoch and shelf is self._shelf:
+                if shelf is self._shelf and look.epoch == shelf.epoch:
                     shelf.add(look.rows, look.newest)
                     self._newest_of_all = look.newest
-                    return look, asked
+                    return shelf, look, asked
                 if shelf is self._shelf:  # something was taken away: begin anew
                     self._shelf = self._new_shelf(look.epoch)
                     self._loose.clear()
@@ -152,16 +224,15 @@ class Index:
     def _new_shelf(self, epoch: int) -> Shelf:
         return Shelf(index_maker(self._embedder.name), self._embedder.dimensions, epoch)
 
-    async def _allowed(self, wanted: Filter) -> NDArray[np.bool_] | None:
+    async def _allowed(self, shelf: Shelf, wanted: Filter) -> Mask | None:
         """Which places count; None: all."""
-        shelf = self._shelf
-        if wanted.is_empty and shelf.is_whole:
+        if wanted == Filter() and shelf.is_whole:
             return None
         postings = self._store.passages.postings
         tool = await postings(self._session_id, wanted.tool, field="tool") if wanted.tool else None
         file = await postings(self._session_id, wanted.file, field="words") if wanted.file else None
         with self._lock:
-            allowed = shelf.column("alive").copy()
+            allowed: Mask = shelf.column("alive").copy()
             if wanted.speaker is not None:
                 allowed &= shelf.column("speaker") == SPEAKERS.index(wanted.speaker)
             if wanted.after_us is not None:
@@ -174,142 +245,121 @@ class Index:
                 allowed &= np.isin(shelf.column("turn"), shelf.column("turn")[shelf.find(file)])
         return allowed
 
-    def _found(
-        self, look: Look, asked: Sequence[str], query: _Query, limit: int, allowed: NDArray[np.bool_] | None
-    ) -> tuple[Places, list[tuple[int, float, float]], dict[str, float]]:
-        """The places of the candidates and their scores, and how much each phrase tells."""
+    def _score(
+        self, shelf: Shelf, look: Look, phrases: Sequence[str], vector: Floats | None, allowed: Mask | None
+    ) -> tuple[Scores, dict[str, float]]:
+        """What is on the shelf, and how much each phrase tells."""
         with self._lock:
-            shelf = self._shelf
-            count = shelf.count
-            mask = np.ones(count, np.bool_) if allowed is None else np.resize(allowed, count)
-            scores, weights = self._keyword_scores(shelf, look, asked, mask)
-            by_words = _best(scores, limit)
-            by_vector = np.empty(0, np.int64)
-            if query.vector is not None and shelf.vectors.count:
-                by_vector, _ = shelf.vectors.nearest(query.vector, limit, None if allowed is None else mask)
-            places = np.union1d(by_words, by_vector)
-            alike = np.zeros(len(places), np.float32)
-            if query.vector is not None:
-                alike = shelf.vectors.alike(query.vector, places)
-            keys = shelf.column("key")[places]
-            found = list(zip(keys.tolist(), scores[places].tolist(), alike.tolist(), strict=True))
-            return places, found, weights
+            keyword, weights = _by_words(shelf, look, phrases)
+            mask = np.ones(shelf.count, np.bool_)
+            if allowed is not None:
+                mask[len(allowed) :] = False  # what came between the two looks counts the next time
+                mask[: len(allowed)] = allowed
+                keyword *= mask
+            return Scores(
+                turn=shelf.column("turn"),
+                at_us=shelf.column("at_us"),
+                speaker=shelf.column("speaker"),
+                keyword=keyword,
+                vector=None
+                if vector is None
+                else shelf.vectors.compare(vector, shelf.count, None if allowed is None else mask),
+                allowed=mask,
+                key=shelf.column("key"),
+            ), weights
 
-    def _keyword_scores(
-        self, shelf: Shelf, look: Look, asked: Sequence[str], mask: NDArray[np.bool_]
-    ) -> tuple[Floats, dict[str, float]]:
-        scores = np.zeros(shelf.count, np.float32)
-        weights: dict[str, float] = {}
-        learnt = {
-            phrase: shelf.learn(phrase, postings, look.newest)
-            for phrase, postings in zip(asked, look.postings, strict=True)
-        }
-        is_all_common = all(is_common for _, is_common in learnt.values())
-        words = shelf.column("words")
-        mean_words = float(words.mean()) if shelf.count else 1.0
-        for phrase, (places, is_common) in learnt.items():
-            if is_common and not is_all_common:
-                continue
-            weight = float(np.log1p((shelf.count - len(places) + 0.5) / (len(places) + 0.5)))
-            weights[phrase] = max(weight, 1e-3)
-            seen = places[mask[places]]
-            scores[seen] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[seen] / mean_words))
-        return scores, weights
-
-    async def _read(self, places: Places, found: Sequence[tuple[int, float, float]]) -> list[Hit]:
-        shelf = self._shelf
-        texts = await self._store.passages.texts(list(dict.fromkeys(key >> KEY_SHIFT for key, _, _ in found)))
-        turns, moments = shelf.column("turn"), shelf.column("at_us")
-        hits = []
-        for place, (key, keyword, vector) in zip(places.tolist(), found, strict=True):
-            row = texts.get(key >> KEY_SHIFT)
-            if row is None:
-                continue  # taken away meanwhile
-            number = key & ((1 << KEY_SHIFT) - 1)
-            text = row[number]
-            hits.append(
-                Hit(
-                    turn=int(turns[place]),
-                    passage=number,
-                    text=text.text,
-                    keyword=keyword,
-                    vector=vector,
-                    speaker=text.speaker,
-                    tool=text.tool,
-                    at_us=int(moments[place]),
-                )
-            )
-        return hits
-
-    async def _search_loose(self, look: Look, query: _Query, wanted: Filter) -> list[Hit]:
-        """What the newest turns have that are not indexed yet."""
-        loose = await self._loose_turns(look)
-        kept = [
-            (turn, number, each.at_us, passage)
-            for turn, each in loose.items()
-            for number, passage in enumerate(each.passages)
-        ]
-        if not kept:
-            return []
-        texts = [PassageText(each.speaker, each.text, each.tool, extra_words(each.text)) for *_, each in kept]
-        scores = np.zeros(len(kept), np.float32)
-        for phrase, places in zip(query.phrases, await self._store.passages.among(query.phrases, texts), strict=True):
-            # A phrase that is nowhere in the index tells as much as one that is there once.
-            scores[places] += query.weights.get(phrase, float(np.log1p(self._shelf.count + 1)))
-        alike = np.zeros(len(kept), np.float32)
-        if query.vector is not None:
-            alike = await self._embedder.embed([each.text for *_, each in kept]) @ query.vector
-        hits = [
-            Hit(turn, number, each.text, score, near, each.speaker, each.tool, at_us)
-            for (turn, number, at_us, each), score, near in zip(kept, scores.tolist(), alike.tolist(), strict=True)
-        ]
-        return [hit for hit in hits if _counts(hit, wanted, [each.text for each in loose[hit.turn].passages])]
-
-    async def _loose_turns(self, look: Look) -> dict[int, Loose]:
-        shelf = self._shelf
+    async def _loose_turns(self, shelf: Shelf, look: Look) -> dict[int, Loose]:
+        """The newest turns that are not indexed yet, or not all of their messages."""
         turns = shelf.lacks(look.last_turn, MAX_LOOSE_TURNS)
         if look.last_turn and shelf.messages_of(look.last_turn) not in (None, look.last_messages):
             turns.append(look.last_turn)
         found: dict[int, Loose] = {}
+        known = self._loose
         for turn in turns:
             key = (turn, look.last_messages if turn == look.last_turn else 0)
-            if key not in self._loose:
-                read = await self._read_loose(turn)
-                if read is None:
-                    shelf.gone.add(turn)
-                    continue
-                self._loose[key] = read
-            found[turn] = self._loose[key]
-        self._loose = {key: value for key, value in self._loose.items() if key[0] in found}
+            read = known.get(key) or await self._read_loose(turn)
+            if read is None:
+                shelf.gone.add(turn)
+            else:
+                found[turn] = known[key] = read
+        self._loose = {key: value for key, value in known.items() if key[0] in found}
         return found
 
+    async def _with_loose(
+        self, scores: Scores, loose: dict[int, Loose], asked: _Query, weights: dict[str, float], wanted: Filter
+    ) -> Scores:
+        """The scores with those of turns that are looked through directly."""
+        kept = [(turn, each, number) for turn, each in sorted(loose.items()) for number in range(len(each.passages))]
+        if not kept:
+            return scores
+        passages = [each.passages[number] for _, each, number in kept]
+        texts = [
+            PassageText(each.speaker, encodable(each.text), each.tool, extra_words(each.text)) for each in passages
+        ]
+        keyword = np.zeros(len(kept), np.float32)
+        for phrase, places in zip(asked.phrases, await self._store.passages.among(asked.phrases, texts), strict=True):
+            # A phrase that is nowhere in the index tells as much as one that is there once.
+            keyword[places] += weights.get(phrase, float(np.log1p(len(scores) + 1)))
+        vector = scores.vector
+        if vector is not None and asked.vector is not None:
+            alike = await self._embedder.embed([each.text for each in passages]) @ asked.vector
+            vector = replace(vector, values=np.concatenate([vector.values, alike]))
+        # A turn of which a part is indexed is told once, as it is now.
+        allowed = scores.allowed & ~np.isin(scores.turn, list(loose))
+        own = [_counts(each, number, wanted) for _, each, number in kept]
+        return Scores(
+            turn=np.concatenate([scores.turn, [turn for turn, _, _ in kept]]),
+            at_us=np.concatenate([scores.at_us, [each.at_us for _, each, _ in kept]]),
+            speaker=np.concatenate([scores.speaker, [SPEAKERS.index(each.speaker) for each in passages]]),
+            keyword=np.concatenate([scores.keyword, keyword]) * np.concatenate([allowed, own]),
+            vector=vector,
+            allowed=np.concatenate([allowed, own]),
+            key=np.concatenate([scores.key, [LOOSE_KEY | turn << KEY_SHIFT | number for turn, _, number in kept]]),
+        )
 
-def fuse(hits: Sequence[Hit]) -> list[Hit]:
-    """The hits by the sum of their reciprocal ranks, the best first; the newer of equals comes first."""
-    gains: dict[int, float] = dict.fromkeys(range(len(hits)), 0.0)
-    for score in ("keyword", "vector"):
-        ranked = [place for place in gains if getattr(hits[place], score) > 0]
-        ranked.sort(key=lambda place: (-getattr(hits[place], score), -hits[place].turn, hits[place].passage))  # noqa: B023
-        for rank, place in enumerate(ranked):
-            gains[place] += 1 / (FUSION_RANKS + rank)
-    order = sorted(gains, key=lambda place: (-gains[place], -hits[place].turn, hits[place].passage))
-    return [replace(hits[place], fused=gains[place]) for place in order]
+
+def _by_words(shelf: Shelf, look: Look, phrases: Sequence[str]) -> tuple[Floats, dict[str, float]]:
+    """How well each passage answers by its words, and how much each phrase tells."""
+    scores = np.zeros(shelf.count, np.float32)
+    learnt = {
+        phrase: shelf.learn(phrase, postings, look.newest)
+        for phrase, postings in zip(phrases, look.postings, strict=True)
+    }
+    is_all_common = all(known.is_common for known in learnt.values())
+    words, weights = shelf.column("words"), {}
+    for phrase, known in learnt.items():
+        if known.is_common and not is_all_common:
+            continue
+        places = known.places
+        weight = float(np.log1p((shelf.count - len(places) + 0.5) / (len(places) + 0.5)))
+        weights[phrase] = max(weight, LEAST_WEIGHT)
+        scores[places] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[places] / shelf.mean_words))
+    return scores, weights
 
 
-def _best(scores: Floats, limit: int) -> Places:
-    """The places of the highest scores above 0."""
-    found = np.flatnonzero(scores)
-    if len(found) > limit:
-        # The place is added in, so that of equals always the same ones are taken.
-        found = found[np.lexsort((-found, -scores[found]))[:limit]]
-    return found
+def _fused(scores: Scores, limit: int) -> list[int]:
+    """The places of the best by each measure, by the sum of their reciprocal ranks; the newer of equals first."""
+    gains: dict[int, float] = {}
+    measures = [(scores.keyword, 0.0)]
+    if scores.vector is not None:
+        measures.append((scores.vector.values, scores.vector.mean))
+    for values, floor in measures:
+        found = np.flatnonzero((values > floor) & scores.allowed)
+        if len(found) > limit:
+            bar = np.partition(values[found], len(found) - limit)[len(found) - limit]
+            found = found[values[found] >= bar]
+        ranked = found[np.lexsort((found, -scores.turn[found], -values[found]))][:limit]
+        for rank, place in enumerate(ranked.tolist()):
+            gains[place] = gains.get(place, 0.0) + 1 / (FUSION_RANKS + rank)
+    return sorted(gains, key=lambda place: (-gains[place], -int(scores.turn[place]), place))
 
 
-def _counts(hit: Hit, wanted: Filter, texts: Sequence[str]) -> bool:
+def _counts(loose: Loose, number: int, wanted: Filter) -> bool:
+    passage = loose.passages[number]
     return (
-        (wanted.speaker is None or hit.speaker == wanted.speaker)
-        and (wanted.tool is None or (hit.tool or "").lower() == wanted.tool.lower())
-        and (wanted.after_us is None or hit.at_us >= wanted.after_us)
-        and (wanted.before_us is None or hit.at_us < wanted.before_us)
-        and (wanted.file is None or any(wanted.file.lower() in text.lower() for text in texts))
+        (wanted.speaker is None or passage.speaker == wanted.speaker)
+        and (wanted.tool is None or (passage.tool or "").lower() == wanted.tool.lower())
+        and (wanted.after_us is None or loose.at_us >= wanted.after_us)
+        and (wanted.before_us is None or loose.at_us < wanted.before_us)
+        and (wanted.file is None or any(wanted.file.lower() in each.text.lower() for each in loose.passages))
     )

@@ -9,15 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from foveate.store.passages import Speaker
 from foveate.text import part_text
 from foveate.turn import Message, Part, Text, ToolCall, ToolResult
 
-Speaker = Literal["user", "assistant", "tool", "system"]
-"""Whose words they are. A tool's are its calls and results; a program's injections count as the system's."""
-
-SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
 PASSAGE_CHARS = 300
 """About 75 tokens of English; passages of what people and models say are no longer."""
 TOOL_PASSAGE_CHARS = 1_000
@@ -34,7 +30,7 @@ MAX_PASSAGES = 4_096
 """Of a turn; a passage's key has room for so many."""
 
 # Behind the end of a sentence, with its closing quotes and brackets, or of a line.
-_BORDER = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？]+\s*|\n\s*")
+_BORDER = re.compile(r"(?<=[.!?…])[\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f]+\s*|\n\s*")
 _SPACE = re.compile(r"\s")
 
 

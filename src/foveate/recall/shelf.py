@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.recall.passages import SPEAKERS, Passage
+from foveate.recall.passages import Passage
 from foveate.recall.vectors import Places, Vectors, unpack
 from foveate.recall.words import word_count
-from foveate.store.passages import KEY_SHIFT, PassagesRow, Postings
+from foveate.store.passages import KEY_SHIFT, SPEAKERS, PassagesRow, Postings
 
 MARKS = np.dtype([("speaker", "u1"), ("words", "<u2")])
 MAX_WORDS = 2**16 - 1
@@ -32,12 +32,13 @@ def pack_marks(passages: Sequence[Passage]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
     """Where a phrase stands, as far as the shelf went when it was last looked for."""
 
     places: Places
     newest: int
     is_common: bool
+    """It stands in so many passages that not all were looked for."""
 
 
 class Shelf:
@@ -62,11 +63,16 @@ class Shelf:
             "words": np.empty(0, np.uint16),
             "alive": np.empty(0, np.bool_),
         }
+        self._words = 0
         self._turns: dict[int, tuple[int, int, int]] = {}
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, Known] = OrderedDict()
 
     def column(self, name: str) -> NDArray[Any]:
         return self._columns[name][: self.count]
+
+    @property
+    def mean_words(self) -> float:
+        return max(1.0, self._words / max(1, self.count))
 
     def messages_of(self, turn: int) -> int | None:
         """How many messages of a turn are on the shelf; None if it is not there."""
@@ -104,6 +110,7 @@ class Shelf:
         self._columns["words"][start:end] = marks["words"]
         self._columns["alive"][start:end] = True
         self.count, self.rows = end, self.rows + len(fresh)
+        self._words += int(marks["words"].sum())
         for row, first, count in zip(fresh, firsts.tolist(), counts.tolist(), strict=True):
             self._place(row, first, first + count)
         own = [(row, first) for row, first in zip(fresh, firsts, strict=True) if row.maker == self.maker]
@@ -117,17 +124,19 @@ class Shelf:
         known = self._known.get(phrase)
         return 0 if known is None else -1 if known.is_common else known.newest
 
-    def learn(self, phrase: str, postings: Postings, newest: int) -> tuple[Places, bool]:
-        """Where a phrase stands, given where it does since last time; and whether it is too common to tell."""
+    def learn(self, phrase: str, postings: Postings, newest: int) -> Known:
+        """Where a phrase stands, given where it does since last time."""
         known = self._known.pop(phrase, None)
         places = self.find(postings.keys)
         if known is not None:
             places = np.concatenate([known.places, places])
-        learnt = _Known(places, newest << KEY_SHIFT, postings.is_cut or (known is not None and known.is_common))
+        learnt = Known(
+            places, (newest + 1 << KEY_SHIFT) - 1, postings.is_cut or (known is not None and known.is_common)
+        )
         self._known[phrase] = learnt
         while len(self._known) > MAX_KNOWN_PHRASES:
             self._known.popitem(last=False)
-        return learnt.places, learnt.is_common
+        return learnt
 
     def find(self, keys: Sequence[int]) -> Places:
         """The places of those keys that are on the shelf."""

@@ -41,6 +41,12 @@ def embed(texts: Sequence[str]) -> Vectors:
     return vectors
 
 
+def minilm_pieces(text: str) -> list[int]:
+    """A text as all-MiniLM-L6-v2 takes it, whose word pieces these are: between its two marks."""
+    model = _load()
+    return [model.number("[CLS]"), *model.pieces(text)[: MAX_PIECES - 2], model.number("[SEP]")]
+
+
 class _Model:
     def __init__(self, rows: NDArray[np.int8], scales: Vectors, names: Sequence[str]) -> None:
         self.rows = rows
@@ -48,6 +54,9 @@ class _Model:
         self.names = names
         self._numbers = {name: number for number, name in enumerate(names)}
         self._known: dict[str, tuple[int, ...]] = {}
+
+    def number(self, name: str) -> int:
+        return self._numbers[name]
 
     def pieces(self, text: str) -> list[int]:
         found: list[int] = []

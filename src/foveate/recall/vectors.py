@@ -8,6 +8,7 @@ their signatures, and the nearest of those by their vectors: measured on 67,000 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,6 +19,8 @@ EXACT_PASSAGES = 10_000
 """Up to so many, every vector is compared."""
 NEAREST_SIGNATURES = 4_096
 """Beyond that, those of the nearest signatures are."""
+SAMPLE = 2_048
+"""Passages that the mean is taken from, then."""
 CHUNK = 4_096
 MAX_HELD = 1_000_000
 """Vectors in memory for one session, about 300 bytes each; beyond that, old passages are found by their words only."""
@@ -25,6 +28,7 @@ BITS = 64
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 def pack(vectors: Floats, numbers: Sequence[int]) -> bytes:
@@ -45,6 +49,17 @@ def unpack(data: bytes, dimensions: int) -> NDArray[Any]:
 @cache
 def _stored(dimensions: int) -> np.dtype[Any]:
     return np.dtype([("number", "<u2"), ("scale", "<f4"), ("row", "i1", (dimensions,))])
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """How much like a question passages are, from -1 to 1, with the mean and the deviation over all that count."""
+
+    values: Floats
+    mean: float
+    deviation: float
+    is_exact: bool
+    """Every vector was compared; else those of the nearest signatures, and mean and deviation are of a sample."""
 
 
 class Vectors:
@@ -81,29 +96,25 @@ class Vectors:
         if self.count > MAX_HELD:
             self._forget(self.count // 2)
 
-    def nearest(self, question: Floats, limit: int, allowed: NDArray[np.bool_]) -> tuple[Places, Floats]:
-        """The places of the passages most like the question, the best first, and how much alike they are.
+    def compare(self, question: Floats, count: int, allowed: Mask | None = None) -> Alike:
+        """How much like the question each of `count` passages is.
 
-        Only passages that are allowed count; `allowed` is by place.
+        Only passages that are allowed count, which is said by place; None: all do. One that was not compared, or has
+        no vector, gets the mean.
         """
-        chosen = np.flatnonzero(allowed[self.places])
-        if len(chosen) > EXACT_PASSAGES:
-            chosen = self._nearest_signatures(question, allowed)
+        own = None if allowed is None else allowed[self.places]
+        chosen = np.arange(self.count) if own is None else np.flatnonzero(own)
+        is_exact = len(chosen) <= EXACT_PASSAGES
+        sample = chosen
+        if not is_exact:
+            sample = chosen[:: len(chosen) // SAMPLE]
+            chosen = self._nearest_signatures(question, own)
         alike = self._alike(question, chosen)
-        if len(chosen) > limit:
-            best = np.argpartition(-alike, limit)[:limit]
-            chosen, alike = chosen[best], alike[best]
-        order = np.lexsort((-chosen, -alike))
-        return self._places[chosen[order]], alike[order]
-
-    def alike(self, question: Floats, places: Places) -> Floats:
-        """How much the passages at these places are like the question; 0 where one has no vector."""
-        found = np.zeros(len(places), np.float32)
-        if self.count:
-            at = np.minimum(np.searchsorted(self.places, places), self.count - 1)
-            has = self._places[at] == places
-            found[has] = self._alike(question, at[has])
-        return found
+        spread = alike if is_exact else self._alike(question, sample)
+        mean = float(spread.mean()) if len(spread) else 0.0
+        values = np.full(count, mean, np.float32)
+        values[self._places[chosen]] = alike
+        return Alike(values, mean, float(spread.std()) if len(spread) else 0.0, is_exact)
 
     def _alike(self, question: Floats, chosen: Places) -> Floats:
         found = np.empty(len(chosen), np.float32)
@@ -112,14 +123,15 @@ class Vectors:
             found[start : start + CHUNK] = self._rows[part].astype(np.float32) @ question
         return found * self._scales[chosen]
 
-    def _nearest_signatures(self, question: Floats, allowed: NDArray[np.bool_]) -> Places:
+    def _nearest_signatures(self, question: Floats, own: Mask | None) -> Places:
         self._sign()
         assert self._centre is not None
         signature = _sign(question[None] - self._centre)
         distances = np.zeros(self.count, np.uint16)
-        for bits, own in zip(self._signatures, signature, strict=True):
-            distances += np.bitwise_count(bits[: self.count] ^ own[0])
-        distances[~allowed[self.places]] = self.dimensions + 1
+        for bits, asked in zip(self._signatures, signature, strict=True):
+            distances += np.bitwise_count(bits[: self.count] ^ asked[0])
+        if own is not None:
+            distances[~own] = self.dimensions + 1
         counts = np.cumsum(np.bincount(distances, minlength=self.dimensions + 2))
         reach = int(np.searchsorted(counts, NEAREST_SIGNATURES))
         return np.flatnonzero(distances <= min(reach, self.dimensions))

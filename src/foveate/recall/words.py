@@ -22,16 +22,17 @@ MAX_PIECES = 16
 MAX_SPECIFICITY_CHARS = 12
 """From here on a longer word tells no more."""
 
-STOP_WORDS = frozenset(
-    """a about after again all also am an and any are aren't as at be because been before being between both but by
+_STOP_WORDS = """
+    a about after again all also am an and any are aren't as at be because been before being between both but by
     can can't could couldn't d did didn't do does doesn't doing don't down during each either else for from further
     get go got had hadn't has hasn't have haven't having he her here hers him his how i i'd i'll i'm i've if in into is
     isn't it it's its just let let's like ll m may me might mine more most must my no nor not now of off on once one
     only or other our ours out over own please re s same shall she should shouldn't so some still such t tell than that
     that's the their theirs them then there there's these they this those through to too under until up us ve very was
     wasn't we we're were weren't what what's when where whether which while who whom whose why will with without won't
-    would wouldn't yes you your yours""".split()
-)
+    would wouldn't yes you your yours"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+_SILENT = frozenset(word.replace("'", " ") for word in STOP_WORDS)
 
 # Scripts that are written without spaces: kana, ideographs and their extensions, Hangul left out since it has spaces.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
@@ -41,7 +42,7 @@ _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[^\W\d_][0-9]|[0-9][^\W\d_]")
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[0-9]+|[^\W_]")
 _COMPOUND = re.compile(r"[^\W_]+(?:[-_./:@#\\+]+[^\W_]+)+")
-_LETTER_IN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_LETTER_IN_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
@@ -66,7 +67,7 @@ def query_phrases(query: str) -> list[str]:
     """
     query = query[:MAX_QUERY_CHARS]
     found = dict.fromkeys(_phrases(query))
-    telling = [phrase for phrase in found if phrase.lower() not in STOP_WORDS]
+    telling = [phrase for phrase in found if phrase not in _SILENT]
     # Sorting keeps the order of the query among those that tell as much.
     return sorted(telling or found, key=_specificity, reverse=True)[:MAX_PHRASES]
 
@@ -81,11 +82,10 @@ def _phrases(query: str) -> Iterator[str]:
         if len(match[0]) <= MAX_PHRASE_CHARS:
             yield " ".join(_WORD.findall(match[0]))
     for match in _LETTER_IN_WORD.finditer(query):
-        word = match[0].replace("’", "'").lower() if "'" in match[0] or "’" in match[0] else match[0]
-        if word in STOP_WORDS:
-            yield word
+        if match[0].replace("\u2019", "'").lower() in STOP_WORDS:
+            yield " ".join(_WORD.findall(match[0])).lower()
             continue
-        for part in _WORD.findall(word):
+        for part in _WORD.findall(match[0]):
             yield from _word_phrases(part)
     if _NOT_ASCII.search(query):
         yield from _symbols(query)

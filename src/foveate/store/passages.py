@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
+Speaker = Literal["user", "assistant", "tool", "system"]
+"""Whose words they are. A tool's are its calls and results; a program's injections count as the system's."""
+
+SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
 KEY_SHIFT = 12
 """A key is a row's id with so many bits for the number behind it."""
 
@@ -18,7 +22,7 @@ KEY_SHIFT = 12
 class PassageText:
     """A passage as it was said, and what else it is found by."""
 
-    speaker: str
+    speaker: Speaker
     text: str
     tool: str | None
     extra: str

@@ -17,7 +17,7 @@ Speaker = Literal["user", "assistant", "tool", "injection", "system", "display"]
 
 CHUNK_STEPS = 16
 """Steps of a turn at work whose short forms are made together, so that older ones are not made again."""
-OPEN_SHARE = 0.25
+OPEN_SHARE = 0.10
 """An open turn that is not shown by its steps stays as it is, unless it takes more than this share of the window."""
 WORTH_TOKENS = 24
 """A shorter message is not worth making short."""

@@ -77,18 +77,28 @@ class Flow:
                 if why:
                     seal = self._seals.get(info.turn - 1)
                     self._seal(len(self.turns), why, seal.at_us if seal and why == "manual" else info.started_us)
-            self.book = replace(self.book, seen=info.turn)
+            self.book = replace(self.book, seen=info.turn, tail=0)
         self.turns.append(info)
         self._latest_us = max(self._latest_us, info.ended_us)
         if len(self.turns) > 1 and self._is_too_large():
             self._seal(len(self.turns) - 1, "size", self.turns[-2].ended_us)
 
     def finish(self) -> None:
-        """A topic that is to end behind the newest turn ends now; seals that had nothing to end are over."""
-        seal = self._seals.get(self.book.seen)
-        if seal and self.turns and self.turns[-1].turn == seal.turn:
-            self._seal(len(self.turns), "manual", seal.at_us)
-        self.book = replace(self.book, seals=tuple(one for one in self.book.seals if one.turn > self.book.seen))
+        """A topic that is to end behind the newest turn ends now; seals that had nothing to end are over.
+
+        A turn that has no answer yet is not sealed: it begins the next topic.
+        """
+        seen = self.book.seen
+        seal = self._seals.get(seen)
+        if seal and not seal.waits and self.turns and self.turns[-1].turn == seen:
+            messages = self.turns[-1].messages
+            count = len(self.turns) - (messages[-1].role != "assistant")
+            if count:
+                whole = count == len(self.turns)
+                self._seal(count, "manual", seal.at_us)
+                self.book = replace(self.book, tail=len(messages) if whole else 0)
+        kept = (one for one in self.book.seals if one.turn > seen or (one.turn == seen and one.waits))
+        self.book = replace(self.book, seals=tuple(kept))
 
     def skip(self, last: int, tokens: int) -> None:
         """Take the turns up to `last` for one topic: too many to look at each."""

@@ -82,6 +82,8 @@ class Planner:
         """The conversation up to its newest turn, and what says where topics begin in what is new of it."""
         story, settings, last = self.story, self.settings, self.story.last_turn
         book = Book.from_json(story.state)
+        if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) > book.tail:
+            book = book.reopened()
         # A one-off is planned afresh: what was merged for another room may have room of its own in this one.
         book = book.unmerged() if story.frame.is_one_off else book
         flow = Flow(settings, book, self.rooms, story.made, self.overheads)

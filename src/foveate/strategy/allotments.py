@@ -22,10 +22,13 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     board: Annotated[float, Meta(ge=0, le=0.5)] = 0.10
     """For what was retrieved and is shown for some turns."""
-    recall: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
-    """For turns found again by what the prompt says. Nothing finds any yet, so the history has this room too."""
+    recall: Annotated[float, Meta(ge=0, le=0.9)] = 0.25
+    """For turns found again by what the prompt says."""
     recall_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 10_000
     """Recall's share is not larger than this."""
+    recall_one_off: Annotated[float, Meta(ge=0, le=0.95)] = 0.85
+    """The same share in a context at another budget than the session's own, which has no prefix to keep."""
+    recall_one_off_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 16_000
 
     def __post_init__(self) -> None:
         if not 0 <= self.board + self.recall < 1:
@@ -49,6 +52,10 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return Split(free - board - recall, board, recall)
         history = free - min(board, board_tokens_used) - min(recall, recall_tokens_used)
         return Split(history, board, recall)
+
+    def one_off_recall(self, split: Split) -> int:
+        """What is set aside for recall in a one-off context, before the history is planned."""
+        return min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens)
 
     def recall_room(self, split: Split, history_tokens_used: int, *, one_off: bool) -> int:
         """What recall may take in the end: in a one-off context also what the history leaves unused."""

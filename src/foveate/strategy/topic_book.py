@@ -88,6 +88,8 @@ class Seal:
 
     turn: int
     at_us: int
+    waits: bool = False
+    """For the next turn: this one went on after it had been sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,23 @@ class Book:
     """and how many bulks made."""
     seals: tuple[Seal, ...] = ()
     """By hand, and not carried out yet."""
+    tail: int = 0
+    """How many messages the newest turn had when it was sealed by hand; 0: it was not."""
+
+    def reopened(self) -> Book:
+        """The newest sealed turn went on after all: it is part of the current topic until the next one begins."""
+        topic = self.topics[-1]
+        is_left = topic.last > topic.first
+        kept = (replace(topic, last=topic.last - 1),) if is_left else ()
+        return replace(
+            self,
+            start=topic.last,
+            subject=topic.last,
+            topics=(*self.topics[:-1], *kept),
+            sealed=self.sealed - (not is_left),
+            seals=(*self.seals, Seal(topic.last, topic.sealed_us, waits=True)),
+            tail=0,
+        )
 
     def with_bulk(self, bulk: Bulk) -> Book:
         bulks = (*self.bulks, bulk)
@@ -134,7 +153,8 @@ class Book:
             "bulks": [bulk.as_json() for bulk in self.bulks],
             "sealed": self.sealed,
             "merged": self.merged,
-            "seals": [[seal.turn, seal.at_us] for seal in self.seals],
+            "seals": [[seal.turn, seal.at_us, seal.waits] for seal in self.seals],
+            "tail": self.tail,
         }
 
     @classmethod
@@ -152,4 +172,5 @@ class Book:
             state["sealed"],
             state["merged"],
             tuple(Seal(*seal) for seal in state["seals"]),
+            state["tail"],
         )

@@ -1,4 +1,4 @@
-"""The conformance suite of a store's derived half: renditions, leases, eras, keepsakes and the index, with forks.
+"""The conformance suite of a store's derived half: renditions, leases, eras and keepsakes, with forks.
 
 Run it as `foveate.testing.stores` says; its cases take the same arguments.
 """
@@ -9,6 +9,7 @@ import asyncio
 
 from foveate.store import Store, bodies
 from foveate.store.derived import ERA_FANOUT, EraRow, NewRendition
+from foveate.store.passages import NewPassages, PassageText
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 
 LONG_SECONDS = 60.0
@@ -29,7 +30,21 @@ def rendition(turn: int, text: str = "said", *, messages: int = 1, is_complete: 
         smoothed=bodies.squeeze(f"smoothed {text}"),
         units=bodies.squeeze([]),
         refusals=0,
-        search_text=text,
+        passages=entry(turn, text, messages=messages),
+    )
+
+
+def entry(turn: int, *texts: str, messages: int = 1, maker: str = "test", tool: str | None = None) -> NewPassages:
+    """A turn in the index, with a passage for each text."""
+    return NewPassages(
+        turn=turn,
+        messages=messages,
+        at_us=turn,
+        maker=maker,
+        texts=tuple(PassageText("user", text, tool, "") for text in texts),
+        embedded=(),
+        marks=b"m" * len(texts),
+        vectors=b"",
     )
 
 
@@ -140,13 +155,10 @@ async def a_fork_sees_its_ancestors_renditions_of_what_it_sees(store: Store, _: 
     made = [rendition(1), rendition(2), rendition(3, "secret", messages=2), rendition(4, "later")]
     await store.derived.add_renditions("s", made)
     assert sorted(await _tinies(store, "f")) == [1, 2]
-    assert await store.derived.search("f", "secret later", 9) == []
     assert await _claim(store, "f") == [3]
     await store.derived.add_renditions("f", [rendition(3, "mine")])
     assert (await _tinies(store, "f"))[3] == "tiny mine"
     assert (await _tinies(store, "s"))[3] == "tiny secret"
-    assert await store.derived.search("f", "mine", 9) == [3]
-    assert await store.derived.search("s", "mine", 9) == []
 
 
 async def a_fork_does_not_see_renditions_beyond_its_fork(store: Store, _: OpenStore) -> None:
@@ -156,7 +168,6 @@ async def a_fork_does_not_see_renditions_beyond_its_fork(store: Store, _: OpenSt
     await store.fork_session(new_session("g"), "f", 1)
     await store.append("g", [draft("g2"), draft("g3")])
     assert await _tinies(store, "g") == {}
-    assert await store.derived.search("g", "of", 9) == []
 
 
 async def eras_are_found_by_level_and_place(store: Store, _: OpenStore) -> None:
@@ -192,16 +203,6 @@ async def a_keepsake_is_replaced_and_its_sessions_own(store: Store, open_store: 
         await again.close()
 
 
-async def search_takes_any_words_and_no_operators(store: Store, _: OpenStore) -> None:
-    await _talked(store, 3)
-    await store.derived.add_renditions(
-        "s", [rendition(1, "red apple"), rendition(2, "apple apple"), rendition(3, "pear")]
-    )
-    assert sorted(await store.derived.search("s", 'apple NEAR( OR "', 9)) == [1, 2]
-    assert len(await store.derived.search("s", "apple", 1)) == 1
-    assert await store.derived.search("s", "-- * ()", 9) == []
-
-
 async def pruning_takes_what_was_made_along(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
     await store.append("s", [draft("old", at_us=10), draft("new", at_us=90), draft("open", at_us=95)])
@@ -216,7 +217,6 @@ async def pruning_takes_what_was_made_along(store: Store, _: OpenStore) -> None:
     assert await store.derived.eras("s", 1, 0, 9) == []
     assert await store.derived.kept("s", "plan") is None
     assert await store.derived.kept("s", "pruned") is not None
-    assert await store.derived.search("s", "old", 9) == []
 
 
 CASES: tuple[Case, ...] = (
@@ -233,6 +233,5 @@ CASES: tuple[Case, ...] = (
     eras_are_found_by_level_and_place,
     a_fork_has_the_eras_that_end_before_it,
     a_keepsake_is_replaced_and_its_sessions_own,
-    search_takes_any_words_and_no_operators,
     pruning_takes_what_was_made_along,
 )

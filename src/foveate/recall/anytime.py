@@ -1,0 +1,74 @@
+"""Work under a deadline: stages side by side, what is ready counts, what is late is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from foveate.errors import FoveateError
+
+T = TypeVar("T")
+Stage = Callable[[], Awaitable[T]]
+
+
+class Deadline:
+    """A moment by which all must be done; without one, everything is waited for."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = None if seconds is None else self._loop.time() + seconds
+
+    def left_seconds(self, most: float | None = None) -> float | None:
+        """What is left of it, and not more than `most`; None if nothing sets a limit."""
+        left = None if self._end is None else max(0.0, self._end - self._loop.time())
+        # Without a deadline limits of stages don't count either: the same store gives the same bytes.
+        return left if left is None or most is None else min(left, most)
+
+    @property
+    def has_passed(self) -> bool:
+        return self.left_seconds() == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[T]):
+    """What stages brought, by their names."""
+
+    results: Mapping[str, T] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
+    failed: Mapping[str, FoveateError] = field(default_factory=dict)
+
+
+async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> Finished[T]:
+    """Run stages side by side for so long. One that fails is told, and does not hold up the others."""
+    if seconds is not None and seconds <= 0:
+        return Finished(late=tuple(stages))
+    tasks = {name: asyncio.ensure_future(stage()) for name, stage in stages.items()}
+    try:
+        await asyncio.wait(tasks.values(), timeout=seconds)
+    finally:
+        for task in tasks.values():
+            # A cancelled task is not waited for: it may be slow to end, and the deadline is not.
+            task.cancel()
+            task.add_done_callback(_look_at)
+    results: dict[str, T] = {}
+    failed: dict[str, FoveateError] = {}
+    late = [name for name, task in tasks.items() if not task.done() or task.cancelled()]
+    for name, task in tasks.items():
+        if name in late:
+            continue
+        error = task.exception()
+        if error is None:
+            results[name] = task.result()
+        elif isinstance(error, FoveateError):
+            failed[name] = error
+        else:
+            raise error
+    return Finished(results, tuple(late), failed)
+
+
+def _look_at(task: asyncio.Future[T]) -> None:
+    """So that nothing complains of a late failure that nobody heard of."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,219 @@
+"""Which passages of a session answer a question: scores by words and by vectors made one, and what stands around them.
+
+    p(passage) = z(keyword) + z(vector) + the user's weight, if the user said it + a date's, if the question names it
+    b(turn)    = the best p of the turn
+    score      = p + w1 · (b of the turns next to its own) + w2 · (b of those behind them), within one sitting
+
+Pure: columns in, scores out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.recall.dates import Span
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
+Method = Literal["blend", "rrf"]
+
+RRF_RANKS = 60
+"""Reciprocal rank fusion's constant."""
+TINY_DEVIATION = 1e-9
+HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What counts for how much, in standard deviations of a score."""
+
+    method: Method = "blend"
+    user: float = 4.0
+    near: float = 0.3
+    """Of the turns next to a passage's own."""
+    far: float = 0.15
+    """Of those one further."""
+    date: float = 1.0
+    sitting_hours: float = 12.0
+    """Turns further apart than this are not of one sitting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """How well passages answer by one measure: all of them, or those that came into question."""
+
+    values: Floats
+    """Of every passage; where nothing is known, the mean."""
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Scored:
+        return cls(values, float(values.mean()) if len(values) else 0.0, float(values.std()) if len(values) else 0.0)
+
+    def standard(self) -> Floats:
+        """In standard deviations from the mean; all 0 if every passage answers alike."""
+        if self.deviation <= TINY_DEVIATION:
+            return np.zeros(len(self.values), np.float32)
+        return ((self.values - np.float32(self.mean)) / np.float32(self.deviation)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """The passages of a session, by columns."""
+
+    key: Numbers
+    """Of each in the index; they grow."""
+    turn: Numbers
+    at_us: Numbers
+    is_user: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How well the passages that a session had at one moment answer."""
+
+    passages: Passages
+    scored: Scored
+
+    def over(self, passages: Passages) -> Scored:
+        """The same for the passages of another moment; what was not there then is as good as the mean."""
+        if passages is self.passages or np.array_equal(passages.key, self.passages.key):
+            return self.scored
+        values = np.full(len(passages), self.scored.mean, np.float32)
+        if len(self.passages):
+            places = np.minimum(np.searchsorted(self.passages.key, passages.key), len(self.passages) - 1)
+            is_known = self.passages.key[places] == passages.key
+            values[is_known] = self.scored.values[places[is_known]]
+        return Scored(values, self.scored.mean, self.scored.deviation)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Passages with their scores, and the places of the best, best first."""
+
+    passages: Passages
+    scores: Floats
+    places: Numbers
+
+
+def rank(
+    words: Measured | None,
+    vectors: Measured | None,
+    weights: Weights,
+    *,
+    spans: Sequence[Span] = (),
+    visible: Collection[int] = (),
+    limit: int,
+) -> Ranked:
+    """The best passages by what was measured, without those of turns that are visible already."""
+    passages = _later(words, vectors)
+    known = [measured.over(passages) if measured else None for measured in (words, vectors)]
+    scores = score(passages, known[0], known[1], weights, spans)
+    allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages), np.bool_)
+    return Ranked(passages, scores, best_first(passages, scores, allowed, limit))
+
+
+def outstanding(words: Measured | None, vectors: Measured | None) -> float:
+    """How far the best passage stands above the ordinary, in standard deviations, words and vectors together."""
+    passages = _later(words, vectors)
+    known = [measured.over(passages).standard() for measured in (words, vectors) if measured]
+    return float(_sum(known).max(initial=0.0)) if len(passages) else 0.0
+
+
+def _later(words: Measured | None, vectors: Measured | None) -> Passages:
+    found = [measured.passages for measured in (words, vectors) if measured]
+    assert found, "nothing was measured"
+    return max(found, key=len)
+
+
+def fuse(keyword: Scored | None, vector: Scored | None, method: Method) -> Floats:
+    """One score from two, or from the one that is there."""
+    known = [scored for scored in (keyword, vector) if scored is not None]
+    assert known, "nothing was compared"
+    if method == "blend":
+        return _sum([scored.standard() for scored in known])
+    gains = _sum([_reciprocal_ranks(scored.values) for scored in known])
+    return Scored.of(gains).standard() * np.float32(len(known))
+
+
+def score(
+    passages: Passages, keyword: Scored | None, vector: Scored | None, weights: Weights, spans: Sequence[Span] = ()
+) -> Floats:
+    """How well each passage answers."""
+    scores = fuse(keyword, vector, weights.method)
+    scores += np.float32(weights.user) * passages.is_user
+    if spans:
+        scores += np.float32(weights.date) * _dated(passages, spans)
+    return scores + _lent(passages, scores, weights)
+
+
+def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], limit: int) -> Numbers:
+    """The places of the best passages that are allowed; of equals the newer comes first."""
+    places = np.flatnonzero(allowed)
+    if len(places) > limit:
+        bar = np.partition(scores[places], len(places) - limit)[len(places) - limit]
+        places = places[scores[places] >= bar]
+    order = np.lexsort((places, -passages.turn[places], -scores[places]))
+    found: Numbers = places[order][:limit]
+    return found
+
+
+def _sum(columns: Sequence[Floats]) -> Floats:
+    total: Floats = np.sum(columns, axis=0, dtype=np.float32)
+    return total
+
+
+def _reciprocal_ranks(values: Floats) -> Floats:
+    ranks = np.empty(len(values), np.float32)
+    ranks[np.argsort(-values, kind="stable")] = np.arange(len(values), dtype=np.float32)
+    found: Floats = np.float32(1) / (RRF_RANKS + ranks + np.float32(1))
+    return found
+
+
+def _dated(passages: Passages, spans: Sequence[Span]) -> Floats:
+    inside = np.zeros(len(passages), np.bool_)
+    for span in spans:
+        inside |= (passages.at_us >= span.first_us) & (passages.at_us < span.end_us)
+    # Where everything or nothing is of that time, it tells nothing.
+    return inside.astype(np.float32) if not inside.all() else np.zeros(len(passages), np.float32)
+
+
+def _lent(passages: Passages, scores: Floats, weights: Weights) -> Floats:
+    """What each passage gets from the turns around its own."""
+    if not len(passages) or not (weights.near or weights.far):
+        return np.zeros(len(passages), np.float32)
+    first, last = int(passages.turn.min()), int(passages.turn.max())
+    place = passages.turn - first
+    size = last - first + 1
+    best = np.full(size, -np.inf, np.float32)
+    np.maximum.at(best, place, scores)
+    moments = np.full(size, -1, np.int64)
+    moments[place] = passages.at_us
+    sittings = _sittings(moments, weights.sitting_hours)
+    best[np.isneginf(best)] = 0  # a turn that says nothing lends nothing
+    lent = np.zeros(size, np.float32)
+    for distance, weight in ((1, weights.near), (2, weights.far)):
+        if size > distance and weight:
+            is_same = sittings[distance:] == sittings[:-distance]
+            lent[:-distance] += np.float32(weight) * best[distance:] * is_same
+            lent[distance:] += np.float32(weight) * best[:-distance] * is_same
+    found: Floats = lent[place]
+    return found
+
+
+def _sittings(moments: Numbers, gap_hours: float) -> Numbers:
+    """Which sitting each turn is of; a turn without passages is of the one before it."""
+    known = np.flatnonzero(moments >= 0)
+    begins = np.zeros(len(moments), np.int64)
+    gaps = np.abs(np.diff(moments[known])) > gap_hours * HOUR_US
+    begins[known[1:]] = gaps
+    return np.cumsum(begins)
