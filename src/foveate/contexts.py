@@ -30,7 +30,7 @@ from foveate.recalling import Recaller, Wish
 from foveate.searching import Searcher
 from foveate.settings import Settings, make_strategy
 from foveate.store import SessionRow, Store, bodies
-from foveate.story import Storyteller
+from foveate.story import Beside, Storyteller
 from foveate.strategy import Frame, Strategy
 from foveate.strategy.allotments import Split
 from foveate.strategy.gradient import Gradient
@@ -92,12 +92,19 @@ class Contexts:
     """Makes the contexts of one session."""
 
     def __init__(
-        self, store: Store, session_id: str, events: EventBus, settings: Settings, *, searcher: Searcher
+        self,
+        store: Store,
+        session_id: str,
+        events: EventBus,
+        settings: Settings,
+        *,
+        searcher: Searcher,
+        beside: Beside | None = None,
     ) -> None:
         self._recaller = Recaller(store, searcher, settings.recall)
         self.viewer = Viewer(store, session_id)
         self._keepers: dict[str, Keeper] = {}
-        self.storyteller = Storyteller(store, session_id, self.viewer)
+        self.storyteller = Storyteller(store, session_id, self.viewer, beside=beside)
         self._store = store
         self._session_id = session_id
         self._events = events

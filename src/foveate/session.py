@@ -75,7 +75,10 @@ class Session:
         self._store = shared.store
         self._events = shared.events
         self._counter = session_counter(row.model, row.encoding)
-        self._contexts = Contexts(shared.store, row.id, shared.events, shared.settings, searcher=shared.searcher)
+        beside = shared.worker.beside
+        self._contexts = Contexts(
+            shared.store, row.id, shared.events, shared.settings, searcher=shared.searcher, beside=beside
+        )
         self._tools_format: str | None = None
         self._own_tools: Sequence[Mapping[str, Json]] = ()
 

@@ -9,7 +9,7 @@ Only at the session's own budget is anything kept or told; a one-off leaves no t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,11 @@ BATCH_TURNS = 512
 """Turns that are read together to make something of them."""
 MAX_REMEMBERED = 2_000
 """Artefacts made for one-offs that are kept in memory."""
+MEANWHILE_TURNS = 1_000
+"""A strategy that has a longer history to work up does so in the background; the gradient shows it meanwhile."""
+
+Beside = Callable[[Coroutine[Any, Any, object]], asyncio.Task[object]]
+"""Starts something in the background, for whoever settles or closes the store to look after."""
 
 
 class _Unread(Exception):
@@ -100,10 +105,12 @@ class _Kept:
 class Storyteller:
     """Makes one session's views by strategies that keep a story."""
 
-    def __init__(self, store: Store, session_id: str, viewer: Viewer) -> None:
+    def __init__(self, store: Store, session_id: str, viewer: Viewer, *, beside: Beside | None = None) -> None:
         self._store = store
         self._session_id = session_id
         self._viewer = viewer
+        self._beside = beside
+        self._building: dict[str, asyncio.Task[object]] = {}
         self._infos = Infos()
         self._pruned: bytes | None = None
         self._kept: dict[str, _Kept] = {}
@@ -113,6 +120,28 @@ class Storyteller:
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
     ) -> View:
         """The history within its room, as the strategy of this name shows it now."""
+        if keep and await self._is_building(session, name, strategy, frame, room_tokens):
+            plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
+            notes: dict[str, Json] = {"meanwhile": "gradient", "building": name}
+            return View(blocks, Planned(plan.bands, last_turn=session.last_turn, notes=notes))
+        return await self._view(session, name, strategy, frame, room_tokens, keep=keep)
+
+    async def _is_building(
+        self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int
+    ) -> bool:
+        """Whether the strategy is still at work on a history that was there before it; if it has to be, it begins."""
+        task = self._building.get(name)
+        if task is None:
+            is_new = session.last_turn > MEANWHILE_TURNS and getattr(strategy, "builds", False)
+            if self._beside is None or not is_new or await self.state(name):
+                return False
+            work = self._view(session, name, strategy, frame, room_tokens, keep=True)
+            task = self._building[name] = self._beside(work)
+        return not task.done()
+
+    async def _view(
+        self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
+    ) -> View:
         self._renew()
         is_open = session.head != "closed"
         await self._infos.renew(self._store, self._session_id, last_turn=session.last_turn, is_open=is_open)
@@ -178,7 +207,9 @@ class Storyteller:
     async def _asked(self, task: _Task, story: StoredStory, room_tokens: int) -> Plan:
         for _ in range(MAX_READS):
             try:
-                return task.strategy.plan(story, room_tokens, task.seen.costs)
+                if story.last_turn <= MEANWHILE_TURNS:
+                    return task.strategy.plan(story, room_tokens, task.seen.costs)
+                return await asyncio.to_thread(task.strategy.plan, story, room_tokens, task.seen.costs)
             except _Unread as unread:
                 await self._infos.reach(self._store, self._session_id, unread.turn)
         raise AssertionError("a plan asks for ever older turns")

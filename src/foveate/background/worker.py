@@ -11,9 +11,10 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 from foveate.background.eras import EraRefiner, make_era, read_units
 from foveate.background.indexing import Indexer
@@ -61,6 +62,19 @@ class Worker:
         self._task: asyncio.Task[None] | None = None
         self._failures: dict[str, int] = {}
         self._closed = False
+        self._beside: set[asyncio.Task[object]] = set()
+
+    def beside(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        """Do something in the background that `settle` waits for and `close` ends."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._beside.discard(task)
+        if not task.cancelled() and task.exception():
+            _log.warning("work in the background failed; it is done when it is asked for", exc_info=task.exception())
 
     def wake(self, session_id: str) -> None:
         """A session has something new; look at it soon."""
@@ -84,6 +98,7 @@ class Worker:
             await self._make_eras(session_id)
             await self._eras.settle(session_id)
         await self._refiner.settle(session_ids, progress)
+        await asyncio.gather(*self._beside, return_exceptions=True)
 
     async def _unfinished(self) -> list[str]:
         """The sessions that lack something."""
@@ -97,9 +112,10 @@ class Worker:
 
     async def close(self) -> None:
         self._closed = True
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        running = [*self._beside, *([self._task] if self._task else [])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self._refiner.close()
         await self._eras.close()
         await asyncio.to_thread(self._pool.close)

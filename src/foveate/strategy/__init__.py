@@ -13,6 +13,7 @@ its name is its configured name and its fields are its settings.
 
 What a class may say of itself, besides `plan`:
 
+- `builds = True`: what it wants of a long history takes a while; the gradient shows it until that is made.
 - `keeps_story = True`: it is given a `Story`, may want things made and keep a state. Without it, a `History`.
 - `documents`: which of the session's documents it shows in the fixed part (`DOCUMENTS`), `changing_documents`: which
   behind the history; `document_limits`: the most tokens of each, by name.

@@ -21,6 +21,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Compresses what the assistant said and did, never what the user said. K is 1,000 tokens."""
 
     keeps_story: ClassVar[bool] = True
+    builds: ClassVar[bool] = True
     documents: ClassVar[tuple[str, ...]] = ("goals",)
 
     enabled: bool = True

@@ -20,6 +20,7 @@ class Hybrid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Makes single messages short; any of them can be read in full again."""
 
     keeps_story: ClassVar[bool] = True
+    builds: ClassVar[bool] = True
 
     window_tokens: Annotated[int, Meta(ge=256, le=100_000_000)] = 80_000
     """What the history may take; a budget that leaves it less room counts instead."""

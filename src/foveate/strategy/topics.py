@@ -26,6 +26,7 @@ class Topics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Three tiers of a conversation that goes from topic to topic."""
 
     keeps_story: ClassVar[bool] = True
+    builds: ClassVar[bool] = True
 
     enabled: bool = True
     """Off: no topics; the newest turns that fit, whole, as `standard` shows them."""
