@@ -9,8 +9,8 @@ import pytest
 
 import foveate
 from engine import settings
-from foveate.documents import NO_TASKS
 from foveate.errors import InputError, InvalidMessage
+from foveate.tasks import NO_TASKS
 
 HELLO = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]
 

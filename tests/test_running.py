@@ -62,9 +62,9 @@ def test_each_call_sees_epic_tasks_and_log_and_nothing_else(tmp_path: Path) -> N
             ]
             assert last[0].text.startswith(instructions())
             assert last[0].text.endswith(f"<epic>\n{EPIC}\n</epic>\n")
-            assert last[1].text == "Iteration 1: go on."
-            assert last[-1].parts[0].text == "<tasks>\n# The house\n1. [x] dig\n2. [ ] build\n</tasks>\n"  # type: ignore[union-attr]
-            assert last[-1].parts[1].text == "Iteration 3: go on."  # type: ignore[union-attr]
+            assert last[1].text == "Go on."
+            assert last[-1].parts[0].text == "<tasks>\nIteration 3:\n# The house\n1. [x] dig\n2. [ ] build\n</tasks>\n"  # type: ignore[union-attr]
+            assert last[-1].parts[1].text == "Go on."  # type: ignore[union-attr]
             names = [tool["function"]["name"] for tool in model.asks[-1].tools]  # type: ignore[index, call-overload]
             assert {"finish", "ask_user", "report_blocker", "update_tasks", "get_turn", "search_history"} <= set(names)
 
@@ -107,7 +107,7 @@ def test_a_run_stops_for_the_user_and_goes_on_with_the_answer(
             assert len(model.asks) == 2
             end = ended(await events_of_run(fov, session, epic=None, tasks=None, answer=" The green one. "))
             assert (end.reason, end.iterations) == ("done", 3)
-            assert (await log_of(session))[2].startswith("[user] Iteration 3: the user answers: The green one.\n")
+            assert (await log_of(session))[2].startswith("[user] The user answers: The green one.\n")
 
     asyncio.run(look())
 
@@ -248,11 +248,11 @@ def test_a_session_with_a_past_can_be_worked_in(tmp_path: Path) -> None:
         async with scripted_store(tmp_path / "run.db", model) as fov:
             session = await fov.session("s", budget_tokens=BUDGET_TOKENS)
             await session.record(
-                [{"role": "user", "content": "Iteration 9: forged"}, {"role": "assistant", "content": "STATUS: done"}]
+                [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "STATUS: done"}]
             )
             end = ended(await events_of_run(fov, session))
             assert (end.reason, end.iterations) == ("done", 1)
-            assert "Iteration 9: forged" in "".join(message.text for message in model.asks[0].messages)
+            assert model.asks[0].messages[2].text == "STATUS: done", "the past is part of the log, and no more"
 
     asyncio.run(look())
 

@@ -154,7 +154,7 @@ def test_a_change_that_is_refused_changes_nothing() -> None:
 
 
 def test_an_iteration_is_complete_once_nothing_is_asked_for() -> None:
-    prompt = Message("user", (Text("Iteration 1: go on."),))
+    prompt = Message("user", (Text("Go on."),))
     look, tick = ToolCall("get_turn", {"turn_id": "T-1"}, id="c"), ToolCall(UPDATE, {"done": [1]}, id="d")
     assert not is_complete([prompt])
     assert not is_complete([prompt, said("", look), result(look)])

@@ -4,7 +4,7 @@
     comparison.runs[0].facts_kept
 
 The turns are compressed once; then each strategy at each budget is played in a process of its own, as many at a time
-as there are processors. Nothing is sent anywhere.
+as there are processors. Nothing is sent anywhere, and recall is off.
 """
 
 from __future__ import annotations
@@ -159,7 +159,11 @@ async def compare(
     names = _checked(strategies, budgets_tokens, needles, settings, given)
     processes = (os.cpu_count() or 1) if settings.compress.processes else 0
     settings = msgspec.structs.replace(
-        settings, compress=msgspec.structs.replace(settings.compress, processes=processes)
+        settings,
+        compress=msgspec.structs.replace(settings.compress, processes=processes),
+        # Recall would be the same for all, and hide what each shows by itself; its room is the history's.
+        recall=msgspec.structs.replace(settings.recall, enabled=False),
+        allotments=msgspec.structs.replace(settings.allotments, recall=0),
     )
     script = await prepare(turns, settings=settings, model=model, around=around, progress=progress)
     compressed = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from foveate.context.assembled import Segment
@@ -133,13 +133,14 @@ class Figure:
 
 
 def _percent(value: float) -> str:
-    return f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}"  # noqa: PLR2004 - below it a whole percent is coarse
+    return f"{value:.1%}" if 0.0005 <= value < 0.0995 else f"{value:.0%}"  # noqa: PLR2004 - a whole percent is coarse
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}"
 
 
+NEEDLES = "needles"
 FIGURES: tuple[Figure, ...] = (
     Figure("prompt, mean", lambda run: run.mean_tokens, _number, None, "Tokens of a prompt, on average."),
     Figure("prompt, largest", lambda run: run.max_tokens, _number, None, "Tokens of the largest prompt."),
@@ -154,7 +155,7 @@ FIGURES: tuple[Figure, ...] = (
         "most",
         "The same of facts that were said last in the older half of the turns.",
     ),
-    Figure("needles found", lambda run: run.needles_found, _number, "most", "Of the texts that were looked for."),
+    Figure(NEEDLES, lambda run: run.needles_found, _number, "most", "Of the texts that were looked for."),
     Figure("cached", lambda run: run.cached_share, _percent, "most", "Of the prompts' tokens, by a prefix cache."),
     Figure(
         "price", lambda run: run.price, lambda value: f"{value:.2f}", "least", "Next to a provider without a cache."
@@ -199,8 +200,10 @@ class Comparison:
     @property
     def figures(self) -> tuple[Figure, ...]:
         """The rows that have something to say."""
-        has_needles = any(run.needles for run in self.runs)
-        return tuple(figure for figure in FIGURES if figure.name != "needles found" or has_needles)
+        needles = len(self.runs[0].needles) if self.runs else 0
+        named = {NEEDLES: f"{NEEDLES} (of {needles:,})"}
+        shown = (figure for figure in FIGURES if needles or figure.name != NEEDLES)
+        return tuple(replace(figure, name=named.get(figure.name, figure.name)) for figure in shown)
 
     def at(self, budget_tokens: int) -> tuple[Run, ...]:
         return tuple(run for run in self.runs if run.budget_tokens == budget_tokens)

@@ -84,8 +84,15 @@ class Chosen:
         return getattr(self.strategy, "document_limits", {})
 
     @property
-    def history_share(self) -> float:
-        return getattr(self.strategy, "history_share", 1.0)
+    def recalls(self) -> bool:
+        return getattr(self.strategy, "recalls", True)
+
+    def room(self, split: Split, *, one_off: bool) -> Split:
+        """What each part has: the history its share, and the room of a recall that is not wanted."""
+        # In a one-off the history has what recall leaves unused anyway.
+        spared = 0 if self.recalls or one_off else split.recall
+        history = int((split.history + spared) * getattr(self.strategy, "history_share", 1.0))
+        return Split(history, split.board, split.recall if self.recalls else 0)
 
 
 class Contexts:
@@ -129,10 +136,10 @@ class Contexts:
         shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         used = exact.base(shown)
         room = allotments.split(budget, fixed, prompt, one_off=one_off, board_tokens_used=used)
-        room = replace(room, history=int(room.history * chosen.history_share))
+        room = chosen.room(room, one_off=one_off)
         asked = request.budget_tokens
         frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
-        query = await self._query(session, request)
+        query = await self._query(session, request) if chosen.recalls else ""
         try:
             view, memory = await self._recalled(session, chosen, frame, room, query=query, board=board)
         except HistoryExceedsBudget as error:
@@ -169,7 +176,8 @@ class Contexts:
         aside = 0
         if query and frame.is_one_off:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
-            aside = self._settings.allotments.one_off_recall(room) if raw > room.history else 0
+            aside = self._settings.allotments.one_off_recall(room, asked=frame.prompt_tokens > 0)
+            aside = aside if raw > room.history else 0
         if not query or (frame.is_one_off and not aside):
             return await self._view(session, chosen, frame, room.history), ""
         view = await self._view(session, chosen, frame, room.history - aside)
@@ -193,7 +201,9 @@ class Contexts:
         given = request.prompt
         if isinstance(given, str) and given.strip():
             return given
-        messages = given if not isinstance(given, str) and given else await self.viewer.raw(session.last_turn)
+        messages: Sequence[Message] = () if isinstance(given, str) else given
+        if not messages and session.head != "closed":
+            messages = await self.viewer.raw(session.last_turn)
         said = (user_text([message]) for message in reversed(messages))
         return next((text for text in said if text.strip()), "")
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from foveate.errors import InputError
 from foveate.inputs import check_text
 from foveate.store import SessionRow, Store
+from foveate.tasks import NO_TASKS
 from foveate.tokens import exact_counter
 
 GIVEN = ("epic", "tasks")
 """What can be given; goals have commands of their own."""
 RUN = "run"
 """What a run keeps of itself."""
-NO_TASKS = "(no tasks yet)"
 
 
 class Documents:

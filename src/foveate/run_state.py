@@ -6,19 +6,18 @@ What is kept is only a short cut. It says up to which turn it holds; what the lo
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from foveate.signals import Accept, Outcome, Signal, read_outcome
-from foveate.tasks import Merged, TaskList, parse_tasks
+from foveate.tasks import NO_TASKS, Merged, TaskList, parse_tasks
 from foveate.turn import Message
 
-PROMPT = "Iteration {}: go on."
-ANSWERED = "Iteration {}: the user answers: {}"
-_ITERATION = re.compile(r"Iteration (\d{1,9}):")
+PROMPT = "Go on."
+"""The same each time, so that summaries of the log need not repeat it."""
+ANSWERED = "The user answers: {}"
 
 
 class Given(Struct, frozen=True):
@@ -66,12 +65,12 @@ class RunState(Struct, frozen=True, kw_only=True):
 
     def after(self, number: int, messages: Sequence[Message], accept: Accept | None = None) -> RunState:
         """With one more turn, which has its answer; turns that are no iterations are log and nothing else."""
-        iteration = iteration_of(messages)
-        outcome = read_outcome(messages, self.task_list, accept) if iteration else Outcome(self.task_list)
+        is_own = is_iteration(messages)
+        outcome = read_outcome(messages, self.task_list, accept) if is_own else Outcome(self.task_list)
         state = msgspec.structs.replace(
             self,
             turn=number,
-            iteration=iteration or self.iteration,
+            iteration=self.iteration + is_own,
             tasks=outcome.tasks.markdown(),
             signal=outcome.signal,
         )
@@ -105,11 +104,15 @@ class RunState(Struct, frozen=True, kw_only=True):
         return self.task_list.merged(other) if self.tasks else Merged(other, tuple(task.text for task in other.open))
 
 
-def iteration_of(messages: Sequence[Message]) -> int | None:
-    """The number of the iteration that a turn is; None if it is something else."""
+def shown_tasks(tasks: TaskList, iteration: int) -> str:
+    """The tasks as a model is shown them in an iteration."""
+    return f"Iteration {iteration}:\n{tasks.numbered() or NO_TASKS}"
+
+
+def is_iteration(messages: Sequence[Message]) -> bool:
+    """Whether a turn was begun by a run."""
     prompt = next((message.text for message in messages if message.opens_turn), "")
-    found = _ITERATION.match(prompt)
-    return int(found[1]) if found else None
+    return prompt == PROMPT or prompt.startswith(ANSWERED.format(""))
 
 
 def digest(text: str) -> str:

@@ -22,7 +22,7 @@ from foveate.chatting import DEFAULT_MAX_OUTPUT_TOKENS, Chat, ChatEvent, Costs, 
 from foveate.documents import RUN
 from foveate.errors import InputError, Refused
 from foveate.models.caller import Caller
-from foveate.run_state import ANSWERED, PROMPT, RunState, digest, iteration_of
+from foveate.run_state import ANSWERED, PROMPT, RunState, digest, is_iteration, shown_tasks
 from foveate.session import Session
 from foveate.signals import REASONS, UPDATE, is_complete, read_change, read_outcome, read_signal, tool_definitions
 from foveate.store.calls import NANO
@@ -35,6 +35,8 @@ DEFAULT_MAX_ITERATIONS = 100
 BATCH_TURNS = 200
 """Turns of the log that are read together."""
 NOT_ASKED = "The run did not stop at a question, so the answer given is not used."
+MAX_ITERATION = 999_999
+"""Lists that fit with this number above them always fit."""
 SHOWN_TASKS = 3
 """Of those that a message names."""
 
@@ -193,13 +195,13 @@ class _Run:
     async def _iteration(self, waiting: Turn | None, answer: str | None) -> AsyncGenerator[RunEvent, None]:
         """Ask for one answer, and take over what it says of the tasks."""
         before = self._state.task_list
-        number = (iteration_of(waiting.messages) if waiting else None) or self._state.iteration + 1
+        number = self._state.iteration + 1
         self._draft = read_outcome(waiting.messages, before, self._accept).tasks if waiting else before
         yield IterationBegan(number, is_again=waiting is not None)
         if waiting:
             stream = self.chat.answer()
         else:
-            prompt = PROMPT.format(number) if answer is None else ANSWERED.format(number, answer.strip())
+            prompt = PROMPT if answer is None else ANSWERED.format(answer.strip())
             stream = self.chat.say(prompt, key=f"run/iteration-{number}")
         finished: Finished | None = None
         async with aclosing(stream) as pieces:
@@ -265,7 +267,7 @@ class _Run:
             last = min(first + BATCH_TURNS - 1, info.turns)
             for outline in await self._session.outline(first, last):
                 turn = Turn((), outline.number) if outline.is_pruned else await self._session.load_turn(outline.number)
-                if turn.number == info.turns and iteration_of(turn.messages) and not is_complete(turn.messages):
+                if turn.number == info.turns and is_iteration(turn.messages) and not is_complete(turn.messages):
                     waiting = turn
                 else:
                     state = state.after(turn.number, turn.messages, self._accept)
@@ -276,9 +278,8 @@ class _Run:
 
     async def _keep(self) -> None:
         """The list is kept before what says up to which turn it holds; between the two the log makes up for it."""
-        documents = self._session.documents
-        await documents.give("tasks", self._state.task_list.numbered())
-        await documents.give(RUN, self._state.pack())
+        await self._show(self._state.task_list)
+        await self._session.documents.give(RUN, self._state.pack())
 
     async def _ended(self) -> RunEnded | None:
         signal = self._state.signal
@@ -325,7 +326,7 @@ class _Run:
             return f"Error: {error}\n"
         gone = {task.text for task in self._draft.open} - {task.text for task in changed.tasks}
         self._draft = changed
-        await self._session.documents.give("tasks", changed.numbered())
+        await self._show(changed)
         dropped = f" Open tasks that are not in it any more: {_some(sorted(gone))}." if gone else ""
         return f"The list has {len(changed.tasks)} tasks, {len(changed.open)} of them open.{dropped}\n"
 
@@ -334,8 +335,11 @@ class _Run:
         self._check(kept)
         return kept
 
+    async def _show(self, tasks: TaskList) -> None:
+        await self._session.documents.give("tasks", shown_tasks(tasks, self._state.iteration + 1))
+
     def _check(self, tasks: TaskList) -> None:
-        self._session.documents.check("tasks", tasks.numbered())
+        self._session.documents.check("tasks", shown_tasks(tasks, MAX_ITERATION))
 
 
 @dataclass(frozen=True, slots=True)

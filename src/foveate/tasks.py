@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from foveate.errors import InputError
 
+NO_TASKS = "(no tasks yet)"
 MAX_TASKS = 500
 MAX_TASK_CHARS = 2_000
 MAX_DEPTH = 8

@@ -78,7 +78,7 @@ def test_it_goes_on_with_the_answer_until_it_is_done(shell: Shell, files: tuple[
     assert "Done: The shop pays through the new service.\n2 of 2 tasks done, 4 iterations, " in said
     assert written.read_text() == "- [x] Read the old code\n- [x] Write the new client\n"
     assert (tmp_path / "tasks.md").read_text() == TASKS, "the user's own file is left alone"
-    assert "the user answers: 8443" in shell("show", "run-my-spec", "T-3")
+    assert "The user answers: 8443" in shell("show", "run-my-spec", "T-3")
     assert "Done: " in shell("run", *files), "what is done stays done"
 
 

@@ -12,17 +12,8 @@ import click
 import foveate
 from foveate.errors import FoveateError
 
-NOT_COMMANDS = {
-    "terminal",
-    "options",
-    "picture",
-    "chat_commands",
-    "chat_flow",
-    "chat_lines",
-    "chat_loop",
-    "chat_room",
-    "run_view",
-}
+NOT_COMMANDS = {"terminal", "options", "picture"}
+"""Nor is a module with an underscore in its name: `chat_room` is a part of `chat`."""
 INTERRUPTED = 130
 
 
@@ -41,7 +32,8 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return sorted(module.name.rstrip("_") for module in iter_modules(__path__) if module.name not in NOT_COMMANDS)
+        names = (module.name.rstrip("_") for module in iter_modules(__path__))
+        return sorted(name for name in names if name not in NOT_COMMANDS and "_" not in name)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

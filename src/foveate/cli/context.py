@@ -58,6 +58,9 @@ def command(
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
         context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
+        if "meanwhile" in context.planned.notes:  # a person would rather wait for what the strategy makes of it
+            fov.settle(session_id=session.id)
+            context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
         messages = context.messages(format_name) if format_name else []
         info = session.info
         pending = session.stats().pending if not (as_text or format_name) else 0

@@ -102,9 +102,8 @@ class Scores:
         """The same by their vectors; None if the question has none."""
         if self.vector is None:
             return None
-        return Measured(
-            self._passages(), Scored(self.vector.values[self.allowed], self.vector.mean, self.vector.deviation)
-        )
+        values = self.vector.values()[self.allowed]
+        return Measured(self._passages(), Scored(values, self.vector.mean, self.vector.deviation))
 
     def _passages(self) -> Passages:
         kept = self.allowed
@@ -136,7 +135,7 @@ class Index:
         self._loose: dict[tuple[int, int], Loose] = {}
 
     async def search(self, query: str, *, limit: int = 20, wanted: Filter | None = None) -> list[Hit]:
-        """The best `limit` passages by words and the best `limit` by vectors, fused by their ranks, the best first."""
+        """The best passages by words and by vectors, fused by their ranks, the best first."""
         scores = await self.scores(query, wanted)
         return await self.read(scores, await asyncio.to_thread(_fused, scores, limit))
 
@@ -177,18 +176,19 @@ class Index:
         """The passages at these places, in this order; one that was taken away meanwhile is left out."""
         keys = scores.key[list(places)].tolist() if places else []
         texts = await self.texts(keys)
+        alike = np.zeros(len(places), np.float32) if scores.vector is None else scores.vector.at(places)
         return [
             Hit(
                 turn=int(scores.turn[place]),
                 passage=key & ((1 << KEY_SHIFT) - 1),
                 text=texts[key].text,
                 keyword=float(scores.keyword[place]),
-                vector=0.0 if scores.vector is None else float(scores.vector.values[place]),
+                vector=float(near),
                 speaker=texts[key].speaker,
                 tool=texts[key].tool,
                 at_us=int(scores.at_us[place]),
             )
-            for place, key in zip(places, keys, strict=True)
+            for place, key, near in zip(places, keys, alike, strict=True)
             if key in texts
         ]
 
@@ -297,13 +297,16 @@ class Index:
             PassageText(each.speaker, encodable(each.text), each.tool, extra_words(each.text)) for each in passages
         ]
         keyword = np.zeros(len(kept), np.float32)
-        for phrase, places in zip(asked.phrases, await self._store.passages.among(asked.phrases, texts), strict=True):
+        for phrase, having in zip(asked.phrases, await self._store.passages.among(asked.phrases, texts), strict=True):
             # A phrase that is nowhere in the index tells as much as one that is there once.
-            keyword[places] += weights.get(phrase, float(np.log1p(len(scores) + 1)))
+            keyword[having] += weights.get(phrase, float(np.log1p(len(scores) + 1)))
         vector = scores.vector
         if vector is not None and asked.vector is not None:
             alike = await self._embedder.embed([each.text for each in passages]) @ asked.vector
-            vector = replace(vector, values=np.concatenate([vector.values, alike]))
+            places = np.concatenate([vector.places, np.arange(len(scores), len(scores) + len(kept))])
+            vector = replace(
+                vector, places=places, found=np.concatenate([vector.found, alike]), count=len(scores) + len(kept)
+            )
         # A turn of which a part is indexed is told once, as it is now.
         allowed = scores.allowed & ~np.isin(scores.turn, list(loose))
         own = [_counts(each, number, wanted) for _, each, number in kept]
@@ -339,19 +342,21 @@ def _by_words(shelf: Shelf, look: Look, phrases: Sequence[str]) -> tuple[Floats,
 
 def _fused(scores: Scores, limit: int) -> list[int]:
     """The places of the best by each measure, by the sum of their reciprocal ranks; the newer of equals first."""
-    gains: dict[int, float] = {}
-    measures = [(scores.keyword, 0.0)]
+    by_words = np.flatnonzero(scores.keyword)
+    measures = [(by_words, scores.keyword[by_words])]
     if scores.vector is not None:
-        measures.append((scores.vector.values, scores.vector.mean))
-    for values, floor in measures:
-        found = np.flatnonzero((values > floor) & scores.allowed)
-        if len(found) > limit:
-            bar = np.partition(values[found], len(found) - limit)[len(found) - limit]
-            found = found[values[found] >= bar]
-        ranked = found[np.lexsort((found, -scores.turn[found], -values[found]))][:limit]
+        alike = scores.vector
+        counts = (alike.found > alike.mean) & scores.allowed[alike.places]
+        measures.append((alike.places[counts], alike.found[counts]))
+    gains: dict[int, float] = {}
+    for places, values in measures:
+        if len(places) > limit:
+            bar = np.partition(values, len(places) - limit)[len(places) - limit]
+            places, values = places[values >= bar], values[values >= bar]
+        ranked = places[np.lexsort((places, -scores.turn[places], -values))][:limit]
         for rank, place in enumerate(ranked.tolist()):
             gains[place] = gains.get(place, 0.0) + 1 / (FUSION_RANKS + rank)
-    return sorted(gains, key=lambda place: (-gains[place], -int(scores.turn[place]), place))
+    return sorted(gains, key=lambda place: (-gains[place], -int(scores.turn[place]), place))[:limit]
 
 
 def _counts(loose: Loose, number: int, wanted: Filter) -> bool:

@@ -1,10 +1,11 @@
 """Which passages of a session answer a question: scores by words and by vectors made one, and what stands around them.
 
-    p(passage) = z(keyword) + z(vector) + the user's weight, if the user said it + a date's, if the question names it
+    p(passage) = z(keyword) + z(vector)
     b(turn)    = the best p of the turn
-    score      = p + w1 · (b of the turns next to its own) + w2 · (b of those behind them), within one sitting
+    score      = p + w1 · (b of the turns next to its own) + w2 · (b of those one further), within one sitting
+                   + the user's weight, if the user said it + a date's, if the question names its day
 
-Pure: columns in, scores out.
+A short turn is shown whole or not at all: all its passages have the score of its best. Pure: columns in, scores out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ Method = Literal["blend", "rrf"]
 RRF_RANKS = 60
 """Reciprocal rank fusion's constant."""
 TINY_DEVIATION = 1e-9
+SHORT_PASSAGES = 2
+"""A turn of so many is short."""
 HOUR_US = 3_600_000_000
 
 
@@ -150,10 +153,11 @@ def score(
 ) -> Floats:
     """How well each passage answers."""
     scores = fuse(keyword, vector, weights.method)
-    scores += np.float32(weights.user) * passages.is_user
+    # What is the same for every turn of a kind is not lent: a turn at the edge of a sitting has fewer to borrow from.
+    scores = scores + _lent(passages, scores, weights) + np.float32(weights.user) * passages.is_user
     if spans:
         scores += np.float32(weights.date) * _dated(passages, spans)
-    return scores + _lent(passages, scores, weights)
+    return _whole(passages, scores)
 
 
 def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], limit: int) -> Numbers:
@@ -207,6 +211,18 @@ def _lent(passages: Passages, scores: Floats, weights: Weights) -> Floats:
             lent[:-distance] += np.float32(weight) * best[distance:] * is_same
             lent[distance:] += np.float32(weight) * best[:-distance] * is_same
     found: Floats = lent[place]
+    return found
+
+
+def _whole(passages: Passages, scores: Floats) -> Floats:
+    """Passages of a short turn have the score of its best."""
+    if not len(passages):
+        return scores
+    place = passages.turn - int(passages.turn.min())
+    counts = np.bincount(place)
+    best = np.full(len(counts), -np.inf, np.float32)
+    np.maximum.at(best, place, scores)
+    found: Floats = np.where(counts[place] <= SHORT_PASSAGES, best[place], scores)
     return found
 
 

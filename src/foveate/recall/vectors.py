@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-EXACT_PASSAGES = 10_000
+EXACT_PASSAGES = 8_192
 """Up to so many, every vector is compared."""
 NEAREST_SIGNATURES = 4_096
 """Beyond that, those of the nearest signatures are."""
 SAMPLE = 2_048
 """Passages that the mean is taken from, then."""
-CHUNK = 4_096
+CHUNK = 1_024
+"""Vectors compared at a time, so that they stay in the processor's cache."""
 MAX_HELD = 1_000_000
 """Vectors in memory for one session, about 300 bytes each; beyond that, old passages are found by their words only."""
 BITS = 64
@@ -53,13 +54,30 @@ def _stored(dimensions: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """How much like a question passages are, from -1 to 1, with the mean and the deviation over all that count."""
+    """How much like a question passages are, from -1 to 1, with the mean and the deviation over all of them."""
 
-    values: Floats
+    places: Places
+    """Of those that were compared; they grow."""
+    found: Floats
+    count: int
     mean: float
     deviation: float
     is_exact: bool
     """Every vector was compared; else those of the nearest signatures, and mean and deviation are of a sample."""
+
+    def at(self, places: Sequence[int]) -> Floats:
+        """For the passages at these places."""
+        if not len(self.places):
+            return np.full(len(places), self.mean, np.float32)
+        near = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        found: Floats = np.where(self.places[near] == places, self.found[near], np.float32(self.mean))
+        return found
+
+    def values(self) -> Floats:
+        """For every passage; one that was not compared, or has no vector, gets the mean."""
+        values = np.full(self.count, self.mean, np.float32)
+        values[self.places] = self.found
+        return values
 
 
 class Vectors:
@@ -97,31 +115,31 @@ class Vectors:
             self._forget(self.count // 2)
 
     def compare(self, question: Floats, count: int, allowed: Mask | None = None) -> Alike:
-        """How much like the question each of `count` passages is.
+        """How much like the question `count` passages are.
 
-        Only passages that are allowed count, which is said by place; None: all do. One that was not compared, or has
-        no vector, gets the mean.
+        Only passages that are allowed count, which is said by place; None: all do.
         """
         own = None if allowed is None else allowed[self.places]
-        chosen = np.arange(self.count) if own is None else np.flatnonzero(own)
-        is_exact = len(chosen) <= EXACT_PASSAGES
-        sample = chosen
-        if not is_exact:
-            sample = chosen[:: len(chosen) // SAMPLE]
-            chosen = self._nearest_signatures(question, own)
+        if self.is_exact:
+            alike, places = self._alike_all(question), self.places
+            if own is not None:
+                alike, places = alike[own], places[own]
+            return Alike(places, alike, count, _mean(alike), _deviation(alike), is_exact=True)
+        chosen = self._nearest_signatures(question, own)
+        sample = self._alike(question, slice(None, self.count, self.count // SAMPLE))
         alike = self._alike(question, chosen)
-        spread = alike if is_exact else self._alike(question, sample)
-        mean = float(spread.mean()) if len(spread) else 0.0
-        values = np.full(count, mean, np.float32)
-        values[self._places[chosen]] = alike
-        return Alike(values, mean, float(spread.std()) if len(spread) else 0.0, is_exact)
+        return Alike(self._places[chosen], alike, count, _mean(sample), _deviation(sample), is_exact=False)
 
-    def _alike(self, question: Floats, chosen: Places) -> Floats:
-        found = np.empty(len(chosen), np.float32)
-        for start in range(0, len(chosen), CHUNK):
-            part = chosen[start : start + CHUNK]
-            found[start : start + CHUNK] = self._rows[part].astype(np.float32) @ question
-        return found * self._scales[chosen]
+    def _alike_all(self, question: Floats) -> Floats:
+        found = np.empty(self.count, np.float32)
+        for start in range(0, self.count, CHUNK):
+            end = min(start + CHUNK, self.count)
+            found[start:end] = self._alike(question, slice(start, end))
+        return found
+
+    def _alike(self, question: Floats, chosen: Places | slice) -> Floats:
+        found: Floats = (self._rows[chosen].astype(np.float32) @ question) * self._scales[chosen]
+        return found
 
     def _nearest_signatures(self, question: Floats, own: Mask | None) -> Places:
         self._sign()
@@ -166,6 +184,14 @@ def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
     longer = np.zeros((size, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _deviation(values: Floats) -> float:
+    return float(values.std()) if len(values) else 0.0
 
 
 def _sign(rows: Floats) -> NDArray[np.uint64]:

@@ -37,10 +37,7 @@ def pack(value: Json, compression_level: int) -> Body:
         raise InputError(
             f"a message of {len(raw):,} bytes is too large; at most {MAX_BODY_BYTES:,} bytes can be stored"
         )
-    data = raw
-    if len(raw) >= SMALLEST_COMPRESSED_BYTES:
-        data = min(raw, _compressor(compression_level).compress(raw), key=len)
-    return Body(data, hashlib.sha256(raw).digest(), len(raw))
+    return Body(squeeze_bytes(raw, compression_level), hashlib.sha256(raw).digest(), len(raw))
 
 
 def squeeze(value: Json, compression_level: int = 3) -> bytes:
@@ -50,7 +47,19 @@ def squeeze(value: Json, compression_level: int = 3) -> bytes:
 
 def expand(data: bytes) -> Json:
     """The value that `squeeze` was given."""
-    return load(_decompressor().decompress(data) if data.startswith(ZSTD_MAGIC) else data)
+    return load(expand_bytes(data))
+
+
+def squeeze_bytes(raw: bytes, compression_level: int = 3) -> bytes:
+    """Bytes, compressed where that helps; they must not begin as zstd's do."""
+    if len(raw) < SMALLEST_COMPRESSED_BYTES:
+        return raw
+    return min(raw, _compressor(compression_level).compress(raw), key=len)
+
+
+def expand_bytes(data: bytes) -> bytes:
+    """The bytes that `squeeze_bytes` was given."""
+    return _decompressor().decompress(data) if data.startswith(ZSTD_MAGIC) else data
 
 
 def unpack(data: bytes, digest: bytes) -> bytes:

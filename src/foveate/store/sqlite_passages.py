@@ -8,12 +8,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+
+import msgspec
 
 from foveate.errors import Damaged
 from foveate.store import SessionRow, bodies, rows
 from foveate.store.lineage import fork_turns, spans
-from foveate.store.passages import KEY_SHIFT, IndexState, Look, NewPassages, PassagesRow, PassageText, Postings
+from foveate.store.passages import KEY_SHIFT, IndexState, Look, NewPassages, PassagesRow, PassageText, Postings, Speaker
 from foveate.store.sqlite_due import Run
 from foveate.store.sqlite_file import CREATE_WORDS
 
@@ -52,6 +53,9 @@ COUNT_MISSING = """SELECT count(*) FROM (SELECT session, turn FROM messages WHER
     EXCEPT SELECT session, turn FROM passages WHERE maker = :maker)"""
 MAKERS = "SELECT DISTINCT maker FROM passages ORDER BY maker"
 CLEAR = ("DELETE FROM passages", "UPDATE sessions SET unindexed = last_turn, index_epoch = index_epoch + 1")
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[tuple[Speaker, str, str | None, str]])
 
 
 class SqlitePassages:
@@ -187,7 +191,9 @@ def add_passages(connection: sqlite3.Connection, session: int, made: NewPassages
         return
     is_shared = connection.execute(SHARED, place).fetchone() is not None
     _take(connection, SAME_SIZE if is_shared else OLDER, place)
-    texts = bodies.squeeze([[text.speaker, text.text, text.tool, text.extra] for text in made.texts])
+    texts = bodies.squeeze_bytes(
+        _encoder.encode([(text.speaker, text.text, text.tool, text.extra) for text in made.texts])
+    )
     values = {**place, "at_us": made.at_us, "marks": made.marks, "texts": texts, "vectors": made.vectors}
     (row,) = connection.execute(ADD, values).fetchone()
     connection.executemany(ADD_WORDS, _entries(row, session, made.texts))
@@ -238,8 +244,7 @@ def _words(text: PassageText, tag: str) -> tuple[str, str, str]:
 
 
 def _unpack(texts: bytes) -> list[PassageText]:
-    kept: Any = bodies.expand(texts)
-    return [PassageText(*values) for values in kept]
+    return [PassageText(*values) for values in _decoder.decode(bodies.expand_bytes(texts))]
 
 
 def _seen(connection: sqlite3.Connection, chain: Sequence[SessionRow], after: int) -> Iterator[PassagesRow]:

@@ -17,7 +17,8 @@ What a class may say of itself, besides `plan`:
 - `keeps_story = True`: it is given a `Story`, may want things made and keep a state. Without it, a `History`.
 - `documents`: which of the session's documents it shows in the fixed part (`DOCUMENTS`), `changing_documents`: which
   behind the history; `document_limits`: the most tokens of each, by name.
-- `history_share`: what the history may take of its room, where that is not all of it.
+- `history_share`: what the history may take of its room, where that is not all of it. `recalls = False`: turns that
+  the prompt brings up are not shown again behind the history, which has their room.
 - `make(material) -> Made`: makes what it wants, of kinds that `foveate.compress.artefacts.MAKERS` does not list.
 
 `foveate.testing.strategies` is the family's conformance suite.

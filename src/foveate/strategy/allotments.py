@@ -53,9 +53,9 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         history = free - min(board, board_tokens_used) - min(recall, recall_tokens_used)
         return Split(history, board, recall)
 
-    def one_off_recall(self, split: Split) -> int:
-        """What is set aside for recall in a one-off context, before the history is planned."""
-        return min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens)
+    def one_off_recall(self, split: Split, *, asked: bool) -> int:
+        """What is set aside for recall in a one-off context, before the history is planned; less without a prompt."""
+        return min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens) if asked else split.recall
 
     def recall_room(self, split: Split, history_tokens_used: int, *, one_off: bool) -> int:
         """What recall may take in the end: in a one-off context also what the history leaves unused."""

@@ -18,6 +18,7 @@ class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     documents: ClassVar[tuple[str, ...]] = ("epic",)
     changing_documents: ClassVar[tuple[str, ...]] = ("tasks",)
+    recalls: ClassVar[bool] = False
 
     epic_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 5_000
     """A longer epic is refused: it is never compressed, and each call pays for it."""

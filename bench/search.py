@@ -1,0 +1,156 @@
+"""What a search costs: `python bench/search.py` prints CPU time at 1,000, 10,000 and 100,000 turns, and an import's.
+
+The turns are those of the demo conversation, each of 10,000 made once and told again beyond that; the questions are
+those about its planted facts, in other words than the facts, and their keywords.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import foveate
+from foveate.background.making import without_recalled
+from foveate.recall.embedding import STATIC, StaticEmbedder
+from foveate.recall.index import Index
+from foveate.recall.indexing import index_turn
+from foveate.settings import StoreSettings, load_settings
+from foveate.store import Store, open_store
+from foveate.store.passages import NewPassages
+from foveate.testing.conversation import make_conversation
+from foveate.testing.stores import new_session
+from store_turns import agent_turns, endless
+
+SIZES = (1_000, 10_000, 100_000)
+DISTINCT_TURNS = 10_000
+ROUND_TURNS = 5_000
+BATCH = 500
+LIMIT = 20
+RECORDED_TURNS = 400
+SECOND_US = 1_000_000
+
+
+def entries(turns: int) -> Iterator[NewPassages]:
+    """As many turns' entries as asked for."""
+    made: list[NewPassages] = []
+    for seed in range(-(-min(turns, DISTINCT_TURNS) // ROUND_TURNS)):
+        for turn in make_conversation(min(turns, ROUND_TURNS), seed + 42).turns:
+            kept = without_recalled(turn.messages)
+            made.append(index_turn(1, kept, count=len(kept), at_us=SECOND_US, embeddings=STATIC))
+    for number, entry in enumerate(islice(cycle(made), turns), 1):
+        yield replace(entry, turn=number, at_us=number * SECOND_US)
+
+
+def questions() -> list[str]:
+    facts = make_conversation(300).facts
+    return [fact.question for fact in facts] + [fact.needle for fact in facts]
+
+
+async def fill(store: Store, turns: int) -> int:
+    """An index of so many turns; how many passages it has."""
+    await store.create_session(new_session())
+    batch: list[NewPassages] = []
+    passages = 0
+    for entry in entries(turns):
+        batch.append(entry)
+        passages += len(entry.texts)
+        if len(batch) == BATCH:
+            await store.passages.add("s", batch)
+            batch = []
+    await store.passages.add("s", batch)
+    return passages
+
+
+async def nothing_loose(_: int) -> None:
+    return None
+
+
+def spread(seconds: Sequence[float]) -> str:
+    ordered = sorted(seconds)
+    worst = ordered[int(len(ordered) * 0.95)]
+    return f"mean {statistics.mean(ordered) * 1e3:6.2f} ms  median {statistics.median(ordered) * 1e3:6.2f} ms  p95 {worst * 1e3:6.2f} ms"
+
+
+async def measure(folder: Path, turns: int) -> None:
+    path = folder / f"search-{turns}.db"
+    is_new = not path.exists()
+    store = await open_store(str(path), StoreSettings(synchronous="normal"))
+    try:
+        if is_new:
+            await fill(store, turns)
+        state = await store.passages.state("")
+        size = sum(file.stat().st_size for file in folder.glob(f"{path.name}*"))
+        index = Index(store, "s", StaticEmbedder(), nothing_loose)
+        began = time.process_time()
+        await index.search("warm up")
+        loaded = time.process_time() - began
+        print(
+            f"{turns:>7,} turns  {state.passages:>8,} passages  {size / turns:,.0f} bytes a turn  loaded in {loaded:.2f} s"
+        )
+        for name in ("each asked for the first time", "again"):
+            taken = []
+            for question in questions():
+                began = time.process_time()
+                await index.search(question, limit=LIMIT)
+                taken.append(time.process_time() - began)
+            print(f"        {name:<30} CPU {spread(taken)}")
+    finally:
+        await store.close()
+
+
+async def recorded(path: Path, *, is_indexed: bool) -> tuple[float, float, float]:
+    """Record some turns and settle: the median of a record, the CPU of all, and the time to the end."""
+    settings = load_settings(environment={}, overrides={"compress": {"processes": 0}})
+    if not is_indexed:
+        settings = load_settings(environment={}, overrides={"compress": {"processes": 0}})
+    async with foveate.open(path, settings=settings) as fov:
+        if not is_indexed:
+            fov._worker._embeddings = None  # type: ignore[assignment] # noqa: SLF001 - what is measured is its absence
+        session = await fov.session("s")
+        taken = []
+        began, cpu = time.perf_counter(), time.process_time()
+        for turn in islice(endless(agent_turns()), RECORDED_TURNS):
+            start = time.perf_counter()
+            await session.record(turn)
+            taken.append(time.perf_counter() - start)
+        await fov.settle()
+        return statistics.median(taken), time.process_time() - cpu, time.perf_counter() - began
+
+
+async def import_cost(folder: Path) -> None:
+    for is_indexed in (False, True, False, True):
+        path = folder / f"recorded-{time.monotonic_ns()}.db"
+        median, cpu, wall = await recorded(path, is_indexed=is_indexed)
+        name = "with the index" if is_indexed else "without"
+        print(
+            f"{RECORDED_TURNS} turns recorded and settled {name:<15} record {median * 1e3:.2f} ms  CPU {cpu:.1f} s  {wall:.1f} s"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--folder", type=Path, help="Where indexes are kept, to be used again.")
+    parser.add_argument("--no-import", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = given.folder or Path(made)
+        folder.mkdir(exist_ok=True)
+        for turns in given.turns:
+            asyncio.run(measure(folder, turns))
+        if not given.no_import:
+            asyncio.run(import_cost(folder))
+
+
+if __name__ == "__main__":
+    main()
