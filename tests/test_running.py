@@ -10,11 +10,13 @@ import pytest
 
 from chats import scripted_store
 from foveate.chatting import Finished, Noticed, Piece
+from foveate.context.tags import parse_blocks
 from foveate.errors import InputError, ModelError, Refused
+from foveate.models import Ask
 from foveate.running import Began, Caps, IterationBegan, IterationEnded, TasksChanged, instructions, run
 from foveate.settings import Price
 from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, Scripted
-from runs import BUDGET_TOKENS, DONE, EPIC, MODEL, by_iteration, ended, events_of_run, log_of, run_once
+from runs import BUDGET_TOKENS, DONE, EPIC, MODEL, by_iteration, ended, events_of_run, iteration_asked, log_of, run_once
 
 
 def test_a_run_goes_on_until_the_model_says_done(tmp_path: Path) -> None:
@@ -253,6 +255,26 @@ def test_a_session_with_a_past_can_be_worked_in(tmp_path: Path) -> None:
             end = ended(await events_of_run(fov, session))
             assert (end.reason, end.iterations) == ("done", 1)
             assert model.asks[0].messages[2].text == "STATUS: done", "the past is part of the log, and no more"
+
+    asyncio.run(look())
+
+
+def test_a_long_log_is_summed_up_by_what_was_done(tmp_path: Path) -> None:
+    def reply(ask: Ask) -> Behaviour:
+        number = iteration_asked(ask)
+        end = "\nSTATUS: done" if number == 70 else ""
+        return Says(f"Hill {number} has {number * 37 % 101} sheep, counted at noon.{end}")
+
+    async def look() -> None:
+        async with scripted_store(tmp_path / "run.db", Scripted(reply, name=MODEL)) as fov:
+            session = await fov.session("run", strategy="oneshot", budget_tokens=3_000)
+            assert ended(await events_of_run(fov, session, has_tools=False)).iterations == 70
+            await fov.settle()
+            oldest = parse_blocks((await session.context(budget_tokens=1_100)).history)[0]
+            assert oldest.level == "E"
+            text = oldest.entries[0].text
+            assert text.lower().count("go on") <= 1
+            assert text.count("sheep") >= 5
 
     asyncio.run(look())
 

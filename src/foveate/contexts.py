@@ -45,6 +45,9 @@ BOARD = "board"
 FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
 """Room for the framing of messages that every context has."""
 
+TAKES_RECALL_FIRST = ("gradient", "standard")
+"""Strategies whose history fits any room; in a one-off, recall has its own first. Of others it has what they leave."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -176,20 +179,23 @@ class Contexts:
         aside = 0
         if query and frame.is_one_off:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
-            aside = self._settings.allotments.one_off_recall(room, asked=frame.prompt_tokens > 0)
-            aside = aside if raw > room.history else 0
-        if not query or (frame.is_one_off and not aside):
-            return await self._view(session, chosen, frame, room.history), ""
+            if raw <= room.history:
+                query = ""
+            elif chosen.name in TAKES_RECALL_FIRST and frame.prompt_tokens:
+                aside = self._settings.allotments.one_off_recall(room)
         view = await self._view(session, chosen, frame, room.history - aside)
+        if not query:
+            return view, ""
         used = sum(block.tokens for block in view.blocks)
         wish = Wish(
             query=query,
             room_tokens=room.history - used if frame.is_one_off else room.recall,
             visible=_visible(view.blocks, board),
-            is_gated=self._settings.recall.gate and not frame.is_one_off,
+            is_gated=self._settings.recall.gate,
+            is_one_off=frame.is_one_off,
         )
         layer = await self._recaller.recall(session, exact_counter(session.encoding), wish)
-        if frame.is_one_off and layer.tokens < aside:
+        if layer.tokens < aside:
             # What recall leaves unused is the history's.
             view = await self._view(session, chosen, frame, room.history - layer.tokens)
         return view, layer.text

@@ -45,6 +45,8 @@ class Wish:
     """Turns that the context shows word for word already."""
     is_gated: bool
     """Recall only if the prompt needs it."""
+    is_one_off: bool = False
+    """There is no cached prompt to keep: a prompt that may need it gets it."""
 
 
 class Recaller:
@@ -60,6 +62,7 @@ class Recaller:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""
         query = wish.query.strip()[:MAX_QUERY_CHARS]
         need = need_of(query) if wish.is_gated else Need.SURE
+        is_sure = need is Need.SURE or wish.is_one_off
         if not query or need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
             return Layer()
         deadline = Deadline(self._settings.deadline_seconds)
@@ -69,7 +72,7 @@ class Recaller:
         measured = found.results.get("words"), found.results.get("vectors")
         if not any(each and len(each.passages) for each in measured):
             return Layer()
-        ranked = self._rank(query, *measured, wish=wish, is_sure=need is Need.SURE)
+        ranked = self._rank(query, *measured, wish=wish, is_sure=is_sure)
         return Layer() if ranked is None else await self._fill(session, index, counter, wish, ranked)
 
     def _rank(

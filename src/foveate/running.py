@@ -229,7 +229,6 @@ class _Run:
                 )
             await documents.give("epic", epic)
         kept = await documents.get(RUN)
-        notes: list[str] = []
         if kept:
             self._state = RunState.unpack(kept)
         else:
@@ -239,14 +238,17 @@ class _Run:
             )
             tasks = tasks if tasks is not None else await documents.get("tasks")
         await self._catch_up()
+        notes: list[str] = []
         if tasks is not None and tasks.strip() and digest(tasks) != self._state.digest:
-            notes += await self._take(tasks, is_first=not kept)
+            notes = self._take(tasks)
         if not (known.strip() or (epic or "").strip() or info.title.strip() or self._state.tasks):
             raise InputError("nothing says what to do; give an epic, tasks, or the session a title")
         await self._keep()
         return notes
 
-    async def _take(self, tasks: str, *, is_first: bool) -> list[str]:
+    def _take(self, tasks: str) -> list[str]:
+        """Take over a list from the user; what to say of it, if it is not the first."""
+        is_first = not self._state.given
         state, merged = self._state.taking(tasks)
         self._check(merged.tasks)
         self._state = state

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
 MAX_RESULTS = 1_000
-CANDIDATES = 50
-"""By words and by vectors, at least, before they are fused."""
 LEAST_ALIKE = 0.4
 """A passage without any of the words counts only if its vector is at least this near; for one word alone,"""
 LEAST_ALIKE_TO_A_WORD = 0.6
@@ -88,10 +86,10 @@ class Searcher:
             before_us=None if wanted.before is None else to_us(parse_time(wanted.before, path="before")),
             file=wanted.file,
         )
-        limit = max(CANDIDATES, 3 * max_results)
-        hits = await self.index(session).search(query, limit=limit, wanted=chosen)
         least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
-        return _by_turn(session.id, [hit for hit in hits if hit.keyword or hit.vector >= least])[:max_results]
+        index = self.index(session)
+        hits = await index.search(query, limit=max_results, wanted=chosen, is_by_turn=True, least_alike=least)
+        return [_found(session.id, hit) for hit in hits]
 
     async def search_all(
         self, sessions: Sequence[SessionRow], query: str, max_results: int, wanted: Wanted
@@ -124,19 +122,14 @@ def _speaker(role: str | None) -> Speaker | None:
     raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
 
 
-def _by_turn(session_id: str, hits: Sequence[Hit]) -> list[Found]:
-    """The best passage of each turn."""
-    found: dict[int, Found] = {}
-    for hit in hits:
-        if hit.turn not in found:
-            found[hit.turn] = Found(
-                session_id=session_id,
-                turn_id=turn_id(hit.turn),
-                text=hit.text,
-                role=hit.speaker,
-                tool=hit.tool,
-                at=from_us(hit.at_us),
-                keyword=round(hit.keyword, 3),
-                similarity=round(hit.vector, 3),
-            )
-    return list(found.values())
+def _found(session_id: str, hit: Hit) -> Found:
+    return Found(
+        session_id=session_id,
+        turn_id=turn_id(hit.turn),
+        text=hit.text,
+        role=hit.speaker,
+        tool=hit.tool,
+        at=from_us(hit.at_us),
+        keyword=round(hit.keyword, 3),
+        similarity=round(hit.vector, 3),
+    )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.strategy.allotments import Allotments, Split
+from foveate.strategy.allotments import HISTORY_MINIMUM_TOKENS, Allotments, Split
 
 TOKENS = st.integers(0, 1_000_000)
 
@@ -54,6 +54,13 @@ def test_shares_that_leave_the_history_nothing_are_refused() -> None:
         Allotments(board=0.5, recall=0.5)
 
 
-def test_recalls_room_is_the_historys_while_nothing_is_recalled() -> None:
+def test_recall_has_its_quarter_by_default() -> None:
     split = Allotments().split(10_000, 1_000, 0, one_off=False)
-    assert (split.history, split.board, split.recall) == (8_100, 900, 0)
+    assert (split.history, split.board, split.recall) == (5_850, 900, 2_250)
+
+
+def test_in_a_one_off_context_recall_comes_first_and_leaves_the_history_its_least() -> None:
+    assert Allotments(recall_one_off=0.8).one_off_recall(Split(10_000, 0, 0)) == 8_000
+    assert Allotments(recall_one_off=0.8).one_off_recall(Split(600, 0, 0)) == 600 - HISTORY_MINIMUM_TOKENS
+    assert Allotments().one_off_recall(Split(200, 0, 0)) == 0
+    assert Allotments().one_off_recall(Split(1_000_000, 0, 0)) == 16_000

@@ -81,6 +81,19 @@ def test_a_call_sends_the_prompt_before_it_and_something_more(tmp_path: Path) ->
     asyncio.run(look())
 
 
+def test_nothing_is_recalled_into_it(tmp_path: Path) -> None:
+    async def look() -> None:
+        async with foveate.open(tmp_path / "chat.db", settings=settings()) as fov:
+            session = await _worked(fov, "s")
+            asked = (await session.load_turn("T-1")).messages[0].text
+            for budget_tokens in (None, 3_000):
+                context = await session.context(asked, budget_tokens=budget_tokens)
+                names = {segment.name for segment in context.segments}
+                assert names <= {"explanation", "epic", "history", "tasks", "prompt", "framing"}
+
+    asyncio.run(look())
+
+
 def test_its_settings_are_the_gradients_and_its_own() -> None:
     given = {"epic_tokens": 100, "recent": 0.5, "working": 0.1, "deep": 0.1}
     made = make_strategy("oneshot", load_settings(environment={}), given)

@@ -38,8 +38,7 @@ def write_page(name: str, compared: Comparison) -> str:
         "title": escape(f"{name}: strategies compared"),
         "head": _head(name, compared),
         "tabs": "".join(
-            f'<button type="button" data-budget="{budget}">{amount(budget)} tokens</button>'
-            for budget in compared.budgets
+            f'<button type="button" data-budget="{budget}">{budget:,} tokens</button>' for budget in compared.budgets
         ),
         "sections": "\n".join(_section(compared, budget) for budget in compared.budgets),
     }

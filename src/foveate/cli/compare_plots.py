@@ -16,6 +16,7 @@ TOP = 12
 BOTTOM = 34
 LABEL_GAP = 13
 """No two names at the ends of lines are nearer."""
+LOWEST_END = HEIGHT - BOTTOM - 1.0
 STRIP_HEIGHT = 16
 STRIP_ROW = 38
 MAX_COLOURS = 8
@@ -112,7 +113,7 @@ def strip_plot(name: str, strips: Mapping[str, str], levels: Mapping[str, str]) 
             tip = f"{label}: {turns} {levels.get(level, level)}"
             shape = f'x="{x:.2f}" y="{top + 18}" width="{width:.2f}" height="{STRIP_HEIGHT}"'
             drawn.append(f'<rect class="p-{_class(level)} tip" {shape}{_tip(tip)}</rect>')
-    bottom = len(strips) * STRIP_ROW + 10
+    bottom = len(strips) * STRIP_ROW + 14
     newest = len(next(iter(strips.values()), ""))
     drawn.append(f'<text class="tick" x="0" y="{bottom}">T-1, the oldest</text>')
     drawn.append(f'<text class="tick" x="{WIDTH}" y="{bottom}" text-anchor="end">T-{newest}</text>')
@@ -153,7 +154,7 @@ def _named_ends(ends: Sequence[tuple[Line, float]]) -> list[str]:
     for line, y in sorted(ends, key=lambda end: -end[1]):
         wanted = _y(y) + 4
         placed.append((line, max(wanted, placed[-1][1] + LABEL_GAP) if placed else wanted))
-    over = placed[-1][1] - (HEIGHT - BOTTOM + 6) if placed else 0
+    over = placed[-1][1] - LOWEST_END if placed else 0
     if over > 0:
         placed = _moved_up(placed)
     return [
@@ -165,7 +166,7 @@ def _named_ends(ends: Sequence[tuple[Line, float]]) -> list[str]:
 
 def _moved_up(placed: Sequence[tuple[Line, float]]) -> list[tuple[Line, float]]:
     """From the lowest up, none below the plot."""
-    limit = HEIGHT - BOTTOM + 6.0
+    limit = LOWEST_END
     moved: list[tuple[Line, float]] = []
     for line, y in reversed(placed):
         moved.append((line, min(y, limit)))

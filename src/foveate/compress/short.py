@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,8 @@ CALL_TOKENS = 40
 CALLS_SHARE = 0.6
 """and all calls of a message together, of its tokens."""
 LEAST_WORDS_TOKENS = 6
+MAX_CUTS = 3
+"""Times that words are cut again because they take more beside a mark than alone."""
 MAX_SOURCE_CHARS = 60_000
 """Of a longer message so much of either end is read."""
 MAX_NAMED_TOOLS = 6
@@ -144,8 +146,23 @@ class Shortener:
         room = limit - self.count(frame)
         text = message.text if words is None else words
         kept = summarise(message, text, max(room, LEAST_WORDS_TOKENS), self.count)
-        said = one_line(f"{kept} {self.sign}")
-        return short_message(replace(message, parts=(Text(said), *attached[:3], *behind)), part_text)
+
+        def write(words: str) -> str:
+            said = one_line(f"{words} {self.sign}")
+            return short_message(replace(message, parts=(Text(said), *attached[:3], *behind)), part_text)
+
+        return self._within(limit, kept, write)
+
+    def _within(self, limit: int, words: str, write: Callable[[str], str]) -> str:
+        """What is written with as many of the words as the limit allows: tokens may differ where texts meet."""
+        text = write(words)
+        for _ in range(MAX_CUTS):
+            over = self.count(text) - limit
+            if over <= 0 or not words:
+                break
+            words = cut_line(words, max(0, self.count(words) - over - 1), self.count)
+            text = write(words)
+        return text
 
     def _results(self, message: Message, seen: Sequence[Seen], tracker: Tracker) -> str:
         """Each result by what is known of it; what the user said beside them in few words."""
@@ -174,8 +191,10 @@ class Shortener:
             words, kind = _outcome(seen.call, result), "other"
         mark = part_text(replace(result, content=(Text(""),)))
         sign = f" {self.sign}" if is_last else ""
-        room = self.limits[kind] - self.count(f"{mark}{sign}")
-        return f"{cut_line(one_line(words), max(room, LEAST_WORDS_TOKENS), self.count)}{sign}"
+        limit = self.limits[kind]
+        room = limit - self.count(f"{mark}{sign}")
+        kept = cut_line(one_line(words), max(room, LEAST_WORDS_TOKENS), self.count)
+        return self._within(limit, kept, lambda said: f"{mark}{said}{sign}").removeprefix(mark)
 
 
 def _outcome(call: ToolCall, result: ToolResult) -> str:

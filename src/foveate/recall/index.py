@@ -28,7 +28,7 @@ from foveate.text import encodable
 K1 = 1.2
 B = 0.75
 """BM25's, as everywhere. A passage is so short that how often it says a word tells nothing."""
-MAX_POSTINGS = 2_000
+MAX_POSTINGS = 1_000
 """A phrase that stands in more passages than this is too common to tell, beside others that are not."""
 LEAST_WEIGHT = 1e-3
 """Of a phrase that stands in most passages."""
@@ -38,6 +38,10 @@ LOOSE_KEY = 1 << 62
 """With the turn behind it where a row's id would be, the key of a passage that is not indexed yet."""
 MAX_EMBEDDED_CHARS = 2_000
 """Of a query."""
+LEAST_DEPTH = 50
+"""How many of the best by each measure are fused, at least;"""
+TURN_DEPTH = 3
+"""and for each turn that is asked for."""
 FUSION_RANKS = 60
 """Reciprocal rank fusion's constant: how little the very first ranks count for more than the next."""
 
@@ -134,10 +138,25 @@ class Index:
         self._newest_of_all = 0
         self._loose: dict[tuple[int, int], Loose] = {}
 
-    async def search(self, query: str, *, limit: int = 20, wanted: Filter | None = None) -> list[Hit]:
-        """The best passages by words and by vectors, fused by their ranks, the best first."""
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        wanted: Filter | None = None,
+        is_by_turn: bool = False,
+        least_alike: float = -1.0,
+    ) -> list[Hit]:
+        """The best passages by words and by vectors, fused by their ranks, the best first; or the best of each turn.
+
+        A passage that has none of the words counts only if its vector is at least as near as `least_alike`.
+        """
         scores = await self.scores(query, wanted)
-        return await self.read(scores, await asyncio.to_thread(_fused, scores, limit))
+        depth = max(LEAST_DEPTH, TURN_DEPTH * limit if is_by_turn else limit)
+        places = await asyncio.to_thread(_fused, scores, depth, least_alike)
+        if is_by_turn:
+            places = list({int(scores.turn[place]): place for place in reversed(places)}.values())[::-1]
+        return await self.read(scores, places[:limit])
 
     async def measure_words(self, query: str) -> Measured:
         """How well every passage answers by its words alone."""
@@ -310,11 +329,12 @@ class Index:
         # A turn of which a part is indexed is told once, as it is now.
         allowed = scores.allowed & ~np.isin(scores.turn, list(loose))
         own = [_counts(each, number, wanted) for _, each, number in kept]
+        words = np.concatenate([scores.keyword, keyword]) * np.concatenate([allowed, own])
         return Scores(
             turn=np.concatenate([scores.turn, [turn for turn, _, _ in kept]]),
             at_us=np.concatenate([scores.at_us, [each.at_us for _, each, _ in kept]]),
             speaker=np.concatenate([scores.speaker, [SPEAKERS.index(each.speaker) for each in passages]]),
-            keyword=np.concatenate([scores.keyword, keyword]) * np.concatenate([allowed, own]),
+            keyword=words,
             vector=vector,
             allowed=np.concatenate([allowed, own]),
             key=np.concatenate([scores.key, [LOOSE_KEY | turn << KEY_SHIFT | number for turn, _, number in kept]]),
@@ -340,23 +360,24 @@ def _by_words(shelf: Shelf, look: Look, phrases: Sequence[str]) -> tuple[Floats,
     return scores, weights
 
 
-def _fused(scores: Scores, limit: int) -> list[int]:
+def _fused(scores: Scores, depth: int, least_alike: float) -> list[int]:
     """The places of the best by each measure, by the sum of their reciprocal ranks; the newer of equals first."""
-    by_words = np.flatnonzero(scores.keyword)
-    measures = [(by_words, scores.keyword[by_words])]
+    having = np.flatnonzero(scores.keyword > 0)
+    measures = [(having, scores.keyword[having])]
     if scores.vector is not None:
         alike = scores.vector
-        counts = (alike.found > alike.mean) & scores.allowed[alike.places]
+        is_near = (alike.found >= least_alike) | (scores.keyword[alike.places] > 0)
+        counts = (alike.found > alike.mean) & is_near & scores.allowed[alike.places]
         measures.append((alike.places[counts], alike.found[counts]))
     gains: dict[int, float] = {}
     for places, values in measures:
-        if len(places) > limit:
-            bar = np.partition(values, len(places) - limit)[len(places) - limit]
-            places, values = places[values >= bar], values[values >= bar]
-        ranked = places[np.lexsort((places, -scores.turn[places], -values))][:limit]
+        bar = np.partition(values, len(values) - depth)[len(values) - depth] if len(values) > depth else -np.inf
+        best, worth = places[values >= bar], values[values >= bar]
+        ranked = best[np.lexsort((best, -scores.turn[best], -worth))][:depth]
         for rank, place in enumerate(ranked.tolist()):
             gains[place] = gains.get(place, 0.0) + 1 / (FUSION_RANKS + rank)
-    return sorted(gains, key=lambda place: (-gains[place], -int(scores.turn[place]), place))[:limit]
+    turns = dict(zip(gains, scores.turn[list(gains)].tolist(), strict=True)) if gains else {}
+    return sorted(gains, key=lambda place: (-gains[place], -turns[place], place))
 
 
 def _counts(loose: Loose, number: int, wanted: Filter) -> bool:

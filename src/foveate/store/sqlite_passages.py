@@ -19,6 +19,8 @@ from foveate.store.sqlite_due import Run
 from foveate.store.sqlite_file import CREATE_WORDS
 
 DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
+MAX_VALUES = 500
+"""In one statement."""
 DAMAGED = "the search index can't be read; 'foveate doctor --rebuild-index' makes it anew, nothing else is affected"
 
 ADD = """INSERT INTO passages (session, turn, messages, at_us, maker, marks, texts, vectors)
@@ -71,11 +73,14 @@ class SqlitePassages:
             chain = rows.chain_of(connection, session_id)
             epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
             tags = "" if is_most else _tags(chain)
+            (newest,) = connection.execute(NEWEST).fetchone()
             with self._damage_told():
                 postings = [
-                    _postings(connection, f"{tags}{_quoted(phrase)}", beyond, limit) for phrase, beyond in phrases
+                    _postings(connection, f"{tags}{_quoted(phrase)}", beyond, limit)
+                    if beyond >> KEY_SHIFT < newest
+                    else Postings((), is_cut=False)
+                    for phrase, beyond in phrases
                 ]
-            (newest,) = connection.execute(NEWEST).fetchone()
             found = list(_seen(connection, chain, after)) if newest > after else []
             return Look(sum(epochs), chain[0].last_turn, _last_messages(chain[0]), newest, found, postings)
 
@@ -102,11 +107,11 @@ class SqlitePassages:
 
     async def texts(self, ids: Sequence[int]) -> dict[int, list[PassageText]]:
         def job(connection: sqlite3.Connection) -> dict[int, list[PassageText]]:
-            found = {}
-            for row in ids:
-                kept = connection.execute("SELECT texts FROM passages WHERE id = ?", (row,)).fetchone()
-                if kept:
-                    found[row] = _unpack(kept[0])
+            found: dict[int, list[PassageText]] = {}
+            for start in range(0, len(ids), MAX_VALUES):
+                some = ids[start : start + MAX_VALUES]
+                statement = f"SELECT id, texts FROM passages WHERE id IN ({', '.join('?' * len(some))})"  # noqa: S608
+                found |= {row: _unpack(texts) for row, texts in connection.execute(statement, some)}
             return found
 
         return await self._read(job)

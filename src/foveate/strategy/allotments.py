@@ -7,6 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+HISTORY_MINIMUM_TOKENS = 256
+"""Recall leaves the history at least this much: with less it has no bands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -53,9 +56,10 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         history = free - min(board, board_tokens_used) - min(recall, recall_tokens_used)
         return Split(history, board, recall)
 
-    def one_off_recall(self, split: Split, *, asked: bool) -> int:
-        """What is set aside for recall in a one-off context, before the history is planned; less without a prompt."""
-        return min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens) if asked else split.recall
+    def one_off_recall(self, split: Split) -> int:
+        """What is set aside for recall in a one-off context, before the history is planned."""
+        most = min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens)
+        return max(0, min(most, split.history - HISTORY_MINIMUM_TOKENS))
 
     def recall_room(self, split: Split, history_tokens_used: int, *, one_off: bool) -> int:
         """What recall may take in the end: in a one-off context also what the history leaves unused."""
