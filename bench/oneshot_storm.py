@@ -80,8 +80,10 @@ def script(last: int) -> Scripted:
 
 def _reply(ask: Ask, last: int) -> Behaviour:
     shown = "\n".join(message.text for message in ask.messages if message.role == "user")
-    number = int(_ITERATION.findall(shown)[-1])
-    open_tasks = shown.count("[ ]")
+    # How far the log is summed up depends on what the worker has made by then; the tasks depend on nothing else.
+    tasks = shown.rpartition("<tasks>\n")[2].partition("</tasks>")[0]
+    number = int(_ITERATION.findall(tasks)[-1])
+    open_tasks = tasks.count("[ ]")
     call = f"call-{number}"
     is_answered = any(result.call_id == call for message in ask.messages for result in message.tool_results)
     said = f"Hill {number}: {number * 37 % 101} sheep, {number * 11 % 13} of them black. {open_tasks} tasks are open."

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import foveate
 from foveate.compress.local import LocalCompressor
+from foveate.recall.shelf import MARKS
 from foveate.settings import Settings, load_settings
 from foveate.store.derived import ERA_FANOUT
 from foveate.testing.conversation import make_conversation
@@ -42,7 +43,12 @@ LACKING = """SELECT t.session, t.turn, t.messages FROM
     WHERE r.id IS NULL"""
 DOUBLED = """SELECT session, turn, messages, count(*) FROM renditions
     GROUP BY session, turn, messages HAVING count(*) > 1"""
-UNINDEXED = "SELECT count(*) FROM renditions WHERE id NOT IN (SELECT id FROM words_docsize)"
+UNINDEXED = """SELECT count(*) FROM
+    (SELECT session, turn, count(*) AS messages FROM messages GROUP BY session, turn) t
+    LEFT JOIN passages p ON p.session = t.session AND p.turn = t.turn AND p.messages = t.messages WHERE p.id IS NULL"""
+STALE = "SELECT count(*) FROM passage_words_docsize WHERE id >> 12 NOT IN (SELECT id FROM passages)"
+PASSAGES = f"SELECT coalesce(sum(length(marks)), 0) / {MARKS.itemsize} FROM passages"  # noqa: S608
+WORDS = "SELECT count(*) FROM passage_words_docsize"
 ERAS = "SELECT session, level, count(*), max(place) + 1 FROM eras GROUP BY session, level"
 
 
@@ -125,7 +131,11 @@ def verify_file(path: Path) -> None:
             raise Lost(f"{len(doubled)} renditions are there twice, such as {doubled[0]}")
         (unindexed,) = connection.execute(UNINDEXED).fetchone()
         if unindexed:
-            raise Lost(f"{unindexed} renditions are not in the index")
+            raise Lost(f"{unindexed} turns are not in the index")
+        (stale,) = connection.execute(STALE).fetchone()
+        (passages,), (words,) = connection.execute(PASSAGES).fetchone(), connection.execute(WORDS).fetchone()
+        if stale or passages != words:
+            raise Lost(f"the index has the words of {words} passages, {stale} of them gone; there are {passages}")
         turns = dict(connection.execute("SELECT number, last_turn FROM sessions"))
         eras = {(session, level): (count, end) for session, level, count, end in connection.execute(ERAS)}
     for number, last_turn in turns.items():

@@ -146,7 +146,7 @@ def test_the_cached_share_is_predicted_as_a_provider_reports_it(tmp_path: Path) 
         model = Scripted(lambda ask: Says(f"That is answer {len(ask.messages)}, as you wished. " * 4))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s", budget_tokens=4_000), fov.caller, [MODEL])
-            ends = [await finished(chat.say(f"Question {number}: {'what then? ' * 15}")) for number in range(40)]
+            ends = [await finished(chat.say(f"Thanks {number}. {'So be it. ' * 15}")) for number in range(40)]
         assert ends[0].predicted_cached_share == 0
         predicted = sum(end.predicted_cached_tokens for end in ends) / sum(end.prompt_tokens for end in ends)
         reported = sum(end.cached_tokens for end in ends) / sum(end.input_tokens for end in ends)

@@ -15,7 +15,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ from typing import Any
 import msgspec
 
 from foveate.background.pool import Pool
-from foveate.comparison import AgeShare, Comparison, Needle, Point, Run, parts_of, strip_of, tally
-from foveate.compress.facts import find_facts
-from foveate.context.assembled import Context, Segment
+from foveate.comparison import Comparison, Needle, Point, Run, parts_of, strip_of, tally
+from foveate.context.assembled import Context
 from foveate.errors import FoveateError, InputError
 from foveate.replaying import Call, ReplayReport, Sampling, replay
+from foveate.retaining import AgeShare, FactBook, fact_book, forms_of, plain, said_in, said_last
 from foveate.settings import Settings, load_settings, make_strategy
 from foveate.staging import Progress, Script, Surroundings, prepare
 from foveate.strategy import names as strategy_names
@@ -42,27 +42,11 @@ NEWEST_CALLS = 200
 MAX_RUNS = 200
 MAX_NEEDLES = 1_000
 POLL_SECONDS = 0.2
-SCRIPT = "script"
+STAGE = "stage"
 STOP = "stop"
-"""Files of the scratch folder: the turns to be played, and that nobody waits any more."""
-NOT_SAID = ("system", "explanation", "tools", "framing")
-"""Parts of a context that are none of the history's."""
-
-
-@dataclass(frozen=True, slots=True)
-class FactBook:
-    """The facts of a history by their form, each counted once, where it was said last."""
-
-    weights: Mapping[str, float]
-    turns: Mapping[str, int]
-
-    def kept(self, forms: frozenset[str], least_turn: int, most_turn: int) -> AgeShare:
-        """What these forms have of the facts that were said last in these turns; ages are from the newest turn."""
-        newest = max(self.turns.values(), default=0)
-        own = [form for form, turn in self.turns.items() if least_turn <= turn <= most_turn]
-        total = sum(self.weights[form] for form in own)
-        kept = sum(self.weights[form] for form in own if form in forms)
-        return AgeShare(newest - most_turn, newest - least_turn, len(own), kept / total if total else 1.0)
+"""Files of the scratch folder: what is to be played, and that nobody waits any more."""
+MOMENTS = 12
+"""So often, at even distances, facts are looked for on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +85,10 @@ class _Played:
     points: tuple[Point, ...]
     strip: str
     levels_on_average: Mapping[str, float]
-    forms: frozenset[str]
-    """Of the facts in the last context."""
+    facts_kept: float
+    facts_on_average: float
+    facts_by_age: tuple[AgeShare, ...]
+    old_facts_kept: float
     found: tuple[bool, ...]
     """Of each needle."""
     notes: Mapping[str, Json]
@@ -112,12 +98,18 @@ class _Played:
 class _Watch:
     """Takes down each call as it is made."""
 
+    book: FactBook
+    moments: Collection[int]
+    """The calls, of those made, at which facts are looked for."""
+    facts: list[float] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     levels: dict[str, float] = field(default_factory=dict)
     """The shares of turns at each level, added up."""
 
     def see(self, call: Call, context: Context) -> None:
         share = call.cached_tokens / max(1, call.tokens) if call.is_next else None
+        if len(self.points) in self.moments:
+            self.facts.append(self.book.known_share(forms_of(context.segments), call.turn))
         self.points.append(Point(call.turn, call.tokens, share, parts_of(context.segments)))
         for level, part in tally(strip_of(context.segments, call.turn)).items():
             self.levels[level] = self.levels.get(level, 0.0) + part
@@ -184,9 +176,11 @@ async def compare(
             )
             for place, (budget, name) in enumerate(itertools.product(budgets_tokens, names))
         ]
-        book, played = await _play_all(script, texts, tasks, Pool(processes), progress)
-    said = _said_last(texts, needles)
-    runs = tuple(_run(task, one, book, script.calls, said) for task, one in zip(tasks, played, strict=True))
+        book = await asyncio.to_thread(fact_book, texts)
+        await asyncio.to_thread((Path(folder) / STAGE).write_bytes, pickle.dumps((script, book)))
+        played = await _play_all(tasks, Pool(processes), progress)
+    said = said_last(texts, needles)
+    runs = tuple(_run(task, one, script.calls, said) for task, one in zip(tasks, played, strict=True))
     return Comparison(
         title=script.around.title,
         turns=len(turns),
@@ -206,35 +200,6 @@ def sampling_for(calls: int, every: int | None = None) -> Sampling:
     if every is None:
         every = 1 if calls <= MAX_CALLS else -(-calls // (MAX_CALLS - NEWEST_CALLS))
     return Sampling(every, NEWEST_CALLS if every > 1 else 0)
-
-
-def fact_book(texts: Sequence[str]) -> FactBook:
-    """The facts of turns, oldest first."""
-    weights: dict[str, float] = {}
-    turns: dict[str, int] = {}
-    for turn, text in enumerate(texts, 1):
-        for key, weight in find_facts(text).items():
-            form = key[2:]
-            weights[form] = max(weight, weights.get(form, 0.0))
-            turns[form] = turn
-    return FactBook(weights, turns)
-
-
-def forms_of(segments: Sequence[Segment]) -> frozenset[str]:
-    """The forms of the facts that a context has, its explanation left out."""
-    return frozenset(key[2:] for text in said_in(segments) for key in find_facts(text))
-
-
-def by_age(book: FactBook, forms: frozenset[str], turns: int) -> tuple[AgeShare, ...]:
-    """What is kept by age, newest first: of 0, 1, 2 to 3, 4 to 7, … turns ago, as far as there are facts."""
-    shares = []
-    least, most = 0, 0
-    while least < turns:
-        share = book.kept(forms, max(1, turns - most), turns - least)
-        if share.facts:
-            shares.append(AgeShare(least, min(most, turns - 1), share.facts, share.kept))
-        least, most = most + 1, 2 * most + 1
-    return tuple(shares)
 
 
 def _checked(
@@ -257,18 +222,13 @@ def _checked(
     return chosen
 
 
-async def _play_all(
-    script: Script, texts: Sequence[str], tasks: Sequence[_Task], pool: Pool, progress: Progress | None
-) -> tuple[FactBook, list[_Played]]:
-    """The history's facts, and what came of each task; they run at the same time, as far as there are processes."""
-    folder = tasks[0].folder
-    await asyncio.to_thread((folder / SCRIPT).write_bytes, pickle.dumps(script))
+async def _play_all(tasks: Sequence[_Task], pool: Pool, progress: Progress | None) -> list[_Played]:
+    """What came of each task; as many run at the same time as there are processes."""
     jobs = [asyncio.ensure_future(pool.run(_play, [(task,)])) for task in tasks]
-    books = asyncio.ensure_future(pool.run(fact_book, [(texts,)]))
     told = 0
     played: list[_Played] = []
     try:
-        waiting: set[asyncio.Future[Any]] = {*jobs, books}
+        waiting: set[asyncio.Future[Any]] = set(jobs)
         while waiting:
             done, waiting = await asyncio.wait(waiting, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             finished = sum(task.turns_done() for task in tasks)
@@ -280,15 +240,16 @@ async def _play_all(
                 raise InputError(failed.why)
         played = [one for job in jobs for one in await job if isinstance(one, _Played)]
     finally:
-        await asyncio.to_thread((folder / STOP).touch)
+        await asyncio.to_thread((tasks[0].folder / STOP).touch)
         await asyncio.to_thread(pool.close)
-    return (await books)[0], played
+    return played
 
 
 def _play(task: _Task) -> _Played | _Failed:
     """Play one task; in a process of its own, so progress is told by a file that grows by a byte with each turn."""
-    script: Script = pickle.loads((task.folder / SCRIPT).read_bytes())  # noqa: S301 - written by this program
-    watch = _Watch()
+    script, book = _stage((task.folder / STAGE).read_bytes())
+    made = sum(task.sampling.makes(call, script.calls) for call in range(script.calls))
+    watch = _Watch(book, {(place + 1) * made // (MOMENTS + 1) for place in range(MOMENTS)})
     with task.ticks.open("wb", buffering=0) as ticks:
 
         def tick(turns: int) -> None:
@@ -316,18 +277,28 @@ def _play(task: _Task) -> _Played | _Failed:
     last = report.last
     assert last is not None, "a replay ends on a context"
     said = plain("\n".join(said_in(last.segments)))
+    forms = forms_of(last.segments)
+    kept = book.known_share(forms, report.turns)
     return _Played(
         report=replace(report, last=None),
         points=tuple(watch.points),
         strip=strip_of(last.segments, report.turns),
         levels_on_average={level: total / max(1, len(report.calls)) for level, total in watch.levels.items()},
-        forms=forms_of(last.segments),
+        facts_kept=kept,
+        facts_on_average=sum(watch.facts) / len(watch.facts) if watch.facts else kept,
+        facts_by_age=book.by_age(forms),
+        old_facts_kept=book.aged(forms, (report.turns + 1) // 2, report.turns).kept,
         found=tuple(plain(needle) in said for needle in task.needles),
         notes=dict(last.planned.notes),
     )
 
 
-def _run(task: _Task, played: _Played, book: FactBook, calls: int, said: Sequence[int | None]) -> Run:
+def _stage(data: bytes) -> tuple[Script, FactBook]:
+    stage: tuple[Script, FactBook] = pickle.loads(data)  # noqa: S301 - written by this program
+    return stage
+
+
+def _run(task: _Task, played: _Played, calls: int, said: Sequence[int | None]) -> Run:
     report = played.report
     turns = report.turns
     needles = zip(task.needles, said, played.found, strict=True)
@@ -341,9 +312,10 @@ def _run(task: _Task, played: _Played, book: FactBook, calls: int, said: Sequenc
         overruns=report.overruns,
         strip=played.strip,
         levels_on_average=played.levels_on_average,
-        facts_kept=book.kept(played.forms, 1, turns).kept,
-        old_facts_kept=book.kept(played.forms, 1, turns // 2).kept,
-        facts_by_age=by_age(book, played.forms, turns),
+        facts_kept=played.facts_kept,
+        facts_on_average=played.facts_on_average,
+        old_facts_kept=played.old_facts_kept,
+        facts_by_age=played.facts_by_age,
         needles=tuple(Needle(text, turn, is_found) for text, turn, is_found in needles),
         cached_share=report.cached_share,
         price=report.price,
@@ -352,24 +324,3 @@ def _run(task: _Task, played: _Played, book: FactBook, calls: int, said: Sequenc
         notes=played.notes,
         points=played.points,
     )
-
-
-def _said_last(texts: Sequence[str], needles: Sequence[str]) -> list[int | None]:
-    """The last turn that has each needle."""
-    wanted = [plain(needle) for needle in needles]
-    found: list[int | None] = [None] * len(wanted)
-    for turn, text in enumerate(map(plain, texts) if wanted else (), 1):
-        for place, needle in enumerate(wanted):
-            if needle in text:
-                found[place] = turn
-    return found
-
-
-def plain(text: str) -> str:
-    """The text as needles are looked for in it: whatever its case and its spaces."""
-    return " ".join(text.casefold().split())
-
-
-def said_in(segments: Sequence[Segment]) -> list[str]:
-    """What a context has of the history, its explanation left out."""
-    return [segment.text for segment in segments if segment.name not in NOT_SAID]

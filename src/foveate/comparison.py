@@ -9,6 +9,7 @@ from typing import Literal
 from foveate.context.assembled import Segment
 from foveate.context.tags import SUMS
 from foveate.replaying import Sampling
+from foveate.retaining import AgeShare
 from foveate.strategy import Shown
 from foveate.turn import Json
 from foveate.writing import UNSUMMARISED
@@ -37,16 +38,6 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class AgeShare:
-    """What is kept of the facts that were said last so many turns ago; 0 is the newest turn."""
-
-    least: int
-    most: int
-    facts: int
-    kept: float
-
-
-@dataclass(frozen=True, slots=True)
 class Needle:
     """A text that is looked for in the last context."""
 
@@ -71,6 +62,9 @@ class Run:
     """The level of each turn at the end, oldest first; `ABSENT` where it has none."""
     levels_on_average: Mapping[str, float]
     facts_kept: float
+    """At the end, of all that were said."""
+    facts_on_average: float
+    """At moments on the way, of those that had been said by then."""
     old_facts_kept: float
     """Of those that were said last in the older half of the turns."""
     facts_by_age: tuple[AgeShare, ...]
@@ -147,13 +141,22 @@ FIGURES: tuple[Figure, ...] = (
     Figure("over budget", lambda run: run.overruns, _number, "least", "Prompts that exceeded the budget."),
     Figure("word for word", lambda run: run.raw_share, _percent, "most", "Turns shown raw at the end."),
     Figure("in sight", lambda run: run.seen_share, _percent, "most", "Turns that some text speaks for at the end."),
-    Figure("facts kept", lambda run: run.facts_kept, _percent, "most", "Of the weighted facts of the whole history."),
+    Figure(
+        "facts kept", lambda run: run.facts_kept, _percent, "most", "At the end, of the weighted facts of the history."
+    ),
+    Figure(
+        "on average",
+        lambda run: run.facts_on_average,
+        _percent,
+        "most",
+        "The same at moments on the way, of the facts that had been said by then.",
+    ),
     Figure(
         "of older half",
         lambda run: run.old_facts_kept,
         _percent,
         "most",
-        "The same of facts that were said last in the older half of the turns.",
+        "At the end, of the facts that were said last in the older half of the turns.",
     ),
     Figure(NEEDLES, lambda run: run.needles_found, _number, "most", "Of the texts that were looked for."),
     Figure("cached", lambda run: run.cached_share, _percent, "most", "Of the prompts' tokens, by a prefix cache."),

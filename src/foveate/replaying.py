@@ -59,6 +59,8 @@ class Call:
     """One call of a model, and how its prompt relates to the one before it."""
 
     turn: int
+    position: int
+    """So many messages of the turn were said before it."""
     tokens: int
     cached_tokens: int
     """What the prompt before it began with too."""
@@ -252,7 +254,7 @@ class _Player:
 
     async def play(self, number: int, turn: ScriptTurn, *, is_retrieving: bool) -> None:
         waiting: list[Draft] = []
-        for draft in turn.drafts:
+        for position, draft in enumerate(turn.drafts):
             if is_call(draft):
                 waiting = await self._record(waiting)
                 if is_retrieving and draft is not turn.drafts[0]:
@@ -260,7 +262,7 @@ class _Player:
                     await self._session.call_tool("get_turn", {"turn_id": f"T-{max(1, number // 2)}"})
                     is_retrieving = False
                 if self.made(self._passed):
-                    await self._call(number)
+                    await self._call(number, position)
                 self._passed += 1
             waiting.append(draft)
         await self._record(waiting)
@@ -273,7 +275,7 @@ class _Player:
             await self._session.append(waiting)
         return []
 
-    async def _call(self, number: int) -> None:
+    async def _call(self, number: int, position: int) -> None:
         began = time.process_time()
         context = await self._session.context(system=self._system)
         cpu_seconds = time.process_time() - began
@@ -285,6 +287,7 @@ class _Player:
         is_counted = is_new or len(self.calls) % RECOUNT_CALLS == 0
         call = Call(
             turn=number,
+            position=position,
             tokens=context.tokens,
             # The framing of messages has no text of its own: it is cached as far as they are.
             cached_tokens=matched * context.tokens // max(1, text_tokens),

@@ -27,6 +27,7 @@ def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     assert "1 sessions, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
     answer = shell.json("doctor")
+    assert set(answer.pop("index")) == {"turns", "passages", "missing", "makers"}
     assert {**answer, "pending_turns": 0} == {
         "ok": True,
         "messages_checked": 6,
@@ -115,3 +116,40 @@ def test_the_code_is_that_of_the_real_command_too(tmp_path: Path) -> None:
     damage(shell, "UPDATE bodies SET data = x'00' WHERE message = 3")
     run = shell.really("doctor")
     assert (run.returncode, run.stderr) == (1, b"")
+
+
+def test_the_state_of_the_index_is_told(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("compress", "--all")
+    told = " ".join(shell("doctor").split())
+    assert "search index: 6 passages of 3 turns, vectors by static-minilm-256, all compared" in told
+    damage(shell, "UPDATE passages SET maker = '1 another' WHERE turn = 2")
+    told = " ".join(shell("doctor").split())
+    assert "vectors by another, static-minilm-256" in told
+    assert "1 turns are still to be indexed" in told
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE passage_words_data SET block = x'00' WHERE id > 10",
+        "DELETE FROM passage_words_data",
+        "DROP TABLE passage_words_data",
+        "DROP TABLE passage_words_idx",
+    ],
+)
+def test_a_damaged_index_is_told_and_rebuilt_and_nothing_else_suffers(statement: str, tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("compress", "--all")
+    with closing(sqlite3.connect(shell.db)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(statement)
+        connection.commit()
+    assert "'foveate doctor --rebuild-index' makes it anew" in " ".join(shell.error("search", "s", "hello").split())
+    assert "--rebuild-index" in shell("doctor", code=1)
+    with sync.open(shell.db) as fov:
+        fov.open_session("s").record([{"role": "user", "content": "Recorded meanwhile"}])
+        fov.settle()
+    assert "each as it was stored" in " ".join(shell("doctor", "--rebuild-index").split())
+    assert [found["turn_id"] for found in shell.json("search", "s", "meanwhile")] == ["T-4"]
+    assert len(shell.json("search", "s", "hello")) == 3

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from foveate.background.making import make_passages
 from foveate.background.pool import Pool
+from foveate.errors import Damaged
 from foveate.recall.embedding import STATIC, STATIC_NAME, Embedder, index_maker, load_embedder
 from foveate.settings import RecallSettings
 from foveate.store import Store
@@ -15,6 +17,8 @@ from foveate.store.passages import NewPassages
 BATCH_TURNS = 64
 
 Progress = Callable[[int], object]
+
+_log = logging.getLogger(__name__)
 
 
 class Indexer:
@@ -27,7 +31,13 @@ class Indexer:
         self._embedder: Embedder | None = None
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> None:
-        """Make all that a session lacks."""
+        """Make all that a session lacks; an index that can't be written waits to be rebuilt."""
+        try:
+            await self._finish(session_id, progress)
+        except Damaged as error:
+            _log.warning("session %s is not indexed: %s", session_id, error)
+
+    async def _finish(self, session_id: str, progress: Progress | None) -> None:
         index = self._store.passages
         if self._settings.embeddings != STATIC:
             await index.want(session_id)  # those that were just made have no vectors yet

@@ -11,8 +11,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-MAX_QUERY_CHARS = 100_000
-"""As much of a query is read."""
+MAX_QUERY_CHARS = 20_000
+"""Of a longer query its beginning and its end are read."""
 MAX_PHRASES = 24
 """A search looks for so many words and phrases, the most telling ones."""
 MAX_PHRASE_CHARS = 200
@@ -65,7 +65,8 @@ def query_phrases(query: str) -> list[str]:
 
     Words that say nothing are left out, unless there are no others.
     """
-    query = query[:MAX_QUERY_CHARS]
+    if len(query) > MAX_QUERY_CHARS:
+        query = f"{query[: MAX_QUERY_CHARS // 2]} {query[-MAX_QUERY_CHARS // 2 :]}"
     found = dict.fromkeys(_phrases(query))
     telling = [phrase for phrase in found if phrase not in _SILENT]
     # Sorting keeps the order of the query among those that tell as much.

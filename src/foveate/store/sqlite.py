@@ -43,7 +43,7 @@ from foveate.store.sqlite_artefacts import SqliteArtefacts
 from foveate.store.sqlite_calls import SqliteCalls
 from foveate.store.sqlite_derived import SqliteDerived
 from foveate.store.sqlite_file import connect, errors_told, prepare
-from foveate.store.sqlite_passages import SqlitePassages, forget_passages
+from foveate.store.sqlite_passages import SqlitePassages, damage_told, forget_passages
 from foveate.store.writer import Writer
 from foveate.turn import turn_id
 
@@ -142,7 +142,8 @@ class SqliteStore:
             forks = tuple(child for child, _ in connection.execute(sql.LIST_CHILDREN, number))
             if forks:
                 raise ForkInUse(session_id, forks)
-            forget_passages(connection, "session = :session", {"session": number["number"]})
+            with damage_told(self.location):
+                forget_passages(connection, "session = :session", {"session": number["number"]})
             for statement in sql.DELETE_SESSION:
                 connection.execute(statement, number)
 
@@ -260,7 +261,8 @@ class SqliteStore:
             if forks:
                 raise ForkInUse(session_id, forks)
             if not dry_run and oldest is not None:
-                forget_passages(connection, sql.IN_OLD_TURN, values)
+                with damage_told(self.location):
+                    forget_passages(connection, sql.IN_OLD_TURN, values)
                 for statement in sql.PRUNE:
                     connection.execute(statement, values)
             return Pruned(*counts)

@@ -23,7 +23,7 @@ from foveate.store.due import LOCAL_MAKER
 from foveate.store.lineage import NO_LIMIT, Span, fork_turns, spans
 from foveate.store.passages import NewPassages
 from foveate.store.sqlite_due import MAX_LEASE_US, Run, SqliteDue
-from foveate.store.sqlite_passages import DAMAGED, add_passages, is_damage, want_passages
+from foveate.store.sqlite_passages import DAMAGED, add_passages, is_damage, want_passages, written_now
 
 CLAIM_WINDOW = 256
 """How many turns beyond the settled ones a claim looks at."""
@@ -69,6 +69,7 @@ class SqliteDerived:
             session = rows.get_session(connection, session_id)
             for rendition in renditions:
                 _add(connection, session.number, rendition)
+            _index(connection, session.number, [made.passages for made in renditions if made.passages])
             _settle(connection, session)
 
         await self._write(job)
@@ -209,8 +210,6 @@ def _add(connection: sqlite3.Connection, session: int, rendition: NewRendition) 
     row = connection.execute(sql.ADD_RENDITION, values).fetchone()
     if row is not None:
         connection.execute(sql_due.FORGET_DUE, {**place, "id": row[0]})
-    if rendition.passages is not None:
-        _index(connection, session, rendition.passages)
     connection.execute(sql.DROP_LEASE, place)
 
 
@@ -218,18 +217,17 @@ def _values(rendition: NewRendition) -> dict[str, Any]:
     return {field.name: getattr(rendition, field.name) for field in fields(rendition)}
 
 
-def _index(connection: sqlite3.Connection, session: int, made: NewPassages) -> None:
-    """Keep what a turn is found by; an index that can't be written waits to be rebuilt, and holds nothing else up."""
-    connection.execute("SAVEPOINT indexing")
+def _index(connection: sqlite3.Connection, session: int, made: Sequence[NewPassages]) -> None:
+    """Keep what turns are found by; an index that can't be written waits to be rebuilt, and holds nothing else up."""
     try:
-        add_passages(connection, session, made)
+        with written_now(connection):
+            for passages in made:
+                add_passages(connection, session, passages)
     except sqlite3.DatabaseError as error:
-        connection.execute("ROLLBACK TO indexing")
         if not is_damage(error):
             raise
-        _log.warning("turn %d is not indexed: %s", made.turn, DAMAGED)
-        want_passages(connection, session, made.turn)
-    connection.execute("RELEASE indexing")
+        _log.warning("%d turns are not indexed: %s", len(made), DAMAGED)
+        want_passages(connection, session, max(passages.turn for passages in made))
 
 
 def _newest(

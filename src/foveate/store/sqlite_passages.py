@@ -74,7 +74,7 @@ class SqlitePassages:
             epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
             tags = "" if is_most else _tags(chain)
             (newest,) = connection.execute(NEWEST).fetchone()
-            with self._damage_told():
+            with damage_told(self._location):
                 postings = [
                     _postings(connection, f"{tags}{_quoted(phrase)}", beyond, limit)
                     if beyond >> KEY_SHIFT < newest
@@ -91,7 +91,7 @@ class SqlitePassages:
 
         def job(connection: sqlite3.Connection) -> list[int]:
             match = f"{_tags(rows.chain_of(connection, session_id))}{columns}{_quoted(phrase)}"
-            with self._damage_told():
+            with damage_told(self._location):
                 return [key for (key,) in connection.execute(MATCH, (match, -1))]
 
         return await self._read(job)
@@ -119,7 +119,7 @@ class SqlitePassages:
     async def add(self, session_id: str, made: Sequence[NewPassages], *, down_to: int | None = None) -> None:
         def job(connection: sqlite3.Connection) -> None:
             session = rows.get_session(connection, session_id).number
-            with self._damage_told():
+            with damage_told(self._location), written_now(connection):
                 for passages in made:
                     add_passages(connection, session, passages)
             if down_to is not None:
@@ -148,7 +148,7 @@ class SqlitePassages:
         def job(connection: sqlite3.Connection) -> IndexState:
             (turns,) = connection.execute(COUNT_TURNS).fetchone()
             (missing,) = connection.execute(COUNT_MISSING, {"maker": maker}).fetchone()
-            with self._damage_told():
+            with damage_told(self._location):
                 (passages,) = connection.execute(COUNT_WORDS).fetchone()
             return IndexState(turns, passages, missing, tuple(name for (name,) in connection.execute(MAKERS)))
 
@@ -156,7 +156,7 @@ class SqlitePassages:
 
     async def check(self) -> str | None:
         def job(connection: sqlite3.Connection) -> None:
-            with self._damage_told():
+            with damage_told(self._location):
                 connection.execute(CHECK)
 
         try:
@@ -173,20 +173,40 @@ class SqlitePassages:
 
         await self._write(job)
 
-    @contextmanager
-    def _damage_told(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            if is_damage(error):
-                raise Damaged(self._location, DAMAGED) from error
-            raise
+
+@contextmanager
+def damage_told(location: str) -> Iterator[None]:
+    """Say of an index that can't be read what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            raise Damaged(location, DAMAGED) from error
+        raise
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether it is the index that can't be read: its pages, or a table of its own that is gone."""
+    """Whether it is the index that can't be read: its pages, or a table of its own that is gone.
+
+    The statements are right and what they are given is quoted, so an error that blames them is damage too.
+    """
     name = getattr(error, "sqlite_errorname", "") or ""
-    return name.startswith("SQLITE_CORRUPT") or (name == "SQLITE_ERROR" and "passage_words" in str(error))
+    return name.startswith("SQLITE_CORRUPT") or name == "SQLITE_ERROR"
+
+
+@contextmanager
+def written_now(connection: sqlite3.Connection) -> Iterator[None]:
+    """Have words written at the end of this, not at the commit, which would fail for all who share it."""
+    connection.execute("SAVEPOINT before")
+    connection.execute("SAVEPOINT indexing")
+    try:
+        yield
+        connection.execute("RELEASE indexing")
+    except BaseException:
+        connection.execute("ROLLBACK TO before")
+        connection.execute("RELEASE before")
+        raise
+    connection.execute("RELEASE before")
 
 
 def add_passages(connection: sqlite3.Connection, session: int, made: NewPassages) -> None:
@@ -206,9 +226,10 @@ def add_passages(connection: sqlite3.Connection, session: int, made: NewPassages
 
 def forget_passages(connection: sqlite3.Connection, condition: str, values: Mapping[str, object]) -> None:
     """Take away rows for good, their words included; sessions that were looked at before look again."""
-    _take(connection, condition, values)
+    with written_now(connection):
+        if _take(connection, condition, values):
+            connection.execute(TIDY)  # until then, words that were taken away still stand in the file
     connection.execute(RAISE_EPOCH, values)
-    connection.execute(TIDY)  # until then, words that were taken away still stand in the file
 
 
 def want_passages(connection: sqlite3.Connection, session: int, turn: int) -> None:
@@ -216,11 +237,14 @@ def want_passages(connection: sqlite3.Connection, session: int, turn: int) -> No
     connection.execute(WANT, {"session": session, "turn": turn})
 
 
-def _take(connection: sqlite3.Connection, condition: str, values: Mapping[str, object]) -> None:
-    found = connection.execute(f"SELECT id, session, texts FROM passages WHERE {condition}", values)  # noqa: S608
-    for row, session, texts in found.fetchall():
+def _take(connection: sqlite3.Connection, condition: str, values: Mapping[str, object]) -> int:
+    """Take rows and their words away; how many those were."""
+    statement = f"SELECT id, session, texts FROM passages WHERE {condition}"  # noqa: S608
+    found = connection.execute(statement, values).fetchall()
+    for row, session, texts in found:
         connection.executemany(TAKE_WORDS, _entries(row, session, _unpack(texts)))
         connection.execute("DELETE FROM passages WHERE id = ?", (row,))
+    return len(found)
 
 
 def _drop_words(connection: sqlite3.Connection) -> None:

@@ -212,6 +212,9 @@ class Planner:
     def _tightened(self, before: Outcome) -> Outcome:
         """Everything that can be is short, all but the newest turns rolled up: now leave out, then cut."""
         book, draft = self._roll_all(before.book, before.draft)
+        if book.rolled != before.book.rolled and before.compressed_from is None:
+            book = replace(book, compressions=book.compressions + 1)
+            before = replace(before, compressed_from=before.layout.tokens)
         sizes = Sizes(self.settings, self.story.made, draft.sections)
         for section in draft.sections:
             for place, message in section.places():

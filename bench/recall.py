@@ -1,0 +1,203 @@
+"""What contexts with recall keep of the evidence, on public long conversations; what that costs; and planted needles.
+
+    python bench/recall.py                                   # the table, into docs/benchmarks.md
+    python bench/recall.py --sets locomo-dev --budgets 4000 --methods both
+    python bench/recall.py --joint                           # questions between turns, at the session's own budget
+    python bench/recall.py --needles                         # 100 facts in a chat, 100 in an agent's session
+
+Needs ../shared/data and ../shared/eval (but for --needles), and nltk for the score. Each utterance is a turn of its
+own. Contexts of the table are one-off, and the question is left out of what is scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import foveate.sync as foveate
+from foveate.settings import Settings, load_settings
+from recall_joint import play_all
+from recall_needles import seek_all
+from retention import OWN_BUDGET, SHARED, newest_rows, record
+
+SETS = ("locomo-dev", "beam-100k-dev")
+BUDGETS = (1_000, 2_000, 4_000, 8_000, 16_000)
+METHODS = ("newest", "gradient", "recall", "both")
+LABELS = {
+    "newest": "newest turns only",
+    "gradient": "gradient, no recall",
+    "recall": "recall, no history",
+    "both": "gradient and recall",
+}
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+MARKS = ("<!-- bench/recall.py -->\n", "<!-- end of bench/recall.py -->\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One cell of the table."""
+
+    data: str
+    method: str
+    budget_tokens: int
+    fact: float
+    every: float
+    by_type: Mapping[str, float]
+    median_ms: float
+    digest: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
+    parser.add_argument("--budgets", nargs="*", type=int, default=list(BUDGETS))
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--questions", type=int, help="only the first N of each conversation")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
+    parser.add_argument("--joint", action="store_true")
+    parser.add_argument("--conversations", type=int, help="--joint: only the first N")
+    parser.add_argument("--needles", action="store_true")
+    options = parser.parse_args()
+    if options.needles:
+        return print(seek_all())
+    if not SHARED.is_dir():
+        sys.exit("the questions in ../shared/data/qa are not here")
+    if options.joint:
+        return print(play_all(load("locomo-dev")[: options.conversations]))
+    results = [result for name in options.sets for result in measure(name, options)]
+    table = "\n".join([*render(results), *by_type(results)])
+    print(table)
+    print("contexts", hashlib.sha256("".join(result.digest for result in results).encode()).hexdigest()[:16])
+    if options.write:
+        write_page(table)
+    return None
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    conversations: list[dict[str, Any]] = json.loads((SHARED / "data" / "qa" / f"{name}.json").read_text())
+    return conversations
+
+
+def settings_for(method: str) -> Settings:
+    """All of it waited for, so that two runs give the same bytes."""
+    overrides: dict[str, object] = {"recall": {"deadline_seconds": None}}
+    if method == "recall":
+        overrides["allotments"] = {"recall_one_off": 0.95}
+    return load_settings(environment={}, overrides=overrides)
+
+
+def measure(name: str, options: argparse.Namespace) -> Iterator[Result]:
+    conversations = load(name)
+    for conversation in conversations:
+        conversation["questions"] = conversation["questions"][: options.questions]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "qa.db"
+        with foveate.open(path) as fov:
+            for conversation in conversations:
+                record(fov.session(conversation["id"], budget_tokens=OWN_BUDGET), conversation, name)
+            fov.settle()
+        for method in options.methods:
+            with foveate.open(path, settings=settings_for(method)) as fov:
+                for budget in options.budgets:
+                    times: list[float] = []
+                    rows = [
+                        row
+                        for each in conversations
+                        for row in make_rows(fov, each, method, budget=budget, times=times)
+                    ]
+                    result = score(name, method, budget, rows=rows, times=times, folder=Path(folder))
+                    print(f"{name} {method} {budget}: FACT {result.fact:.3f} ALL {result.every:.3f}", file=sys.stderr)
+                    yield result
+
+
+def make_rows(
+    fov: Any, conversation: dict[str, Any], method: str, *, budget: int, times: list[float]
+) -> Iterator[dict[str, Any]]:
+    if method == "newest":
+        yield from newest_rows(conversation, budget)
+        return
+    session = fov.open_session(conversation["id"])
+    for question in conversation["questions"]:
+        start = time.perf_counter()
+        context = session.context(question["question"], budget_tokens=budget, recall=method != "gradient")
+        times.append(time.perf_counter() - start)
+        assert context.tokens <= budget
+        text, tokens = context.text, context.tokens
+        if method == "recall":
+            kept = [segment for segment in context.segments if segment.name not in ("history", "prompt")]
+            text, tokens = "".join(segment.text for segment in kept), sum(segment.tokens for segment in kept)
+        yield {"question_id": question["id"], "context": text, "tokens": tokens}
+
+
+def score(
+    name: str, method: str, budget: int, *, rows: Sequence[dict[str, Any]], times: Sequence[float], folder: Path
+) -> Result:
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    contexts = folder / "contexts.jsonl"
+    contexts.write_text(lines)
+    data = SHARED / "data" / "qa" / f"{name}.json"
+    command = [sys.executable, str(SHARED / "eval" / "score.py"), "--data", str(data), str(contexts)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    words = told[0].split()
+    types = {line.split()[0]: float(line.split()[1]) for line in told[1:] if line.strip()}
+    digest = hashlib.sha256(lines.encode()).hexdigest()
+    median = statistics.median(times) * 1000 if times else 0.0
+    fact, every = (float(words[words.index(label) + 1]) for label in ("FACT", "ALL"))
+    return Result(name, method, budget, fact, every, types, median, digest)
+
+
+def render(results: Sequence[Result]) -> Iterator[str]:
+    """FACT and ALL, a column for each budget."""
+    budgets = sorted({result.budget_tokens for result in results})
+    heads = ["questions", "context", *(f"{budget:,}" for budget in budgets), "ms a question"]
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{' --- |' * len(heads)}"
+    for name in dict.fromkeys(result.data for result in results):
+        for method in METHODS:
+            own = {r.budget_tokens: r for r in results if (r.data, r.method) == (name, method)}
+            if not own:
+                continue
+            cells = [f"{own[b].fact:.3f} ({own[b].every:.3f})" if b in own else "" for b in budgets]
+            slow = max(result.median_ms for result in own.values())
+            yield (
+                f"| {name} | {LABELS[method]} | {' | '.join(cells)} | {slow:.0f} |"
+                if slow
+                else (f"| {name} | {LABELS[method]} | {' | '.join(cells)} | |")
+            )
+
+
+def by_type(results: Sequence[Result]) -> Iterator[str]:
+    """FACT of gradient and recall together, by type of question."""
+    for name in dict.fromkeys(result.data for result in results):
+        own = [result for result in results if (result.data, result.method) == (name, "both")]
+        if not own:
+            continue
+        yield f"\n| {name}, both | {' | '.join(f'{result.budget_tokens:,}' for result in own)} |"
+        yield f"|{' --- |' * (len(own) + 1)}"
+        for kind in sorted(own[0].by_type):
+            yield f"| {kind.replace('_', ' ')} | {' | '.join(f'{result.by_type[kind]:.3f}' for result in own)} |"
+
+
+def write_page(table: str) -> None:
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    page = PAGE.read_text()
+    before, found, rest = page.partition(MARKS[0])
+    if not found:
+        sys.exit(f"{PAGE.name} has no line {MARKS[0]!r}")
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text(f"{before}{MARKS[0]}`python bench/recall.py --write`, {machine}\n\n{table}\n{MARKS[1]}{after}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Ranking: words and vectors made one score, and what stands around a passage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.recall.dates import Span
+from foveate.recall.rank import Measured, Passages, Scored, Weights, best_first, fuse, outstanding, rank, score
+
+HOUR_US = 3_600_000_000
+PLAIN = Weights(user=0.0, near=0.0, far=0.0, date=0.0)
+VALUES = st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=30)
+
+
+def scored(values: Sequence[float]) -> Scored:
+    return Scored.of(np.array(values, np.float32))
+
+
+def passages(turns: Sequence[int], *, hours: Sequence[float] | None = None, users: Sequence[bool] = ()) -> Passages:
+    moments = np.array([int(hour * HOUR_US) for hour in hours] if hours else np.zeros(len(turns)), np.int64)
+    is_user = np.array(users or [True] * len(turns))
+    return Passages(np.arange(len(turns)), np.array(turns, np.int64), moments, is_user)
+
+
+def test_a_blend_counts_how_far_each_score_stands_out() -> None:
+    blended = fuse(scored([0, 0, 9]), scored([0.1, 0.1, 0.4]), "blend")
+    assert blended.argmax() == 2
+    assert blended[0] == blended[1]
+
+
+def test_reciprocal_ranks_don_t_care_how_far_apart_scores_are() -> None:
+    near = fuse(scored([1, 2, 3]), scored([1, 2, 3]), "rrf")
+    far = fuse(scored([1, 20, 3_000]), scored([-1, 0, 1]), "rrf")
+    assert np.allclose(near, far)
+
+
+@pytest.mark.parametrize("method", ["blend", "rrf"])
+def test_one_measure_alone_is_enough(method: str) -> None:
+    assert fuse(scored([1, 5, 2]), None, method).argmax() == 1  # type: ignore[arg-type]
+    assert fuse(None, scored([1, 5, 2]), method).argmax() == 1  # type: ignore[arg-type]
+
+
+def test_a_measure_that_tells_nothing_changes_nothing() -> None:
+    assert (fuse(scored([3, 3, 3]), scored([1, 2, 3]), "blend") == scored([1, 2, 3]).standard()).all()
+
+
+def test_the_turns_around_a_hit_are_raised_within_its_sitting() -> None:
+    known = scored([9.0, 0, 0, 0, 0, 0, 0, 0])
+    here = passages([1, 2, 3, 4, 5, 6, 7, 8])
+    scores = score(here, known, None, Weights(user=0, near=0.4, far=0.2))
+    assert scores[0] > scores[1] > scores[2] > scores[4]
+    apart = passages([1, 2, 3, 4, 5, 6, 7, 8], hours=[0, 48, 48, 48, 48, 48, 48, 48])
+    scores = score(apart, known, None, Weights(user=0, near=0.4, far=0.2))
+    assert scores[1] == scores[7]
+
+
+def test_what_the_user_said_comes_before_what_others_did() -> None:
+    both = passages([1, 1, 1], users=[False, True, False])
+    assert score(both, scored([1, 1, 1]), None, Weights(user=4)).argmax() == 1
+
+
+def test_a_short_turn_is_ranked_as_a_whole_and_a_long_one_by_passage() -> None:
+    scores = score(passages([1, 1, 2, 2, 2]), scored([5, 0, 4, 0, 0]), None, PLAIN)
+    assert scores[0] == scores[1]
+    assert scores[2] > scores[3]
+
+
+def test_a_time_that_the_question_names_counts() -> None:
+    days = passages([1, 2, 3], hours=[0, 24, 48])
+    span = Span(24 * HOUR_US, 48 * HOUR_US)
+    assert score(days, scored([1, 1, 1]), None, Weights(user=0, date=1.0), [span]).argmax() == 1
+    everything = Span(0, 100 * HOUR_US)
+    assert len(set(score(days, scored([1, 1, 1]), None, Weights(user=0), [everything]).tolist())) == 1
+
+
+def test_visible_turns_are_left_out_and_the_newer_of_equals_comes_first() -> None:
+    here = passages([1, 2, 3, 4, 5])
+    found = rank(Measured(here, scored([1, 1, 1, 9, 1])), None, PLAIN, visible={4}, limit=3)
+    assert here.turn[found.places].tolist() == [5, 3, 2]
+
+
+def test_measures_of_different_moments_are_matched_by_key() -> None:
+    old = Passages(np.array([1, 2]), np.array([1, 2]), np.zeros(2, np.int64), np.array([True, True]))
+    new = Passages(np.array([1, 2, 3]), np.array([1, 2, 3]), np.zeros(3, np.int64), np.array([True] * 3))
+    found = rank(Measured(new, scored([0, 0, 1])), Measured(old, scored([0, 1])), PLAIN, limit=9)
+    assert found.passages is new
+    assert len(found.places) == 3
+
+
+def test_a_hit_stands_out_further_than_noise() -> None:
+    here = passages(range(1, 101))
+    noise = np.random.default_rng(1).random(100).astype(np.float32)
+    hit = noise.copy()
+    hit[7] = 20
+    assert outstanding(Measured(here, Scored.of(hit)), None) > 2 * outstanding(Measured(here, Scored.of(noise)), None)
+    nothing = passages([])
+    assert outstanding(Measured(nothing, scored([])), None) == 0.0
+
+
+@given(VALUES, st.data())
+def test_any_scores_rank_every_allowed_passage_once_best_first(values: list[float], data: st.DataObject) -> None:
+    size = len(values)
+    turns = data.draw(st.lists(st.integers(1, 9), min_size=size, max_size=size))
+    here = passages(sorted(turns))
+    limit = data.draw(st.integers(1, size + 3))
+    allowed = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    scores = score(here, scored(values), scored(values[::-1]), Weights())
+    places = best_first(here, scores, allowed, limit)
+    assert len(places) == min(limit, int(allowed.sum())) == len(set(places.tolist()))
+    assert allowed[places].all()
+    assert (np.diff(scores[places]) <= 0).all()
+    assert (score(here, scored(values), scored(values[::-1]), Weights()) == scores).all()

@@ -1,0 +1,72 @@
+"""Vectors are stored in little room, and the nearest are found among few and among many."""
+
+import numpy as np
+
+from foveate.recall.vectors import EXACT_PASSAGES, Floats, Vectors, pack, unpack
+
+DIMENSIONS = 64
+
+
+def some(count: int, seed: int = 0) -> Floats:
+    """Vectors of length 1 in groups, as texts on the same subjects have."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((40, DIMENSIONS))
+    rows = centres[random.integers(0, 40, count)] + 0.6 * random.standard_normal((count, DIMENSIONS)) + 0.5
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def held(rows: Floats, *, step: int = 1_000) -> Vectors:
+    vectors = Vectors(DIMENSIONS)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        vectors.add(np.arange(start, start + len(part)), unpack(pack(part, range(len(part))), DIMENSIONS))
+    return vectors
+
+
+def test_a_vector_comes_back_almost_as_it_was() -> None:
+    rows = some(20)
+    stored = unpack(pack(rows, range(5, 25)), DIMENSIONS)
+    assert stored["number"].tolist() == list(range(5, 25))
+    assert np.abs(stored["row"] * stored["scale"][:, None] - rows).max() < 0.01
+
+
+def test_vectors_of_another_size_are_none() -> None:
+    assert len(unpack(pack(some(3), range(3)), DIMENSIONS * 2)) == 0
+    assert len(unpack(b"", DIMENSIONS)) == 0
+    assert len(unpack(pack(some(0), ()), DIMENSIONS)) == 0
+
+
+def test_among_few_every_vector_is_compared() -> None:
+    rows = some(500)
+    alike = held(rows, step=70).compare(rows[7], 600)
+    assert alike.is_exact
+    assert np.abs(alike.values()[:500] - rows @ rows[7]).max() < 0.02
+    assert np.allclose(alike.values()[500:], alike.mean)
+    assert np.allclose(alike.at([7, 550]), [1.0, alike.mean], atol=0.02)
+
+
+def test_among_many_the_nearest_are_found() -> None:
+    rows = some(EXACT_PASSAGES + 5_000)
+    vectors = held(rows)
+    found = []
+    for question in some(20, seed=1):
+        alike = vectors.compare(question, len(rows))
+        assert not alike.is_exact
+        best = set(np.argsort(-(rows @ question))[:20].tolist())
+        order = np.argsort(-alike.found)[:20]
+        found.append(len(best & set(alike.places[order].tolist())) / 20)
+    assert np.mean(found) > 0.85
+
+
+def test_only_what_is_allowed_is_compared() -> None:
+    for count in (300, EXACT_PASSAGES + 300):
+        rows = some(count)
+        allowed = np.zeros(count, np.bool_)
+        allowed[10:20] = True
+        alike = held(rows).compare(rows[0], count, allowed)
+        assert alike.places.tolist() == list(range(10, 20))
+
+
+def test_there_is_nothing_to_compare_in_an_empty_session() -> None:
+    alike = Vectors(DIMENSIONS).compare(some(1)[0], 3)
+    assert (alike.values().tolist(), alike.at([1]).tolist()) == ([0, 0, 0], [0])
