@@ -43,7 +43,7 @@ class Tally:
 
 def play_all(conversations: Sequence[dict[str, Any]], budget_tokens: int = BUDGET) -> str:
     tally = Tally()
-    settings = load_settings(environment={}, overrides={"recall": {"deadline_seconds": None}})
+    settings = load_settings(overrides={"recall": {"deadline_seconds": None}})
     with tempfile.TemporaryDirectory() as folder:
         for conversation in conversations:
             with foveate.open(Path(folder) / f"{conversation['id']}.db", settings=settings) as fov:

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import foveate
 from foveate import strategy as strategies
-from foveate.comparing import sampling_for
 from foveate.context.assembled import Context
 from foveate.context.provider import FORMATS
 from foveate.context.tags import Block, parse_blocks
@@ -114,31 +113,39 @@ class Watch:
                 yield f"a protected message is not as it was: {one.text[:60]!r}"
 
 
-async def watched(
-    script: Script, turns: Sequence[Turn], strategy: str, budget_tokens: int, sampling: Sampling, settings: Settings
-) -> Watch:
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A conversation ready to be played, and how it is."""
+
+    script: Script
+    turns: Sequence[Turn]
+    sampling: Sampling
+    settings: Settings
+
+
+async def watched(stage: Stage, strategy: str, budget_tokens: int) -> Watch:
     """What was seen of one strategy at one budget."""
-    watch = Watch(strategy, turns)
+    watch = Watch(strategy, stage.turns)
     await replay(
-        script,
+        stage.script,
         budget_tokens=budget_tokens,
         strategy=strategy,
-        settings=settings,
-        sampling=sampling,
+        settings=stage.settings,
+        sampling=stage.sampling,
         observe=watch.see,
     )
     return watch
 
 
-async def unread(path: Path, turns: Sequence[Turn], strategy: str, budget_tokens: int, settings: Settings) -> list[str]:
-    """The turns that can't be read back word for word by the model's own tool, whatever the strategy shows of them."""
+async def unread(path: Path, stage: Stage, strategy: str, *, budget_tokens: int, every: int = 1) -> list[str]:
+    """Of each so manieth turn, those that can't be read back word for word, whatever the strategy shows of them."""
     lost = []
-    async with foveate.open(path, settings=settings) as fov:
+    async with foveate.open(path, settings=stage.settings) as fov:
         session = await fov.session("s", strategy=strategy, budget_tokens=budget_tokens)
-        for turn in turns:
+        for turn in stage.turns:
             await session.record(turn)
         await session.context()
-        for number, turn in enumerate(turns, 1):
+        for number, turn in list(enumerate(stage.turns, 1))[::every]:
             answer = await session.call_tool("get_turn", {"turn_id": f"T-{number}", "level": "R"})
             found = await session.get_turn(number, "R", format="plain")
             if f"<T-{number}-R>" not in answer or found.content != turn_text(turn.messages):
@@ -168,15 +175,15 @@ def sweep(name: str, turns: Sequence[Turn], chosen: Sequence[str], every: int | 
     """How many prompts of one conversation were looked at, and what was wrong with them."""
     settings = load_settings(environment={}, overrides={"compress": {"processes": 0}, "recall": {"enabled": False}})
     script = asyncio.run(prepare(turns, settings=settings))
-    sampling = sampling_for(script.calls, every or 1)
+    stage = Stage(script, turns, Sampling(every or 1), settings)
     prompts, faults = 0, []
     for strategy in chosen:
         for budget in TAU_BUDGETS_TOKENS if name.startswith("tau") else BUDGETS_TOKENS:
-            watch = asyncio.run(watched(script, turns, strategy, budget, sampling, settings))
+            watch = asyncio.run(watched(stage, strategy, budget))
             prompts += watch.prompts
             faults += watch.faults
         with tempfile.TemporaryDirectory() as folder:
-            faults += asyncio.run(unread(Path(folder) / "chat.db", turns, strategy, 4_000, settings))
+            faults += asyncio.run(unread(Path(folder) / "chat.db", stage, strategy, budget_tokens=BUDGETS_TOKENS[0]))
     return prompts, [f"{name}: {fault}" for fault in faults]
 
 

@@ -23,7 +23,7 @@ from foveate.strategy.hybrid import Hybrid
 from foveate.text import message_text
 from foveate.turn import Message
 
-TRANSCRIPTS = Path("/work/shared/data/transcripts")
+TRANSCRIPTS = Path(__file__).parents[2] / "shared" / "data" / "transcripts"
 needs_transcripts = pytest.mark.skipif(not TRANSCRIPTS.exists(), reason="the real transcripts are not here")
 FILLER = "The parser reads each line, keeps the number, and never drops the sign. "
 
@@ -83,6 +83,7 @@ def test_the_prefix_stays_the_same_between_compressions(tmp_path: Path) -> None:
         before, compressions = "", 0
         for number in range(1, 40):
             session.record(work(number))
+            fov.settle()  # a sentence that is made later stands in place of a cut
             context = session.context("And now?")
             now = int(str(context.planned.notes["compressions"]))
             if now == compressions:

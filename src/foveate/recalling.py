@@ -62,7 +62,6 @@ class Recaller:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""
         query = wish.query.strip()[:MAX_QUERY_CHARS]
         need = need_of(query) if wish.is_gated else Need.SURE
-        is_sure = need is Need.SURE or wish.is_one_off
         if not query or need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
             return Layer()
         deadline = Deadline(self._settings.deadline_seconds)
@@ -72,17 +71,18 @@ class Recaller:
         measured = found.results.get("words"), found.results.get("vectors")
         if not any(each and len(each.passages) for each in measured):
             return Layer()
-        ranked = self._rank(query, *measured, wish=wish, is_sure=is_sure)
+        ranked = self._rank(query, *measured, wish=wish, need=need)
         return Layer() if ranked is None else await self._fill(session, index, counter, wish, ranked)
 
     def _rank(
-        self, query: str, words: Measured | None, vectors: Measured | None, *, wish: Wish, is_sure: bool
+        self, query: str, words: Measured | None, vectors: Measured | None, *, wish: Wish, need: Need
     ) -> Ranked | None:
-        """None if nothing stands out that a prompt which may not need it could mean."""
+        """None if nothing stands out that the prompt could mean. A one-off has no cached prompt to keep from it."""
         from foveate.recall.rank import Weights, outstanding, rank  # noqa: PLC0415 - numpy loads with the index
 
         settings = self._settings
-        if not is_sure and outstanding(words, vectors) < settings.gate_score:
+        least = settings.gate_score if need is Need.SURE else settings.gate_doubt_score
+        if wish.is_gated and not wish.is_one_off and outstanding(words, vectors) < least:
             return None
         weights = Weights(
             method=settings.method,
@@ -94,7 +94,8 @@ class Recaller:
         )
         moments = [each.passages.at_us.max() for each in (words, vectors) if each and len(each.passages)]
         spans = spans_in(query, from_us(int(max(moments)))) if settings.date_weight else []
-        return rank(words, vectors, weights, spans=spans, visible=wish.visible, limit=MAX_PASSAGES)
+        limit = MAX_PASSAGES if wish.is_one_off else settings.passages
+        return rank(words, vectors, weights, spans=spans, visible=wish.visible, limit=limit)
 
     async def _fill(self, session: SessionRow, index: Index, counter: Counter, wish: Wish, ranked: Ranked) -> Layer:
         """The best passages that fit, and the turns of the next best in one sentence each."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
 MAX_RESULTS = 1_000
-LEAST_ALIKE = 0.4
+LEAST_ALIKE = 0.2
 """A passage without any of the words counts only if its vector is at least this near; for one word alone,"""
-LEAST_ALIKE_TO_A_WORD = 0.6
+LEAST_ALIKE_TO_A_WORD = 0.4
 """this near."""
 
 

@@ -175,8 +175,12 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Passages that models are asked about."""
     gate: bool = True
     """Recall only for prompts that seem to need it, so that others leave the prompt cached to its end."""
-    gate_score: Annotated[float, Meta(ge=0, le=100)] = 4.0
-    """How far above the ordinary the best passage must stand for a prompt that may or may not ask for the past."""
+    gate_score: Annotated[float, Meta(ge=0, le=100)] = 6.0
+    """How far above the ordinary the best passage must stand, in standard deviations by words and by vectors together,"""
+    gate_doubt_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
+    """and for a prompt that may or may not ask for the past. Tuned on LoCoMo-dev: its questions, its turns."""
+    passages: Annotated[int, Meta(ge=1, le=2_000)] = 12
+    """Recalled at most at the session's own budget, where what is recalled is not cached; a one-off fills its room."""
     method: Literal["blend", "rrf"] = "blend"
     """How words and vectors make one score: by how far they stand out, or by reciprocal ranks."""
     user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0

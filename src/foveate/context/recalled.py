@@ -85,8 +85,12 @@ def escape_piece(speaker: str, text: str) -> str:
     """The text of a passage as it stands in the layer. What tools say has its marks already, and is escaped."""
     if speaker == "assistant" and text.startswith(_REASONING):
         marked = _REASONING + escape_marks(text.removeprefix(_REASONING))
+    elif speaker == "tool":
+        # Its lines were escaped before it was cut, but the first of them may have begun inside a line.
+        first, newline, rest = text.partition("\n")
+        marked = text if text.startswith(_TOOL_MARKS) else f"{escape_marks(first)}{newline}{rest}"
     else:
-        marked = text if speaker == "tool" else escape_marks(text)
+        marked = escape_marks(text)
     return _escape_labels(escape_tags(marked))
 
 

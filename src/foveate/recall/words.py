@@ -38,11 +38,15 @@ _SILENT = frozenset(word.replace("'", " ") for word in STOP_WORDS)
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _PARTLY_UNSPACED = re.compile(rf"[^\W_]*[{_UNSPACED}][^\W_]*")
-_WORD = re.compile(r"[^\W_]+")
+# The tokenizer knows an older Unicode: what stands next to a character that it may not know is said by itself.
+_PARTLY_RARE = re.compile(r"\S*[\U00010000-\U0001efff]\S*")
+# An accent may come as a character of its own.
+_IN_WORD = r"[^\W_](?:[^\W_]|[\u0300-\u036f])*"
+_WORD = re.compile(_IN_WORD)
 _JOINT = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[^\W\d_][0-9]|[0-9][^\W\d_]")
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[0-9]+|[^\W_]")
-_COMPOUND = re.compile(r"[^\W_]+(?:[-_./:@#\\+]+[^\W_]+)+")
-_LETTER_IN_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_COMPOUND = re.compile(rf"{_IN_WORD}(?:[-_./:@#\\+]+{_IN_WORD})+")
+_LETTER_IN_WORD = re.compile(rf"{_IN_WORD}(?:['\u2019]{_IN_WORD})*")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
@@ -56,6 +60,8 @@ def extra_words(text: str) -> str:
         for match in _PARTLY_UNSPACED.finditer(text):
             words += [char for run in _UNSPACED_RUN.findall(match[0]) for char in run]
             words += _WORD.findall(_UNSPACED_RUN.sub(" ", match[0]))
+        for match in _PARTLY_RARE.finditer(text):
+            words += _WORD.findall(match[0])
         words += _symbols(text)
     return " ".join(words)
 

@@ -119,13 +119,17 @@ class PassageIndex(Protocol):
         """The passages of these rows; those that are gone are left out."""
         ...
 
-    async def add(self, session_id: str, made: Sequence[NewPassages], *, down_to: int | None = None) -> None:
-        """Keep what was made, in place of what another maker made of the same; from `down_to` on nothing lacks."""
+    async def add(self, session_id: str, made: Sequence[NewPassages]) -> None:
+        """Keep what was made, in place of what another maker made of the same."""
         ...
 
     async def lacking(self, session_id: str, maker: str, limit: int) -> list[tuple[int, int]]:
         """Turns whose renditions are made but not their passages, or by another maker, the newest first, each with how
         many messages it has."""
+        ...
+
+    async def note_made(self, session_id: str, maker: str) -> None:
+        """Note up to where a session may still lack something, so that nobody looks further."""
         ...
 
     async def want(self, session_id: str) -> None:

@@ -43,7 +43,7 @@ LIST = """SELECT id, turn, messages, at_us, maker, marks, vectors FROM passages
 EPOCH = "SELECT index_epoch FROM sessions WHERE number = :session"
 RAISE_EPOCH = "UPDATE sessions SET index_epoch = index_epoch + 1 WHERE number = :session"
 WANT = "UPDATE sessions SET unindexed = max(unindexed, :turn) WHERE number = :session"
-DONE = "UPDATE sessions SET unindexed = min(unindexed, :turn - 1) WHERE number = :session"
+LOWER = "UPDATE sessions SET unindexed = :turn WHERE number = :session AND unindexed > :turn"
 UNINDEXED = "SELECT id FROM sessions WHERE unindexed > 0 ORDER BY number"
 LACKING = """SELECT turn, max(messages) AS made FROM renditions r
     WHERE session = :session AND turn <= (SELECT unindexed FROM sessions WHERE number = :session) GROUP BY turn
@@ -116,14 +116,12 @@ class SqlitePassages:
 
         return await self._read(job)
 
-    async def add(self, session_id: str, made: Sequence[NewPassages], *, down_to: int | None = None) -> None:
+    async def add(self, session_id: str, made: Sequence[NewPassages]) -> None:
         def job(connection: sqlite3.Connection) -> None:
             session = rows.get_session(connection, session_id).number
             with damage_told(self._location), written_now(connection):
                 for passages in made:
                     add_passages(connection, session, passages)
-            if down_to is not None:
-                connection.execute(DONE, {"session": session, "turn": down_to})
 
         await self._write(job)
 
@@ -133,6 +131,14 @@ class SqlitePassages:
             return connection.execute(LACKING, {"session": session, "maker": maker, "limit": limit}).fetchall()
 
         return await self._read(job)
+
+    async def note_made(self, session_id: str, maker: str) -> None:
+        def job(connection: sqlite3.Connection) -> None:
+            session = rows.get_session(connection, session_id).number
+            lacking = connection.execute(LACKING, {"session": session, "maker": maker, "limit": 1}).fetchone()
+            connection.execute(LOWER, {"session": session, "turn": lacking[0] if lacking else 0})
+
+        await self._write(job)
 
     async def want(self, session_id: str) -> None:
         def job(connection: sqlite3.Connection) -> None:

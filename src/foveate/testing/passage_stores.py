@@ -163,9 +163,11 @@ async def what_lacks_an_entry_is_listed_the_newest_first(store: Store, _: OpenSt
     assert await store.passages.unindexed() == ["s"]
     assert await store.passages.lacking("s", "test", MANY) == []
     assert await store.passages.lacking("s", "other", 2) == [(3, 1), (2, 1)]
-    await store.passages.add("s", [entry(3, "three", maker="other"), entry(2, "two", maker="other")], down_to=2)
+    await store.passages.add("s", [entry(3, "three", maker="other"), entry(2, "two", maker="other")])
+    await store.passages.note_made("s", "other")
     assert await store.passages.lacking("s", "other", MANY) == [(1, 1)]
-    await store.passages.add("s", [entry(1, "one", maker="other")], down_to=1)
+    await store.passages.add("s", [entry(1, "one", maker="other")])
+    await store.passages.note_made("s", "other")
     assert await store.passages.unindexed() == []
 
 
@@ -206,7 +208,7 @@ async def it_is_cleared_and_made_again(store: Store, _: OpenStore) -> None:
     assert (after.rows, list(after.postings[0].keys)) == ([], [])
     assert after.epoch != before.epoch
     assert await store.passages.lacking("s", "test", MANY) == [(2, 1), (1, 1)]
-    await store.passages.add("s", [entry(1, "one"), entry(2, "two")], down_to=1)
+    await store.passages.add("s", [entry(1, "one"), entry(2, "two")])
     assert await _turns(store, "one") == [1]
 
 
