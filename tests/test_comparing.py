@@ -22,7 +22,7 @@ NEVER = "no such thing was ever said"
 
 
 def compared(turns: int = 8, **options: Any) -> Comparison:
-    given = {"settings": settings(), "budgets_tokens": [4_000]} | options
+    given: dict[str, Any] = {"settings": settings(), "budgets_tokens": [4_000], **options}
     return asyncio.run(compare(CONVERSATION.turns[:turns], **given))
 
 
@@ -65,7 +65,8 @@ def test_standard_forgets_what_dropped_out_and_the_gradient_does_not(comparison:
     standard, gradient = run(comparison, "standard"), run(comparison, "gradient")
     assert set(standard.strip) == {"-", "R"}
     assert gradient.seen_share > standard.seen_share
-    assert gradient.facts_kept > standard.facts_kept
+    assert gradient.old_facts_kept > standard.old_facts_kept
+    assert gradient.facts_on_average > standard.facts_on_average
     assert gradient.cached_share > standard.cached_share
 
 

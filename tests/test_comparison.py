@@ -91,7 +91,7 @@ def test_what_the_text_does_not_tell_apart_is_a_tie() -> None:
 def test_a_line_says_what_is_seen_what_is_kept_and_what_it_costs() -> None:
     said = COMPARISON.words(RUN)
     assert said.startswith(
-        "3 of 10 turns word for word, the others shorter; 50% of the facts (25% of the older half's)"
+        "3 of 10 turns word for word, the others shorter; 50% of the facts at the end, 60% on average"
     )
     assert "645 uncached tokens" in said
     assert "Best at: in sight, facts kept" in said

@@ -109,7 +109,7 @@ class _Watch:
     def see(self, call: Call, context: Context) -> None:
         share = call.cached_tokens / max(1, call.tokens) if call.is_next else None
         if len(self.points) in self.moments:
-            self.facts.append(self.book.known_share(forms_of(context.segments), call.turn))
+            self.facts.append(self.book.known_share(forms_of(context.segments), call.turn - 1))
         self.points.append(Point(call.turn, call.tokens, share, parts_of(context.segments)))
         for level, part in tally(strip_of(context.segments, call.turn)).items():
             self.levels[level] = self.levels.get(level, 0.0) + part

@@ -64,7 +64,7 @@ class Run:
     facts_kept: float
     """At the end, of all that were said."""
     facts_on_average: float
-    """At moments on the way, of those that had been said by then."""
+    """At moments on the way, of those of the turns before."""
     old_facts_kept: float
     """Of those that were said last in the older half of the turns."""
     facts_by_age: tuple[AgeShare, ...]
@@ -149,7 +149,7 @@ FIGURES: tuple[Figure, ...] = (
         lambda run: run.facts_on_average,
         _percent,
         "most",
-        "The same at moments on the way, of the facts that had been said by then.",
+        "The same on the way, of the facts of the turns before.",
     ),
     Figure(
         "of older half",
@@ -228,7 +228,7 @@ class Comparison:
         )
         parts = [
             f"{raw:,} of {run.turns:,} turns word for word, {others}",
-            f"{_percent(run.facts_kept)} of the facts ({_percent(run.old_facts_kept)} of the older half's)",
+            f"{_percent(run.facts_kept)} of the facts at the end, {_percent(run.facts_on_average)} on average",
             f"a call costs what {_number(run.paid_tokens)} uncached tokens do",
         ]
         said = "; ".join(parts)

@@ -36,9 +36,10 @@ def test_an_era_is_shown_at_any_size_and_fits(given_units: list[Unit], budget: i
 @settings(deadline=None)
 @given(units)
 def test_a_smaller_era_is_the_beginning_of_a_larger_one(given_units: list[Unit]) -> None:
+    given_units = list(dict.fromkeys(given_units))  # the same clause twice can't be told apart below
     small, large = roll_up(given_units, 60, count_tokens), roll_up(given_units, 10_000, count_tokens)
     assert roll_up(given_units, 10_000, count_tokens) == large
-    assert [one for one in large if one in small][: len(small)] == list(small)
+    assert [one for one in large if one in small] == list(small)
 
 
 def test_what_was_said_before_is_not_paid_for_twice() -> None:

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.recall.embedding import Embedder, index_maker
+from foveate.recall.indexing import passage_text
 from foveate.recall.passages import Passage
 from foveate.recall.rank import Measured, Passages, Scored
 from foveate.recall.shelf import Shelf
 from foveate.recall.vectors import Alike, Floats, Mask
-from foveate.recall.words import extra_words, query_phrases
+from foveate.recall.words import query_phrases
 from foveate.store import Store
 from foveate.store.passages import KEY_SHIFT, SPEAKERS, Look, PassageText, Speaker
 from foveate.text import encodable
@@ -42,8 +43,8 @@ LEAST_DEPTH = 50
 """How many of the best by each measure are fused, at least;"""
 TURN_DEPTH = 3
 """and for each turn that is asked for."""
-FUSION_RANKS = 60
-"""Reciprocal rank fusion's constant: how little the very first ranks count for more than the next."""
+LEAST_DEVIATION = 1e-6
+"""Below it all passages answer alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,9 +313,7 @@ class Index:
         if not kept:
             return scores
         passages = [each.passages[number] for _, each, number in kept]
-        texts = [
-            PassageText(each.speaker, encodable(each.text), each.tool, extra_words(each.text)) for each in passages
-        ]
+        texts = [passage_text(each) for each in passages]
         keyword = np.zeros(len(kept), np.float32)
         for phrase, having in zip(asked.phrases, await self._store.passages.among(asked.phrases, texts), strict=True):
             # A phrase that is nowhere in the index tells as much as one that is there once.
@@ -361,7 +360,7 @@ def _by_words(shelf: Shelf, look: Look, phrases: Sequence[str]) -> tuple[Floats,
 
 
 def _fused(scores: Scores, depth: int, least_alike: float) -> list[int]:
-    """The places of the best by each measure, by the sum of their reciprocal ranks; the newer of equals first."""
+    """The places of the best by each measure, by how far they stand out by both; the newer of equals first."""
     having = np.flatnonzero(scores.keyword > 0)
     measures = [(having, scores.keyword[having])]
     if scores.vector is not None:
@@ -369,15 +368,16 @@ def _fused(scores: Scores, depth: int, least_alike: float) -> list[int]:
         is_near = (alike.found >= least_alike) | (scores.keyword[alike.places] > 0)
         counts = (alike.found > alike.mean) & is_near & scores.allowed[alike.places]
         measures.append((alike.places[counts], alike.found[counts]))
-    gains: dict[int, float] = {}
+    chosen: list[Places] = []
     for places, values in measures:
         bar = np.partition(values, len(values) - depth)[len(values) - depth] if len(values) > depth else -np.inf
-        best, worth = places[values >= bar], values[values >= bar]
-        ranked = best[np.lexsort((best, -scores.turn[best], -worth))][:depth]
-        for rank, place in enumerate(ranked.tolist()):
-            gains[place] = gains.get(place, 0.0) + 1 / (FUSION_RANKS + rank)
-    turns = dict(zip(gains, scores.turn[list(gains)].tolist(), strict=True)) if gains else {}
-    return sorted(gains, key=lambda place: (-gains[place], -turns[place], place))
+        chosen.append(places[values >= bar])
+    best = np.unique(np.concatenate(chosen))
+    worth = scores.keyword[best] / max(float(scores.keyword.std()), LEAST_DEVIATION) if len(best) else np.empty(0)
+    if scores.vector is not None and len(best):
+        worth = worth + (scores.vector.at(best) - scores.vector.mean) / max(scores.vector.deviation, LEAST_DEVIATION)
+    found: list[int] = best[np.lexsort((best, -scores.turn[best], -worth))].tolist()
+    return found
 
 
 def _counts(loose: Loose, number: int, wanted: Filter) -> bool:

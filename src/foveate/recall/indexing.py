@@ -26,20 +26,22 @@ def index_turn(turn: int, messages: Sequence[Message], *, count: int, at_us: int
     passages = cut_turn(messages)
     numbers = tuple(_embedded(passages))
     is_static = embeddings == STATIC
-    texts = [encodable(passage.text) for passage in passages]
     return NewPassages(
         turn=turn,
         messages=count,
         at_us=at_us,
         maker=index_maker(STATIC_NAME) if is_static else WITHOUT_VECTORS,
-        texts=tuple(
-            PassageText(passage.speaker, text, passage.tool and encodable(passage.tool), extra_words(text))
-            for passage, text in zip(passages, texts, strict=True)
-        ),
+        texts=tuple(map(passage_text, passages)),
         embedded=numbers,
         marks=pack_marks(passages),
         vectors=pack(static.embed([passages[number].text for number in numbers]), numbers) if is_static else b"",
     )
+
+
+def passage_text(passage: Passage) -> PassageText:
+    """A passage as a store takes it."""
+    text = encodable(passage.text)
+    return PassageText(passage.speaker, text, passage.tool and encodable(passage.tool), extra_words(text))
 
 
 def _embedded(passages: Sequence[Passage]) -> Iterator[int]:
