@@ -26,7 +26,7 @@ SOURCE_TURNS = 600
 OWN_BUDGET = 1_000_000
 RESULTS = 10
 
-# How it is told, how it is asked for in other words; and for each: subject, needle, the subject in other words.
+# How it is told, and how it is asked for in other words; only its subject keeps its name.
 TOLD = (
     ("The spare key of the {} hangs on hook {}.", "On which peg can I find the extra key to the {}?"),
     ("Mind that the {} may only be fed with {} volts.", "What voltage is allowed for the {}?"),
@@ -44,64 +44,64 @@ TOLD = (
 )
 SUBJECTS = (
     (
-        ("boat shed", "KH-731", "boathouse"),
-        ("crane", "417", "lifting gear"),
-        ("winter storage", "INV-Zeta-88", "keeping boats over the cold months"),
-        ("the pilot launch", "Marigold Seven", "the pilot's boat"),
-        ("dredger", "3 February 2031", "dredging vessel"),
-        ("tide gauge", "04:47", "water level meter"),
-        ("weather console", "grandmother's accordion", "meteo terminal"),
-        ("fuel pump", "QX-55120-B", "petrol dispenser"),
-        ("floodlights", "the Lindqvist foundation", "big lamps"),
-        ("breakwater beacon", "oxide rose", "light on the mole"),
-        ("gate camera", "37 days", "CCTV at the entrance"),
-        ("berth painter", "quay-brushwork", "tool that draws the moorings"),
-        ("slipway winch", "Ottoline Brask", "hoist on the ramp"),
+        ("boat shed", "KH-731"),
+        ("crane", "417.5"),
+        ("winter storage", "INV-Zeta-88"),
+        ("the pilot launch", "Marigold Seven"),
+        ("dredger", "3 February 2031"),
+        ("tide gauge", "04:47"),
+        ("weather console", "grandmother's accordion"),
+        ("fuel pump", "QX-55120-B"),
+        ("floodlights", "the Lindqvist foundation"),
+        ("breakwater beacon", "oxide rose"),
+        ("gate camera", "37 tides"),
+        ("berth painter", "quay-brushwork"),
+        ("slipway winch", "Ottoline Brask"),
     ),
     (
-        ("pump room", "PR-209", "room with the pumps"),
-        ("ice machine", "208", "ice maker"),
-        ("the regatta", "INV-Kite-12", "the sailing race"),
-        ("the rescue boat", "Copper Finch", "the lifeboat"),
-        ("car park", "19 August 2029", "parking lot"),
-        ("payment bridge", "05:20", "link to the bank"),
-        ("ledger tool", "seven yellow lemons", "bookkeeping program"),
-        ("gangway motor", "MM-0093-K", "engine of the footbridge"),
-        ("new fenders", "aunt Philippa", "fresh bumpers"),
-        ("office door", "heron grey", "entrance of the bureau"),
-        ("lock gates", "14 months", "sluice doors"),
-        ("berth forecaster", "quay-oracle", "occupancy predictor"),
-        ("sewage lift", "Bartholomew Ives", "waste water station"),
+        ("pump room", "PR-209"),
+        ("ice machine", "208.3"),
+        ("the regatta", "INV-Kite-12"),
+        ("the rescue boat", "Copper Finch"),
+        ("car park", "19 August 2029"),
+        ("payment bridge", "05:20"),
+        ("ledger tool", "seven yellow lemons"),
+        ("gangway motor", "MM-0093-K"),
+        ("new fenders", "aunt Philippa"),
+        ("office door", "heron grey"),
+        ("lock gates", "14 fortnights"),
+        ("berth forecaster", "quay-oracle"),
+        ("sewage lift", "Bartholomew Ives"),
     ),
     (
-        ("sail loft", "SL-064", "attic for the sails"),
-        ("radar mast", "48", "radar pole"),
-        ("guest week", "INV-Moss-40", "the days for visitors"),
-        ("the harbour tug", "Velvet Anvil", "the towing boat"),
-        ("waste collection", "30 November 2027", "rubbish pick-up"),
-        ("message relay", "06:05", "forwarder of notices"),
-        ("map server", "three blind herons", "chart service"),
-        ("water meter", "WN-7741-C", "gauge for drinking water"),
-        ("swimming ladder", "the rotary club", "steps for bathers"),
-        ("crane cabin", "signal plum", "operator's booth of the hoist"),
-        ("door badges", "11 weeks", "entry cards"),
-        ("invoice printer", "quay-letterpress", "thing that prints bills"),
-        ("heat pump", "Ingeborg Tveit", "heating"),
+        ("sail loft", "SL-064"),
+        ("radar mast", "48.25"),
+        ("guest week", "INV-Moss-40"),
+        ("the harbour tug", "Velvet Anvil"),
+        ("waste collection", "30 November 2027"),
+        ("message relay", "06:05"),
+        ("map server", "three blind herons"),
+        ("water meter", "WN-7741-C"),
+        ("swimming ladder", "the rotary club"),
+        ("crane cabin", "signal plum"),
+        ("door badges", "11 lunar weeks"),
+        ("invoice printer", "quay-letterpress"),
+        ("heat pump", "Ingeborg Tveit"),
     ),
     (
-        ("north cellar", "NC-518", "basement on the northern side"),
-        ("battery bank", "96", "accumulators"),
-        ("diver training", "INV-Pearl-03", "lessons for divers"),
-        ("the patrol", "Sandpiper Two", "the guards"),
-        ("roof lease", "1 May 2033", "rent of the roof"),
-        ("backup runner", "03:33", "job that copies the data"),
-        ("rota sheet", "purple walrus", "shift plan"),
-        ("label maker", "LB-2210-Z", "sticker device"),
-        ("jetty planks", "captain Morwenna", "boards of the pier"),
-        ("tool chest", "ferry teal", "box for spanners"),
-        ("radio traffic", "5 years", "spoken messages over the air"),
-        ("tariff rules", "quay-abacus", "code for prices"),
-        ("fire alarm", "Casimir Dole", "smoke detector"),
+        ("north cellar", "NC-518"),
+        ("battery bank", "96.75"),
+        ("diver training", "INV-Pearl-03"),
+        ("the patrol", "Sandpiper Two"),
+        ("roof lease", "1 May 2033"),
+        ("backup runner", "03:33"),
+        ("rota sheet", "purple walrus"),
+        ("label maker", "LB-2210-Z"),
+        ("jetty planks", "captain Morwenna"),
+        ("tool chest", "ferry teal"),
+        ("radio traffic", "5 leap years"),
+        ("tariff rules", "quay-abacus"),
+        ("fire alarm", "Casimir Dole"),
     ),
 )
 
@@ -167,9 +167,9 @@ def plant(turns: list[Turn], facts: list[Needle]) -> tuple[list[Turn], list[Need
 
 def _facts() -> Iterator[tuple[str, str, str, str]]:
     for row in SUBJECTS:
-        for (told, asked), (subject, needle, other) in zip(TOLD, row, strict=True):
+        for (told, asked), (subject, needle) in zip(TOLD, row, strict=True):
             text = told.format(subject, needle)
-            yield text, needle, _keywords(text.replace(needle, "")), asked.format(other)
+            yield text, needle, _keywords(text.replace(needle, "")), asked.format(subject)
 
 
 def _keywords(text: str) -> str:

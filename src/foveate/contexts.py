@@ -27,12 +27,11 @@ from foveate.errors import HistoryExceedsBudget
 from foveate.events import Event, EventBus, EventKind
 from foveate.keeping import Keeper, View
 from foveate.recalling import Recaller, Wish
-from foveate.searching import Searcher
 from foveate.settings import Settings, make_strategy
 from foveate.store import SessionRow, Store, bodies
 from foveate.story import Beside, Storyteller
 from foveate.strategy import Frame, Strategy
-from foveate.strategy.allotments import Split
+from foveate.strategy.allotments import HISTORY_MINIMUM_TOKENS, Split
 from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
@@ -108,10 +107,10 @@ class Contexts:
         events: EventBus,
         settings: Settings,
         *,
-        searcher: Searcher,
+        recaller: Recaller,
         beside: Beside | None = None,
     ) -> None:
-        self._recaller = Recaller(store, searcher, settings.recall)
+        self._recaller = recaller
         self.viewer = Viewer(store, session_id)
         self._keepers: dict[str, Keeper] = {}
         self.storyteller = Storyteller(store, session_id, self.viewer, beside=beside)
@@ -195,8 +194,8 @@ class Contexts:
             is_one_off=frame.is_one_off,
         )
         layer = await self._recaller.recall(session, exact_counter(session.encoding), wish)
-        if layer.tokens < aside:
-            # What recall leaves unused is the history's.
+        if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
+            # What recall leaves unused is the history's, unless it is too little for another plan.
             view = await self._view(session, chosen, frame, room.history - layer.tokens)
         return view, layer.text
 

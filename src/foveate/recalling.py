@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from foveate.answers import from_us
 from foveate.context.recalled import LEAST_ROOM_TOKENS, Filling, Gist, Layer, Piece, make_piece
+from foveate.models.caller import Caller
 from foveate.recall.anytime import Deadline, run_stages
 from foveate.recall.dates import spans_in
 from foveate.recall.gate import Need, need_of
+from foveate.recall.judging import Judge
 from foveate.searching import Searcher
 from foveate.settings import RecallSettings
 from foveate.store import SessionRow, Store
@@ -49,10 +51,29 @@ class Wish:
     """There is no cached prompt to keep: a prompt that may need it gets it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found for a prompt, best first."""
+
+    session: SessionRow
+    index: Index
+    counter: Counter
+    ranked: Ranked
+
+    def rows(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Keys, turns and times of some of the best."""
+        places, passages = self.ranked.places[start:end], self.ranked.passages
+        columns = (passages.key[places], passages.turn[places], passages.at_us[places])
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
 class Recaller:
     """Recalls for one session."""
 
-    def __init__(self, store: Store, searcher: Searcher, settings: RecallSettings) -> None:
+    def __init__(
+        self, store: Store, searcher: Searcher, settings: RecallSettings, *, caller: Caller | None = None
+    ) -> None:
+        self._judge = Judge(caller, settings)
         self._store = store
         self._searcher = searcher
         self._settings = settings
@@ -67,12 +88,18 @@ class Recaller:
         deadline = Deadline(self._settings.deadline_seconds)
         index = self._searcher.index(session)
         stages = {"words": lambda: index.measure_words(query), "vectors": lambda: index.measure_vectors(query)}
-        found = await run_stages(stages, deadline.left_seconds())
+        limit = self._settings.search_seconds if self._judge.is_asked else None
+        found = await run_stages(stages, deadline.left_seconds(limit))
         measured = found.results.get("words"), found.results.get("vectors")
         if not any(each and len(each.passages) for each in measured):
             return Layer()
         ranked = self._rank(query, *measured, wish=wish, need=need)
-        return Layer() if ranked is None else await self._fill(session, index, counter, wish, ranked)
+        if ranked is None:
+            return Layer()
+        found_again = _Found(session, index, counter, ranked)
+        if self._judge.is_asked:
+            found_again = await self._judged(query, found_again, deadline)
+        return await self._fill(found_again, wish.room_tokens)
 
     def _rank(
         self, query: str, words: Measured | None, vectors: Measured | None, *, wish: Wish, need: Need
@@ -97,40 +124,45 @@ class Recaller:
         limit = MAX_PASSAGES if wish.is_one_off else settings.passages
         return rank(words, vectors, weights, spans=spans, visible=wish.visible, limit=limit)
 
-    async def _fill(self, session: SessionRow, index: Index, counter: Counter, wish: Wish, ranked: Ranked) -> Layer:
+    async def _judged(self, query: str, found: _Found, deadline: Deadline) -> _Found:
+        """The best of what was found as models order it."""
+        rows = found.rows(0, self._settings.candidates)
+        pieces = {key: piece for (key, _, _), piece in zip(rows, await self._read(found, rows), strict=True) if piece}
+        texts = [pieces[key].text if key in pieces else "" for key, _, _ in rows]
+        order = await self._judge.order(query, texts, deadline, found.session.id)
+        places = found.ranked.places.copy()
+        places[: len(order)] = places[order]
+        return replace(found, ranked=replace(found.ranked, places=places))
+
+    async def _fill(self, found: _Found, room_tokens: int) -> Layer:
         """The best passages that fit, and the turns of the next best in one sentence each."""
-        filling = Filling(wish.room_tokens, counter.base)
+        filling = Filling(room_tokens, found.counter.base)
         missed: dict[int, int] = {}
-        keys, turns = ranked.passages.key[ranked.places].tolist(), ranked.passages.turn[ranked.places].tolist()
-        moments = ranked.passages.at_us[ranked.places].tolist()
-        for start in range(0, len(keys), BATCH):
+        for start in range(0, len(found.ranked.places), BATCH):
             if filling.is_full:
                 break
-            rows = list(zip(keys, turns, moments, strict=True))[start : start + BATCH]
-            for piece in await self._read(session, index, counter, rows):
-                if not filling.add(piece):
+            for piece in await self._read(found, found.rows(start, start + BATCH)):
+                if piece and not filling.add(piece):
                     missed.setdefault(piece.turn, piece.at_us)
-        return filling.finish(await self._gists(session, missed))
+        return filling.finish(await self._gists(found.session, missed))
 
-    async def _read(
-        self, session: SessionRow, index: Index, counter: Counter, rows: Sequence[tuple[int, int, int]]
-    ) -> list[Piece]:
-        """The passages of these keys, turns and times."""
+    async def _read(self, found: _Found, rows: Sequence[tuple[int, int, int]]) -> list[Piece | None]:
+        """The passages of these keys, turns and times; None where one is gone."""
         from foveate.recall.index import LOOSE_KEY  # noqa: PLC0415
 
-        lacking = [key for key, _, _ in rows if (session.encoding, key) not in self._pieces]
-        texts = await index.texts(lacking) if lacking else {}
+        encoding, count = found.session.encoding, found.counter.base
+        lacking = [key for key, _, _ in rows if (encoding, key) not in self._pieces]
+        texts = await found.index.texts(lacking) if lacking else {}
         pieces = []
         for key, turn, at_us in rows:
-            known = self._pieces.get((session.encoding, key))
+            known = self._pieces.get((encoding, key))
             if known is None and key in texts:
                 said = texts[key]
                 number = key & ((1 << KEY_SHIFT) - 1)
-                known = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=counter.base)
+                known = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=count)
                 if key < LOOSE_KEY:  # the others may still change
-                    self._pieces[session.encoding, key] = known
-            if known is not None:
-                pieces.append(known)
+                    self._pieces[encoding, key] = known
+            pieces.append(known)
         while len(self._pieces) > MAX_REMEMBERED:
             self._pieces.popitem(last=False)
         return pieces

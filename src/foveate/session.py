@@ -41,6 +41,7 @@ from foveate.goals import Goals
 from foveate.inputs import Recordable, as_messages, check_session_id, check_text, numbered_keys
 from foveate.models.caller import Caller
 from foveate.reading import Reader
+from foveate.recalling import Recaller
 from foveate.retrieving import Retrieval
 from foveate.searching import Searcher, Wanted
 from foveate.settings import Settings, make_strategy
@@ -75,9 +76,9 @@ class Session:
         self._store = shared.store
         self._events = shared.events
         self._counter = session_counter(row.model, row.encoding)
-        beside = shared.worker.beside
+        recaller = Recaller(shared.store, shared.searcher, shared.settings.recall, caller=shared.caller)
         self._contexts = Contexts(
-            shared.store, row.id, shared.events, shared.settings, searcher=shared.searcher, beside=beside
+            shared.store, row.id, shared.events, shared.settings, recaller=recaller, beside=shared.worker.beside
         )
         self._tools_format: str | None = None
         self._own_tools: Sequence[Mapping[str, Json]] = ()
@@ -224,8 +225,8 @@ class Session:
         """All that a model is shown before a prompt, and the prompt, within the budget.
 
         At a budget or by a strategy other than the session's own it is a one-off: planned afresh, filled to the full,
-        changing nothing. The definitions of the history tools are counted once `tools` has been asked for them. What the
-        prompt brings up of older turns is shown behind the history, unless `recall` is off.
+        changing nothing. The history tools are counted once `tools` has been asked for them. What the prompt brings
+        up of older turns is shown behind the history, unless `recall` is off.
         """
         await self.refresh()
         request = Request(

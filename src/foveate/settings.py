@@ -159,10 +159,8 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Off: nothing is recalled before a turn; searching still works."""
     deadline_seconds: Annotated[float, Meta(ge=0, le=60)] | None = 1.0
     """What is found by then is used. None: all is waited for, and the same store gives the same bytes."""
-    keyword_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
-    """After so long, models are asked about what there is without waiting for words,"""
-    vector_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
-    """or for vectors."""
+    search_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
+    """For words and vectors, side by side, where models are asked about what they find."""
     filter_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.5
     """For models that sort out candidates, side by side."""
     judge_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
@@ -176,7 +174,7 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gate: bool = True
     """Recall only for prompts that seem to need it, so that others leave the prompt cached to its end."""
     gate_score: Annotated[float, Meta(ge=0, le=100)] = 6.0
-    """How far above the ordinary the best passage must stand, in standard deviations by words and by vectors together,"""
+    """How far above the ordinary the best passage must stand, by words and vectors together, in standard deviations,"""
     gate_doubt_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
     """and for a prompt that may or may not ask for the past. Tuned on LoCoMo-dev: its questions, its turns."""
     passages: Annotated[int, Meta(ge=1, le=2_000)] = 12

@@ -64,7 +64,9 @@ def test_a_passage_cut_out_of_a_tool_s_words_does_not_begin_with_another_s_mark(
 
 
 def test_a_turn_without_room_is_named_in_short_with_its_day() -> None:
-    layer = fill([(1, 0, "user", "Hi.")], 500, (Gist(9, MAY_8 + 3 * DAY_US, "asks for\nthe price"), Gist(1, MAY_8, "x")))
+    layer = fill(
+        [(1, 0, "user", "Hi.")], 500, (Gist(9, MAY_8 + 3 * DAY_US, "asks for\nthe price"), Gist(1, MAY_8, "x"))
+    )
     assert layer.text.endswith("11 May 2023:\nTurn 9, in short: asks for the price\n</memory>\n")
     assert layer.gists == (9,)
 

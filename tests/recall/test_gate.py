@@ -29,7 +29,11 @@ SMALL_TALK = (
     "What's up?",
     "Yes, do it.",
 )
-IN_DOUBT = ("What do you think of the garden in winter?", "Rename src/auth/jwt.py", "Have you noticed any improvements?")
+IN_DOUBT = (
+    "What do you think of the garden in winter?",
+    "Rename src/auth/jwt.py",
+    "Have you noticed any improvements?",
+)
 
 
 @pytest.mark.parametrize("prompt", ASKS)

@@ -1,5 +1,6 @@
 """The bundled embedding model: near in meaning is near in space, and any text gets a vector."""
 
+import unicodedata
 from importlib.resources import files
 
 import numpy as np
@@ -46,3 +47,25 @@ def test_any_text_gets_a_vector_of_length_one_or_none(texts: list[str]) -> None:
 
 def test_the_model_is_small() -> None:
     assert len(files("foveate.recall").joinpath("static.npz").read_bytes()) <= MAX_BYTES
+
+
+def _slowly(text: str) -> list[str]:
+    """The words of a text, character by character: what the quick way must give too."""
+    words: list[str] = []
+    for token in text.lower().split():
+        word = ""
+        for char in token:
+            if unicodedata.category(char).startswith("C"):
+                continue
+            if char.isalnum():
+                word += char
+            else:
+                words += [word, char] if word else [char]
+                word = ""
+        words += [word] if word else []
+    return words
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=60))
+def test_ascii_is_cut_as_everything_else_is(text: str) -> None:
+    assert list(static._words(text)) == _slowly(text)

@@ -10,6 +10,7 @@ from foveate.background.making import make_passages
 from foveate.background.pool import Pool
 from foveate.errors import Damaged
 from foveate.recall.embedding import STATIC, STATIC_NAME, Embedder, index_maker, load_embedder
+from foveate.recall.indexing import EMBEDDED_CHARS
 from foveate.settings import RecallSettings
 from foveate.store import Store
 from foveate.store.passages import NewPassages
@@ -71,5 +72,5 @@ class Indexer:
     async def _with_vectors(self, embedder: Embedder, entry: NewPassages) -> NewPassages:
         from foveate.recall.vectors import pack  # noqa: PLC0415 - numpy loads where another model is used
 
-        vectors = await embedder.embed([entry.texts[number].text for number in entry.embedded])
+        vectors = await embedder.embed([entry.texts[number].text[:EMBEDDED_CHARS] for number in entry.embedded])
         return replace(entry, maker=self._maker(), vectors=pack(vectors, entry.embedded))

@@ -47,13 +47,15 @@ _FORGED_TAG = re.compile(rf"<({_LIKE_A_TAG})", re.IGNORECASE)
 _ESCAPED_TAG = re.compile(rf"<\\({_LIKE_A_TAG})", re.IGNORECASE)
 
 # At the start, or behind whatever `str.splitlines` takes for the end of a line.
-_LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
+_WITHIN_A_LINE = r"[^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"
+_LINE_START = f"(?<!{_WITHIN_A_LINE})"
 
 
 def _label_patterns(word: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     like_a_label = rf"\\*[ \t]*{word}[ \t]+\d+[ \t]*:"
     forged = re.compile(rf"{_LINE_START}({like_a_label})", re.IGNORECASE)
-    return forged, re.compile(rf"{_LINE_START}\\({like_a_label})", re.IGNORECASE)
+    # What it must begin with comes first, and is found many times faster than the start of a line.
+    return forged, re.compile(rf"\\(?<!{_WITHIN_A_LINE}\\)({like_a_label})", re.IGNORECASE)
 
 
 _TURN_LABELS = _label_patterns("Turn")

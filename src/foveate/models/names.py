@@ -197,6 +197,7 @@ def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
         "tiny": settings.tiny or settings.compress or settings.default,
         "chat": settings.chat or settings.default,
         "check": settings.default,
+        "recall": None,  # named by `recall.filter_model` and `recall.judge_model`
     }
     first = own[purpose]
     return tuple(dict.fromkeys((first, *settings.fallbacks))) if first else ()

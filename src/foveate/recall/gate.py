@@ -17,11 +17,14 @@ MAX_CHARS = 4_000
 LEAST_TELLING = 2
 """A question with fewer words that tell something may be small talk."""
 
-_SENTENCE = re.compile(r"[^.!?。！？\n]*[.!?。！？]*\s*")
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_SENTENCE = re.compile(r"[^.!?\u3002\uff01\uff1f\n]*[.!?\u3002\uff01\uff1f]*\s*")
+_ENDS = ("?", "\uff1f")
+_APOSTROPHE = "\u2019"
+_WORD = re.compile(rf"[^\W_]+(?:['{_APOSTROPHE}][^\W_]+)*")
 _MEMORY = re.compile(
     r"\b(?:remind (?:me|us)|(?:do|can) you (?:still )?(?:remember|recall)|remember (?:when|what|how|the|that|which)"
-    r"|as (?:i|we|you) (?:said|mentioned|discussed|agreed|decided)|(?:i|we|you) (?:said|told you|mentioned|decided|agreed)"
+    r"|as (?:i|we|you) (?:said|mentioned|discussed|agreed|decided)"
+    r"|(?:i|we|you) (?:said|told you|mentioned|decided|agreed)"
     r"|earlier|previously|last time|a while (?:ago|back)|back (?:when|then)|so far|(?:our|this|past) conversations?"
     r"|before that|in our (?:chat|talk)s?)\b",
     re.IGNORECASE,
@@ -31,8 +34,9 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"^(?:and |so |but |ok(?:ay)?,? |hey,? |well,? )*(?:what|what's|which|when|where|who|whose|whom|why|how|is|are|was|were|do|does|did|has"
-    r"|have|had|can|could|would|will|should|in what|in which|on what|on which|at what|for what|from which|to which)\b",
+    r"^(?:and |so |but |ok(?:ay)?,? |hey,? |well,? )*"
+    r"(?:what|what's|which|when|where|who|whose|whom|why|how|is|are|was|were|do|does|did|has|have|had|can|could|would"
+    r"|will|should|in what|in which|on what|on which|at what|for what|from which|to which)\b",
     re.IGNORECASE,
 )
 _POLITE = re.compile(
@@ -45,13 +49,13 @@ _TELL = re.compile(
 _ASKS_YOU = re.compile(r"\b(?:you|your|yours|you're|you've|you'd|u|ya|we|let's|us|our)\b", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+[-_/.:]?\d[\w./:-]*|\w+_\w+|[\w-]+/[\w./-]+|[a-z]+[A-Z]\w*|[A-Z]{3,}\w*)\b")
 
-SMALL_TALK = STOP_WORDS | frozenset(
-    """about amazing anything awesome awful been bet bit chance cool course day days doing else enjoy ever excited exciting feel feeling
-    fun glad good great guess guys happened happy hear hello hey hi hope how's idea inspired interesting keep kind kinda know
-    lately love lovely luck make makes man maybe mean mind miss much nice new ok okay plan plans pretty proud really right
-    see seem seems since so something sound sounds stuff sure tell thank thanks thing things think thought thoughts time
-    up wanna want way week weekend well what's whats wonderful wow yeah yep year your you're you've you'd""".split()
-)
+_CHAT_WORDS = """about amazing anything awesome awful been bet bit chance continue cool course day days doing else enjoy
+    ever excited exciting feel feeling fun glad good great guess guys happened happy hear hello hey hi hope how's idea
+    inspired interesting keep kind kinda know lately love lovely luck make makes man maybe mean mind miss much nice new
+    ok okay plan plans pretty proud really right see seem seems since so something sound sounds stuff sure tell thank
+    thanks thing things think thought thoughts time up wanna want way week weekend well what's whats wonderful wow yeah
+    yep year your you're you've you'd"""
+SMALL_TALK = STOP_WORDS | frozenset(_CHAT_WORDS.split())
 
 
 class Need(Enum):
@@ -81,14 +85,12 @@ def need_of(prompt: str) -> Need:
 
 def _is_question(sentence: str) -> bool:
     plain = _POLITE.sub("", sentence)
-    return (
-        sentence.endswith(("?", "？"))
-        or bool(_TELL.search(plain))
-        or bool(_ASKS.search(plain) and _ORDER.search(plain))
-    )
+    if sentence.endswith(_ENDS) or _TELL.search(plain):
+        return True
+    return bool(_ASKS.search(plain) and _ORDER.search(plain))
 
 
 def telling_words(text: str) -> list[str]:
     """The words that say what it is about."""
-    words = (match[0].lower().replace("’", "'") for match in _WORD.finditer(text))
+    words = (match[0].lower().replace(_APOSTROPHE, "'") for match in _WORD.finditer(text))
     return [word for word in words if word not in SMALL_TALK and len(word) > 1]

@@ -148,7 +148,7 @@ class Index:
         is_by_turn: bool = False,
         least_alike: float = -1.0,
     ) -> list[Hit]:
-        """The best passages by words and by vectors, fused by their ranks, the best first; or the best of each turn.
+        """The best passages by words and vectors, by how far they stand out, the best first; or the best of each turn.
 
         A passage that has none of the words counts only if its vector is at least as near as `least_alike`.
         """
@@ -156,7 +156,10 @@ class Index:
         depth = max(LEAST_DEPTH, TURN_DEPTH * limit if is_by_turn else limit)
         places = await asyncio.to_thread(_fused, scores, depth, least_alike)
         if is_by_turn:
-            places = list({int(scores.turn[place]): place for place in reversed(places)}.values())[::-1]
+            best: dict[int, int] = {}
+            for place in places:
+                best.setdefault(int(scores.turn[place]), place)
+            places = list(best.values())
         return await self.read(scores, places[:limit])
 
     async def measure_words(self, query: str) -> Measured:
@@ -368,14 +371,17 @@ def _fused(scores: Scores, depth: int, least_alike: float) -> list[int]:
         is_near = (alike.found >= least_alike) | (scores.keyword[alike.places] > 0)
         counts = (alike.found > alike.mean) & is_near & scores.allowed[alike.places]
         measures.append((alike.places[counts], alike.found[counts]))
-    chosen: list[Places] = []
+    chosen: list[NDArray[np.int64]] = []
     for places, values in measures:
         bar = np.partition(values, len(values) - depth)[len(values) - depth] if len(values) > depth else -np.inf
         chosen.append(places[values >= bar])
     best = np.unique(np.concatenate(chosen))
     worth = scores.keyword[best] / max(float(scores.keyword.std()), LEAST_DEVIATION) if len(best) else np.empty(0)
     if scores.vector is not None and len(best):
-        worth = worth + (scores.vector.at(best) - scores.vector.mean) / max(scores.vector.deviation, LEAST_DEVIATION)
+        alike_by = (scores.vector.at(best.tolist()) - scores.vector.mean) / max(
+            scores.vector.deviation, LEAST_DEVIATION
+        )
+        worth = worth + alike_by
     found: list[int] = best[np.lexsort((best, -scores.turn[best], -worth))].tolist()
     return found
 

@@ -12,6 +12,8 @@ from foveate.store.passages import NewPassages, PassageText
 from foveate.text import encodable
 from foveate.turn import Message
 
+EMBEDDED_CHARS = 400
+"""Of a passage; those of tools are longer, and say by their beginning what they are about."""
 WITHOUT_VECTORS = index_maker("")
 """Who makes entries whose vectors another model makes later."""
 
@@ -34,7 +36,9 @@ def index_turn(turn: int, messages: Sequence[Message], *, count: int, at_us: int
         texts=tuple(map(passage_text, passages)),
         embedded=numbers,
         marks=pack_marks(passages),
-        vectors=pack(static.embed([passages[number].text for number in numbers]), numbers) if is_static else b"",
+        vectors=pack(static.embed([passages[number].text[:EMBEDDED_CHARS] for number in numbers]), numbers)
+        if is_static
+        else b"",
     )
 
 

@@ -154,7 +154,8 @@ def score(
     """How well each passage answers."""
     scores = fuse(keyword, vector, weights.method)
     # What is the same for every turn of a kind is not lent: a turn at the edge of a sitting has fewer to borrow from.
-    scores = scores + _lent(passages, scores, weights) + np.float32(weights.user) * passages.is_user
+    scores = scores + _lent(passages, scores, weights)
+    scores += np.float32(weights.user) * passages.is_user.astype(np.float32)
     if spans:
         scores += np.float32(weights.date) * _dated(passages, spans)
     return _whole(passages, scores)

@@ -6,6 +6,7 @@ network and no state: the same text gives the same vector everywhere.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -25,6 +26,9 @@ MAX_PIECES = 512
 MAX_KNOWN_WORDS = 50_000
 
 Vectors = NDArray[np.float32]
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def embed(texts: Sequence[str]) -> Vectors:
@@ -100,8 +104,9 @@ def _load() -> _Model:
 def _words(text: str) -> Iterator[str]:
     """Lower case, without accents, cut at white space; punctuation and ideographs stand alone."""
     for token in text.lower().split():
-        if token.isascii() and token.isalnum():
-            yield token
+        if token.isascii():
+            # The same, quicker: this is most of what there is.
+            yield from _ASCII_WORD.findall(token if token.isprintable() else _CONTROL.sub("", token))
             continue
         word = ""
         for char in unicodedata.normalize("NFD", token):
