@@ -4,8 +4,9 @@
     python bench/recall.py --sets locomo-dev --budgets 4000 --methods both
     python bench/recall.py --joint                           # questions between turns, at the session's own budget
     python bench/recall.py --needles                         # 100 facts in a chat, 100 in an agent's session
+    python bench/recall.py --deadline                        # stages made slow on purpose
 
-Needs ../shared/data and ../shared/eval (but for --needles), and nltk for the score. Each utterance is a turn of its
+Needs ../shared/data and ../shared/eval (but for --needles and --deadline), and nltk for the score. Each utterance is a turn of its
 own. Contexts of the table are one-off, and the question is left out of what is scored.
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 
 import foveate.sync as foveate
 from foveate.settings import Settings, load_settings
+from recall_deadline import hold_all
 from recall_joint import play_all
 from recall_needles import seek_all
 from retention import OWN_BUDGET, SHARED, newest_rows, record
@@ -68,9 +70,10 @@ def main() -> None:
     parser.add_argument("--joint", action="store_true")
     parser.add_argument("--conversations", type=int, help="--joint: only the first N")
     parser.add_argument("--needles", action="store_true")
+    parser.add_argument("--deadline", action="store_true")
     options = parser.parse_args()
-    if options.needles:
-        return print(seek_all())
+    if options.needles or options.deadline:
+        return print(seek_all() if options.needles else hold_all())
     if not SHARED.is_dir():
         sys.exit("the questions in ../shared/data/qa are not here")
     if options.joint:

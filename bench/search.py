@@ -46,7 +46,7 @@ def entries(turns: int) -> Iterator[NewPassages]:
     for seed in range(-(-min(turns, DISTINCT_TURNS) // ROUND_TURNS)):
         for turn in make_conversation(min(turns, ROUND_TURNS), seed + 42).turns:
             kept = without_recalled(turn.messages)
-            made.append(index_turn(1, kept, count=len(kept), at_us=SECOND_US, embeddings=STATIC))
+            made.append(index_turn(1, kept, at_us=SECOND_US, embeddings=STATIC))
     for number, entry in enumerate(islice(cycle(made), turns), 1):
         yield replace(entry, turn=number, at_us=number * SECOND_US)
 

@@ -71,7 +71,7 @@ def test_a_request_ends_with_the_prompt_and_has_no_empty_message(tmp_path: Path)
             for number in range(40):
                 await finished(chat.say(f"Is {number} a number? {'Think well. ' * 20}"))
         for number, ask in enumerate(model.asks):
-            prompt = ask.messages[-1].text.rpartition("</memory>\n")[2]
+            prompt = ask.messages[-1].text.rpartition("</memory>\n")[2].lstrip()
             assert prompt.startswith(f"Is {number} a number?")
             assert all(message.text.strip() for message in ask.messages)
             assert "system" not in [message.role for message in ask.messages[1:]]

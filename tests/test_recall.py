@@ -22,7 +22,8 @@ TALK = "We talked about the weather and the sea, nothing of note, number {0}. " 
 
 
 def with_settings(**recall: object) -> Settings:
-    return load_settings(environment={}, overrides={"recall": {"deadline_seconds": None, **recall}})
+    given = {"recall": {"deadline_seconds": None, **recall}, "compress": {"processes": 0}}
+    return load_settings(environment={}, overrides=given)
 
 
 def run(path: Path, job: Callable[[Session, Foveate], Awaitable[None]], chosen: Settings | None = None) -> None:
@@ -184,8 +185,8 @@ def test_any_prompt_is_looked_for_safely(tmp_path: Path, prompt: str) -> None:
     run(tmp_path, job)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.text(max_size=80), st.integers(700, 6_000)), min_size=1, max_size=4))
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.text(max_size=80), st.integers(700, 6_000)), min_size=1, max_size=8))
 def test_no_context_with_recall_exceeds_its_budget(
     tmp_path_factory: pytest.TempPathFactory, asked: list[tuple[str, int]]
 ) -> None:

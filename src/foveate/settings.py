@@ -193,7 +193,7 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Turns further apart than this don't count as neighbours."""
     ticklers: Annotated[int, Meta(ge=0, le=50)] = 3
     """Turns for which there is no room that are named with one sentence."""
-    embeddings: Annotated[str, Meta(min_length=1)] = "static"
+    embeddings: Literal["static", "minilm"] = "static"
     """What makes vectors: `static` is in the package; `minilm` needs foveate[minilm] and `model_path`."""
     model_path: str | None = None
     """The .onnx file of all-MiniLM-L6-v2."""

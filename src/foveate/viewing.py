@@ -71,6 +71,8 @@ class Viewer:
         self._compressor = LocalCompressor()
         self._steps = RunningSteps(self._compressor)
         self._raw: dict[int, _Raw] = {}
+        self._open: tuple[int, _Raw] | None = None
+        """The newest turn as it was read last."""
         self._whole: dict[tuple[Hashable, ...], HistoryBlock] = {}
         self._era_texts: dict[tuple[int, int, int, int], str] = {}
         self.pruned: bytes | None = None
@@ -81,6 +83,7 @@ class Viewer:
         pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
         if pruned != self.pruned:
             self._sizes, self._raw, self._whole, self._era_texts, self.pruned = Sizes(), {}, {}, {}, pruned
+            self._open = None
 
     async def plan(
         self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
@@ -272,9 +275,12 @@ class Viewer:
             for row in await self._store.read(self._session_id, first, last):
                 groups[row.turn].append(row)
             for turn, rows in groups.items():
-                found[turn] = _restored(rows)
+                known = self._open[1] if self._open and self._open[0] == turn else None
+                found[turn] = _restored(rows, known)
                 if turn < closed:
                     _remember(self._raw, turn, found[turn])
+                else:
+                    self._open = turn, found[turn]
         return found
 
     async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[Row, RowText]:
@@ -340,8 +346,12 @@ def _key(row: Row, made: Mapping[str, Made]) -> tuple[Hashable, ...]:
     return row.first, row.last, row.level, row.is_range, short
 
 
-def _restored(rows: Sequence[MessageRow]) -> _Raw:
-    messages = tuple(restore_message(row) for row in rows if row.body is not None)
+def _restored(rows: Sequence[MessageRow], known: _Raw | None = None) -> _Raw:
+    """A turn from its rows; the messages that it is known to begin with are not read again."""
+    before = known.messages if known and len(known.messages) <= len(rows) else ()
+    if known and before and len(before) == len(rows):
+        return known
+    messages = before + tuple(restore_message(row) for row in rows[len(before) :] if row.body is not None)
     if not messages:
         return _Raw((), f"{PRUNED}\n", None)
     text = turn_text(messages)

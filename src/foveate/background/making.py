@@ -41,12 +41,12 @@ def make_local(  # noqa: PLR0917 - a job's arguments go to another process by po
     `asked` are the levels of each call that a model would be asked with. With `embeddings` named, the turn's entry in
     the index is made too.
     """
-    made = make_rendition(LocalCompressor(), turn, rows, encoding)
+    messages = without_recalled([restore_message(row) for row in rows])
+    made = _rendered(LocalCompressor(), turn, messages, exact_counter(encoding))
     if embeddings is not None:
-        made = replace(made, passages=make_passages(turn, rows, embeddings))
+        made = replace(made, passages=_indexed(turn, rows[0].at_us, messages, embeddings))
     if not asked:
         return made
-    messages = without_recalled([restore_message(row) for row in rows])
     count = exact_counter(encoding).base
     is_due = any(is_worth_asking(messages, count, levels) for levels in asked)
     return replace(made, due_us=due_us if is_due else None)
@@ -57,12 +57,15 @@ def make_rendition(
 ) -> NewRendition:
     """All fidelities of a turn. Whatever goes wrong, a turn gets some: a fallback, marked as one."""
     messages = without_recalled([restore_message(row) for row in rows])
-    counter = exact_counter(encoding)
+    return _rendered(compressor, turn, messages, exact_counter(encoding))
+
+
+def _rendered(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> NewRendition:
     made = compress_safely(compressor, turn, messages, counter)
     tiny = encodable(made.tiny)
     return NewRendition(
         turn=turn,
-        messages=len(rows),
+        messages=len(messages),
         maker=compressor.name,
         version=compressor.version,
         is_complete=made.is_complete,
@@ -80,8 +83,12 @@ def make_rendition(
 def make_passages(turn: int, rows: Sequence[MessageRow], embeddings: str) -> NewPassages | None:
     """A turn's entry in the index; None if that fails: the turn is then looked through when something is searched."""
     messages = without_recalled([restore_message(row) for row in rows])
+    return _indexed(turn, rows[0].at_us, messages, embeddings)
+
+
+def _indexed(turn: int, at_us: int, messages: Sequence[Message], embeddings: str) -> NewPassages | None:
     try:
-        return index_turn(turn, messages, count=len(rows), at_us=rows[0].at_us, embeddings=embeddings)
+        return index_turn(turn, messages, at_us=at_us, embeddings=embeddings)
     except Exception:  # noqa: BLE001 - the worker's boundary: a fault in one turn must not stop the rest
         _log.warning("turn %d could not be indexed", turn, exc_info=True)
         return None

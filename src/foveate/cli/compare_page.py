@@ -164,7 +164,7 @@ def _facts(compared: Comparison, runs: Sequence[Run]) -> str:
         )
         for run in runs
     ]
-    ticks = [Tick(place / last, _age(*age)) for place, age in enumerate(ages)]
+    ticks = [Tick(place / last, f"{least:,}") for place, (least, _) in enumerate(ages)]
     tips = []
     for place, age in enumerate(ages):
         values = "\n".join(f"{run.strategy} {run.facts_by_age[place].kept:.0%}" for run in runs)

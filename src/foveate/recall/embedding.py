@@ -1,4 +1,4 @@
-"""Which model makes vectors: the one in the package, MiniLM by onnxruntime, or an endpoint that speaks OpenAI's way.
+"""Which model makes vectors: the one in the package, or MiniLM by onnxruntime.
 
 What a store holds says which model made it; vectors of another are left out of a search until they are made again.
 """
@@ -106,6 +106,4 @@ def load_embedder(settings: RecallSettings) -> Embedder:
     """The model that the settings name."""
     if settings.embeddings == STATIC:
         return StaticEmbedder()
-    if settings.embeddings == MINILM:
-        return MinilmEmbedder(Path(settings.model_path or "").expanduser())
-    raise SettingsError("recall.embeddings", f"takes static or minilm; got {settings.embeddings!r}")
+    return MinilmEmbedder(Path(settings.model_path or "").expanduser())

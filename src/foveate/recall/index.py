@@ -154,7 +154,7 @@ class Index:
         """
         scores = await self.scores(query, wanted)
         depth = max(LEAST_DEPTH, TURN_DEPTH * limit if is_by_turn else limit)
-        places = await asyncio.to_thread(_fused, scores, depth, least_alike)
+        places = _fused(scores, depth, least_alike)
         if is_by_turn:
             best: dict[int, int] = {}
             for place in places:

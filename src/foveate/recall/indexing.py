@@ -18,8 +18,8 @@ WITHOUT_VECTORS = index_maker("")
 """Who makes entries whose vectors another model makes later."""
 
 
-def index_turn(turn: int, messages: Sequence[Message], *, count: int, at_us: int, embeddings: str) -> NewPassages:
-    """The entry of a turn of `count` messages, which come without what history tools recalled."""
+def index_turn(turn: int, messages: Sequence[Message], *, at_us: int, embeddings: str) -> NewPassages:
+    """The entry of a turn whose messages come without what history tools recalled."""
     # numpy loads in the process that indexes, and not before.
     from foveate.recall import static  # noqa: PLC0415
     from foveate.recall.shelf import pack_marks  # noqa: PLC0415
@@ -30,7 +30,7 @@ def index_turn(turn: int, messages: Sequence[Message], *, count: int, at_us: int
     is_static = embeddings == STATIC
     return NewPassages(
         turn=turn,
-        messages=count,
+        messages=len(messages),
         at_us=at_us,
         maker=index_maker(STATIC_NAME) if is_static else WITHOUT_VECTORS,
         texts=tuple(map(passage_text, passages)),

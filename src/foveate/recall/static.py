@@ -24,6 +24,9 @@ MAX_WORD_CHARS = 100
 MAX_PIECES = 512
 """Of a text; passages are shorter."""
 MAX_KNOWN_WORDS = 50_000
+MINILM_OFFSET = 997
+MINILM_BEGIN = 101
+MINILM_END = 102
 
 Vectors = NDArray[np.float32]
 
@@ -46,9 +49,8 @@ def embed(texts: Sequence[str]) -> Vectors:
 
 
 def minilm_pieces(text: str) -> list[int]:
-    """A text as all-MiniLM-L6-v2 takes it, whose word pieces these are: between its two marks."""
-    model = _load()
-    return [model.number("[CLS]"), *model.pieces(text)[: MAX_PIECES - 2], model.number("[SEP]")]
+    """A text as all-MiniLM-L6-v2 takes it, whose word pieces these are; it also has numbers that stand for no text."""
+    return [MINILM_BEGIN, *(piece + MINILM_OFFSET for piece in _load().pieces(text)[: MAX_PIECES - 2]), MINILM_END]
 
 
 class _Model:
@@ -58,9 +60,6 @@ class _Model:
         self.names = names
         self._numbers = {name: number for number, name in enumerate(names)}
         self._known: dict[str, tuple[int, ...]] = {}
-
-    def number(self, name: str) -> int:
-        return self._numbers[name]
 
     def pieces(self, text: str) -> list[int]:
         found: list[int] = []

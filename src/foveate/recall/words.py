@@ -17,8 +17,10 @@ MAX_PHRASES = 24
 """A search looks for so many words and phrases, the most telling ones."""
 MAX_PHRASE_CHARS = 200
 """Longer tokens of a query are looked for by their parts only."""
+PAIR = 2
 MAX_PIECES = 16
-"""Of a word such as a hash; more say no more."""
+LEAST_PIECE_CHARS = 2
+"""Parts of a word mean something if there are not too many, and they are not shorter than this on average."""
 MAX_SPECIFICITY_CHARS = 12
 """From here on a longer word tells no more."""
 
@@ -55,7 +57,7 @@ def extra_words(text: str) -> str:
     words: list[str] = []
     for word in dict.fromkeys(_WORD.findall(text)):
         if not (word.isalpha() and word[1:].islower()) and _JOINT.search(word):
-            words += _PIECE.findall(word)[:MAX_PIECES]
+            words += _pieces(word)
     if _NOT_ASCII.search(text):
         for match in _PARTLY_UNSPACED.finditer(text):
             words += [char for run in _UNSPACED_RUN.findall(match[0]) for char in run]
@@ -86,8 +88,11 @@ def word_count(text: str) -> int:
 
 def _phrases(query: str) -> Iterator[str]:
     for match in _COMPOUND.finditer(query):
-        if len(match[0]) <= MAX_PHRASE_CHARS:
-            yield " ".join(_WORD.findall(match[0]))
+        words = _WORD.findall(match[0])
+        # Two words of which one stands everywhere take long to find, and tell no more than the other.
+        is_telling = len(words) > PAIR or not STOP_WORDS.intersection(map(str.lower, words))
+        if len(match[0]) <= MAX_PHRASE_CHARS and is_telling:
+            yield " ".join(words)
     for match in _LETTER_IN_WORD.finditer(query):
         if match[0].replace("\u2019", "'").lower() in STOP_WORDS:
             yield " ".join(_WORD.findall(match[0])).lower()
@@ -108,10 +113,16 @@ def _word_phrases(word: str) -> Iterator[str]:
         return
     if len(word) <= MAX_PHRASE_CHARS:
         yield word.lower()
-    if _JOINT.search(word):
-        pieces = _PIECE.findall(word)
-        yield " ".join(pieces[:MAX_PIECES]).lower()
-        yield from (piece.lower() for piece in pieces[:MAX_PIECES] if len(piece) > 1)
+    pieces = _pieces(word) if _JOINT.search(word) else []
+    if pieces:
+        yield " ".join(pieces).lower()
+        yield from (piece.lower() for piece in pieces if len(piece) > 1)
+
+
+def _pieces(word: str) -> list[str]:
+    """The parts of a word such as getUserById or ISO8601; a hash, or a number such as 0x5e, has none that tell."""
+    pieces = _PIECE.findall(word)
+    return pieces if 1 < len(pieces) <= MAX_PIECES and len(word) >= LEAST_PIECE_CHARS * len(pieces) else []
 
 
 def _symbols(text: str) -> Iterable[str]:
