@@ -6,8 +6,8 @@
     python bench/recall.py --needles                         # 100 facts in a chat, 100 in an agent's session
     python bench/recall.py --deadline                        # stages made slow on purpose
 
-Needs ../shared/data and ../shared/eval (but for --needles and --deadline), and nltk for the score. Each utterance is a turn of its
-own. Contexts of the table are one-off, and the question is left out of what is scored.
+Needs ../shared/data and ../shared/eval (but for --needles and --deadline), and nltk for the score. Each utterance is a
+turn of its own. Contexts of the table are one-off, and the question is left out of what is scored.
 """
 
 from __future__ import annotations

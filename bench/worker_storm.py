@@ -47,7 +47,7 @@ UNINDEXED = """SELECT count(*) FROM
     (SELECT session, turn, count(*) AS messages FROM messages GROUP BY session, turn) t
     LEFT JOIN passages p ON p.session = t.session AND p.turn = t.turn AND p.messages = t.messages WHERE p.id IS NULL"""
 STALE = "SELECT count(*) FROM passage_words_docsize WHERE id >> 12 NOT IN (SELECT id FROM passages)"
-PASSAGES = f"SELECT coalesce(sum(length(marks)), 0) / {MARKS.itemsize} FROM passages"  # noqa: S608
+PASSAGES = f"SELECT coalesce(sum(length(marks)), 0) / {MARKS.itemsize} FROM passages"
 WORDS = "SELECT count(*) FROM passage_words_docsize"
 ERAS = "SELECT session, level, count(*), max(place) + 1 FROM eras GROUP BY session, level"
 

@@ -12,7 +12,8 @@ def some(count: int, seed: int = 0) -> Floats:
     random = np.random.default_rng(seed)
     centres = random.standard_normal((40, DIMENSIONS))
     rows = centres[random.integers(0, 40, count)] + 0.6 * random.standard_normal((count, DIMENSIONS)) + 0.5
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    unit: Floats = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit
 
 
 def held(rows: Floats, *, step: int = 1_000) -> Vectors:
