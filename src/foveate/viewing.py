@@ -348,7 +348,8 @@ def _key(row: Row, made: Mapping[str, Made]) -> tuple[Hashable, ...]:
 
 def _restored(rows: Sequence[MessageRow], known: _Raw | None = None) -> _Raw:
     """A turn from its rows; the messages that it is known to begin with are not read again."""
-    before = known.messages if known and len(known.messages) <= len(rows) else ()
+    is_whole = all(row.body is not None for row in rows)
+    before = known.messages if known and is_whole and len(known.messages) <= len(rows) else ()
     if known and before and len(before) == len(rows):
         return known
     messages = before + tuple(restore_message(row) for row in rows[len(before) :] if row.body is not None)
