@@ -251,8 +251,8 @@ class Session:
     async def call_tool(self, name: str, arguments: object) -> str:
         """A model's call of a history tool, answered as text; mistakes are explained to the model."""
         await self.refresh()
-        searcher = self._shared.searcher
-        retrieval = Retrieval(self._store, self._row, self._contexts, self._counter, searcher=searcher)
+        shared = self._shared
+        retrieval = Retrieval(self._store, self._row, self._contexts, self._counter, searcher=shared.searcher)
         return await retrieval.answer(name, arguments)
 
     async def search(
@@ -266,10 +266,9 @@ class Session:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Found]:
-        """The turns that speak of something, the best first, each with the passage of it that says it best.
+        """The turns that speak of something, by words and by meaning, the best first, each with its best passage.
 
-        They are found by words and by meaning. `role` is who says it (`user`, `assistant`, `tool`), `tool` a tool's
-        name, `after` and `before` are moments, and `file` is a path that the turn names.
+        `role` is who says it (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn names.
         """
         wanted = Wanted(role=role, tool=tool, after=after, before=before, file=file)
         return await self._shared.searcher.search(self._row, query, max_results, wanted)
