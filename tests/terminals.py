@@ -11,6 +11,8 @@ from command_line import Shell, command
 
 PATIENCE_SECONDS = 120.0
 """For a machine that is busy with other tests."""
+AGAIN_SECONDS = 10.0
+"""A person presses a key again that had no effect for so long."""
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 _SPAWN = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
@@ -51,12 +53,22 @@ class Terminal:
         self._process.stdin.write(keys.encode())
         self._process.stdin.flush()
 
+    def press(self, key: str, text: str) -> str:
+        """Press a key until this text is shown: one that comes between two looks at the keyboard waits for the next."""
+        for _ in range(int(PATIENCE_SECONDS / AGAIN_SECONDS)):
+            self.type(key)
+            if self._wait(text, AGAIN_SECONDS):
+                break
+        return self.wait_for(text)
+
+    def _wait(self, text: str, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: text in self._shown[self._seen :] or self._has_ended, seconds)
+
     def wait_for(self, text: str) -> str:
         """What was shown since the last time, up to this text."""
+        there = self._wait(text, PATIENCE_SECONDS)
         with self._changed:
-            there = self._changed.wait_for(
-                lambda: text in self._shown[self._seen :] or self._has_ended, PATIENCE_SECONDS
-            )
             new = self._shown[self._seen :]
             assert there and text in new, f"{text!r} is not in: {new}"  # noqa: PT018
             end = new.index(text) + len(text)

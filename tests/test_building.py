@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate import story
+from foveate import gathering, story
 from foveate.testing.conversation import make_conversation
 
 
@@ -43,5 +43,26 @@ def test_closing_ends_what_is_still_being_built(tmp_path: Path, monkeypatch: pyt
             for turn in make_conversation(40, 3).turns:
                 await session.record(turn)
             await session.context("And now?")
+
+    asyncio.run(run())
+
+
+def test_contexts_made_at_the_same_time_each_read_their_own_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(story, "MEANWHILE_TURNS", 20)
+    monkeypatch.setattr(gathering, "INFOS_CHUNK_TURNS", 2)
+
+    async def run() -> None:
+        async with foveate.open(tmp_path / "chat.db") as fov:
+            session = await fov.session("long", strategy="hybrid", budget_tokens=16_000)
+            for turn in make_conversation(40, 3).turns:
+                await session.record(turn)
+            await session.context("And now?")
+            budgets = (6_000, 8_000, 12_000, 20_000)
+            made = await asyncio.gather(*(session.context("And now?", budget_tokens=budget) for budget in budgets))
+            for budget, context in zip(budgets, made, strict=True):
+                alone = await session.context("And now?", budget_tokens=budget)
+                assert context.history == alone.history
 
     asyncio.run(run())

@@ -106,40 +106,43 @@ class Gathered:
         return Era(level, index, index * turns + 1, (index + 1) * turns, tokens)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Infos:
-    """A session's turns message by message, without content: those that are over are read once."""
+    """A session's turns message by message, without content: those that are over are read once.
+
+    Never changed, so that several plans may be in the making at once, each from its own.
+    """
 
     first: int = 0
     """The oldest turn that is in memory; 0: none is."""
-    over: list[TurnInfo] = field(default_factory=list)
+    over: Sequence[TurnInfo] = ()
     """The turns from `first` on that can't grow any more."""
     newest: TurnInfo | None = None
 
-    async def renew(self, store: Store, session_id: str, *, last_turn: int, is_open: bool) -> None:
-        """Read what came since the last time."""
-        if not self.over:
-            self.first = max(1, last_turn - INFOS_CHUNK_TURNS)
-        found = await self._read(store, session_id, self.first + len(self.over), last_turn)
+    async def renewed(self, store: Store, session_id: str, *, last_turn: int, is_open: bool) -> Infos:
+        """With what came since."""
+        first = self.first if self.over else max(1, last_turn - INFOS_CHUNK_TURNS)
+        found = await _read_infos(store, session_id, first + len(self.over), last_turn)
         if found and is_open:
             found[-1] = replace(found[-1], is_open=True)
-        self.newest = found[-1] if found else None
-        self.over += found[:-1]
+        return Infos(first, [*self.over, *found[:-1]], found[-1] if found else None)
 
-    async def reach(self, store: Store, session_id: str, turn: int) -> None:
-        """Read back to a turn, and as much again as is there already, so that a long walk back takes few steps."""
+    async def reaching(self, store: Store, session_id: str, turn: int) -> Infos:
+        """Back to a turn, and with as much again as is there already, so that a long walk back takes few steps."""
         first = max(1, min(turn, self.first - len(self.over) - 1))
-        self.over[:0] = await self._read(store, session_id, first, self.first - 1)
-        self.first = first
+        return replace(
+            self, first=first, over=[*await _read_infos(store, session_id, first, self.first - 1), *self.over]
+        )
 
     def between(self, first: int, last: int) -> list[TurnInfo]:
         """The turns from `first` to `last`, of those in memory."""
         found = self.over[max(0, first - self.first) : max(0, last - self.first + 1)]
-        return [*found, self.newest] if self.newest and first <= self.newest.turn <= last else found
+        return [*found, self.newest] if self.newest and first <= self.newest.turn <= last else list(found)
 
-    async def _read(self, store: Store, session_id: str, first: int, last: int) -> list[TurnInfo]:
-        outlines = await store.outlines(session_id, first, last) if first <= last else []
-        return [_info(turn, list(group)) for turn, group in groupby(outlines, key=attrgetter("turn"))]
+
+async def _read_infos(store: Store, session_id: str, first: int, last: int) -> list[TurnInfo]:
+    outlines = await store.outlines(session_id, first, last) if first <= last else []
+    return [_info(turn, list(group)) for turn, group in groupby(outlines, key=attrgetter("turn"))]
 
 
 def _info(turn: int, outlines: Sequence[MessageOutline]) -> TurnInfo:

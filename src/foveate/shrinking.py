@@ -200,14 +200,13 @@ class Shrinker:
     async def _work(self, strategy: Hybrid) -> _Work:
         store = self._shared.store
         session = await store.get_session(self._session_id)
-        infos = Infos()
         is_open = session.head != "closed"
-        await infos.renew(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
+        infos = await Infos().renewed(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
         state = await self._storyteller.state(NAME)
         book = Book.from_json(state) if state else Book()
         first = max(book.rolled + 1, session.last_turn - MAX_TURNS + 1, 1)
         if first < infos.first:
-            await infos.reach(store, self._session_id, first)
+            infos = await infos.reaching(store, self._session_id, first)
         shown = infos.between(first, session.last_turn)
         kept = {row.name: unpack_made(row) for row in await store.artefacts.made(self._session_id, NAME)}
         work = _Work(shown, book)

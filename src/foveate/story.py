@@ -144,10 +144,11 @@ class Storyteller:
     ) -> View:
         self._renew()
         is_open = session.head != "closed"
-        await self._infos.renew(self._store, self._session_id, last_turn=session.last_turn, is_open=is_open)
+        known = self._infos
+        infos = await known.renewed(self._store, self._session_id, last_turn=session.last_turn, is_open=is_open)
         seen = await self._viewer.survey(session, room_tokens, last_turn=session.last_turn)
         stored = await self._load(name)
-        story = StoredStory(seen.history, self._infos, frame, await self.state(name), dict(stored.made))
+        story = StoredStory(seen.history, infos, frame, await self.state(name), dict(stored.made))
         task = _Task(session, name, strategy, seen)
         room = room_tokens
         for _ in range(MAX_TRIES):
@@ -161,6 +162,8 @@ class Storyteller:
             # Whatever the strategy does, a context is given and it fits.
             plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
             plan = replace(plan, notes={"fallback": "gradient"})
+        if self._infos is known:  # else they were forgotten, or renewed by another plan
+            self._infos = story.read
         if keep:
             await self._keep(name, plan, story, stored)
         planned = Planned(plan.bands, last_turn=session.last_turn, notes=plan.notes)
@@ -194,24 +197,26 @@ class Storyteller:
 
     async def _plan(self, task: _Task, story: StoredStory, room_tokens: int) -> tuple[Plan, StoredStory]:
         """A plan whose wants are all there, and the story it was made from."""
-        plan = await self._asked(task, story, room_tokens)
+        plan, story = await self._asked(task, story, room_tokens)
         for _ in range(MAX_ROUNDS):
             lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
             if not lacking:
                 break
             made = await self._make(task, story, lacking)
             story = replace(story, made={**story.made, **{one.name: one for one in made}})
-            plan = await self._asked(task, story, room_tokens)
+            plan, story = await self._asked(task, story, room_tokens)
         return plan, story
 
-    async def _asked(self, task: _Task, story: StoredStory, room_tokens: int) -> Plan:
+    async def _asked(self, task: _Task, story: StoredStory, room_tokens: int) -> tuple[Plan, StoredStory]:
+        """A plan, and the story as far back as it had to be read for it."""
         for _ in range(MAX_READS):
             try:
                 if story.last_turn <= MEANWHILE_TURNS:
-                    return task.strategy.plan(story, room_tokens, task.seen.costs)
-                return await asyncio.to_thread(task.strategy.plan, story, room_tokens, task.seen.costs)
+                    return task.strategy.plan(story, room_tokens, task.seen.costs), story
+                return await asyncio.to_thread(task.strategy.plan, story, room_tokens, task.seen.costs), story
             except _Unread as unread:
-                await self._infos.reach(self._store, self._session_id, unread.turn)
+                infos = await story.read.reaching(self._store, self._session_id, unread.turn)
+                story = replace(story, read=infos)
         raise AssertionError("a plan asks for ever older turns")
 
     async def _make(self, task: _Task, story: StoredStory, lacking: Sequence[Wanted]) -> list[Made]:

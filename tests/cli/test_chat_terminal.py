@@ -55,8 +55,8 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
         terminal.wait_for("> ")
 
         terminal.type("not this")
-        terminal.type(CTRL_C)
-        terminal.wait_for("/quit or Ctrl-D leaves.")
+        terminal.wait_for("not this")
+        terminal.press(CTRL_C, "/quit or Ctrl-D leaves.")
         terminal.wait_for("> ")
 
         terminal.type("Only half.\n")
