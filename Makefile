@@ -11,7 +11,7 @@ demo: $(VENV)/.ready
 	$(BIN)/foveate demo
 
 test: check
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check --quiet

@@ -123,14 +123,16 @@ async def work(path: Path, last: int, *, tells: bool = False) -> Log:
         await fov.close()
 
 
-def storm(iterations: int, kills: int, directory: Path, seed: int = 1) -> Stormed:
+def storm(
+    iterations: int, kills: int, directory: Path, seed: int = 1, *, longest_seconds: float = MAX_DELAY_SECONDS
+) -> Stormed:
     """Kill a run so often, let it end, and raise `Lost` if it differs from one that was left alone."""
     began = time.monotonic()
     chance = random.Random(seed)
     done = Stormed()
     path = directory / "storm.db"
     for _ in range(kills):
-        _work_and_kill(path, iterations, chance.uniform(0, MAX_DELAY_SECONDS), done)
+        _work_and_kill(path, iterations, chance.uniform(0, longest_seconds), done)
         done.kills += 1
     stormed = asyncio.run(work(path, iterations))
     alone = asyncio.run(work(directory / "alone.db", iterations))

@@ -10,7 +10,9 @@ os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
 
 pytest_plugins = ["local_model", "provider_server"]
 
-settings.register_profile("default", deadline=None, print_blob=True)
+# Each run tries others; `pytest --hypothesis-profile=thorough` tries many.
+settings.register_profile("default", deadline=None, print_blob=True, max_examples=40)
+settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1_000)
 settings.load_profile("default")
 
 

@@ -21,7 +21,7 @@ from foveate.testing.conversation import make_conversation
 
 CONVERSATION = make_conversation(40)
 SIX = ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics")
-BUDGETS = (4_000, 200_000)
+BUDGETS = (3_000, 200_000)
 NEVER = "no such thing was ever said"
 
 

@@ -14,14 +14,14 @@ from foveate.staging import Script, prepare
 from foveate.testing.conversation import make_conversation
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
 
-BUDGET = 8_000
+BUDGET = 6_000
 
 
 @pytest.fixture(scope="module")
 def script() -> Script:
     import asyncio
 
-    return asyncio.run(prepare(make_conversation(60, 42).turns))
+    return asyncio.run(prepare(make_conversation(40, 42).turns))
 
 
 def played(script: Script | Sequence[Turn], budget: int = BUDGET, **options: object) -> ReplayReport:
@@ -46,7 +46,7 @@ def test_there_is_a_call_before_every_assistant_message(script: Script) -> None:
     answers = [draft for turn in script.turns for draft in turn.drafts if draft.role == "assistant"]
     report = played(script)
     assert len(report.calls) == len(answers)
-    assert report.turns == 60
+    assert report.turns == 40
     assert report.raw_tokens == sum(draft.tokens for turn in script.turns for draft in turn.drafts)
 
 

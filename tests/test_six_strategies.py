@@ -136,7 +136,7 @@ def stages() -> list[tuple[Stage, int]]:
     chosen = settings(recall={"enabled": False})
     ready = []
     for name, turns in histories().items():
-        some, budget, every = (turns, 3_000, 7) if name.startswith("tau") else (turns[:45], 12_000, 25)
+        some, budget, every = (turns, 3_000, 9) if name.startswith("tau") else (turns[:40], 12_000, 30)
         script = asyncio.run(prepare(some, settings=chosen))
         ready.append((Stage(script, some, Sampling(every), chosen), budget))
     return ready
@@ -153,7 +153,7 @@ def test_nothing_forbidden_happens_in_real_conversations(
         faults += watch.faults
         prompts += watch.prompts
     longest = max(stages, key=lambda one: one[0].script.raw_tokens)[0]
-    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=5))
+    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=8))
     assert faults == []
     assert prompts > 40
 

@@ -29,6 +29,10 @@ def test_only_a_word_or_a_gap_too_long_for_a_line_is_longer_than_it(said: list[s
         assert cell_len(line) <= width or " " not in line.strip(" ") or "  " in line
 
 
+def test_a_space_without_room_before_a_line_end_is_left_out() -> None:
+    assert flowed(["aa a a ", "\n"], 3) == "aa \na a\n\n"
+
+
 @given(pieces)
 def test_without_a_width_text_goes_through_as_it_comes(said: list[str]) -> None:
     text = "".join(said)

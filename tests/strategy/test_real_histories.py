@@ -15,7 +15,6 @@ from foveate.context.assembled import Context
 from foveate.context.tags import Block, parse_blocks
 from foveate.testing.strategies import looked_at
 from foveate.text import message_text, turn_text
-from foveate.turn import Turn
 from foveate.writing import user_text
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "transcripts"
@@ -65,20 +64,6 @@ def test_no_context_of_a_real_conversation_exceeds_its_budget_or_breaks_a_pair(n
             session = await fov.open_session(session_id)
             for budget in BUDGETS_TOKENS[:1] if session_id.startswith("tau") else BUDGETS_TOKENS:
                 await looked_at(session, budget_tokens=budget, strategy=name)
-        return []
-
-    asyncio.run(_with(kept.path, job))
-
-
-@pytest.mark.parametrize("name", strategies.names())
-def test_a_real_conversation_can_be_followed_from_turn_to_turn(name: str, kept: Kept) -> None:
-    async def job(fov: Foveate) -> list[str]:
-        turns = await (await fov.open_session("pi")).load_turns(1, 40)
-        session = await fov.session(f"pi-again-{name}", strategy=name, budget_tokens=16_000)
-        for turn in turns:
-            await session.record(Turn(turn.messages))
-            await looked_at(session)
-        await fov.delete_session(session.id)
         return []
 
     asyncio.run(_with(kept.path, job))

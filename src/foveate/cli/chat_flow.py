@@ -40,8 +40,10 @@ class Flow:
         for token in tokens:
             size = cell_len(token)
             if "\n" in token:
+                before, _, rest = token.partition("\n")
+                is_room = self._width is None or self._column + cell_len(before) <= self._width
                 self._column = cell_len(token.rpartition("\n")[2])
-                self._write(token)
+                self._write(token if is_room else f"\n{rest}")
             elif self._width and self._column and self._column + size > self._width:
                 # A space that would stand at the end of a line, or begin the next, is left out.
                 self._column = 0 if token.isspace() else size

@@ -44,6 +44,24 @@ class Embedder(Protocol):
         ...
 
 
+class Recent:
+    """Vectors of texts that are asked for again and again: those of the last time are kept."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Floats] = {}
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        """A row for each of the texts, of which there is one at least."""
+        import numpy as np  # noqa: PLC0415
+
+        known = self._known
+        fresh = [text for text in dict.fromkeys(texts) if text not in known]
+        made = dict(zip(fresh, await self._embedder.embed(fresh), strict=True)) if fresh else {}
+        self._known = {text: known[text] if text in known else made[text] for text in texts}
+        return np.stack([self._known[text] for text in texts])
+
+
 class StaticEmbedder:
     """The model in the package."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.recall.embedding import Embedder, index_maker
+from foveate.recall.embedding import Embedder, Recent, index_maker
 from foveate.recall.indexing import passage_text
 from foveate.recall.passages import Passage
 from foveate.recall.rank import Measured, Passages, Scored
@@ -138,6 +138,7 @@ class Index:
         self._shelf = self._new_shelf(0)
         self._newest_of_all = 0
         self._loose: dict[tuple[int, int], Loose] = {}
+        self._recent = Recent(embedder)
 
     async def search(
         self,
@@ -323,7 +324,7 @@ class Index:
             keyword[having] += weights.get(phrase, float(np.log1p(len(scores) + 1)))
         vector = scores.vector
         if vector is not None and asked.vector is not None:
-            alike = await self._embedder.embed([each.text for each in passages]) @ asked.vector
+            alike = await self._recent.embed([each.text for each in passages]) @ asked.vector
             places = np.concatenate([vector.places, np.arange(len(scores), len(scores) + len(kept))])
             vector = replace(
                 vector, places=places, found=np.concatenate([vector.found, alike]), count=len(scores) + len(kept)

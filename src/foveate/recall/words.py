@@ -39,15 +39,16 @@ _SILENT = frozenset(word.replace("'", " ") for word in STOP_WORDS)
 # Scripts that are written without spaces: kana, ideographs and their extensions, Hangul left out since it has spaces.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
-_PARTLY_UNSPACED = re.compile(rf"[^\W_]*[{_UNSPACED}][^\W_]*")
 # The tokenizer knows an older Unicode: what stands next to a character that it may not know is said by itself.
-_PARTLY_RARE = re.compile(r"\S*[\U00010000-\U0001efff]\S*")
+_RARE = re.compile(r"[\U00010000-\U0001efff]")
 # An accent may come as a character of its own.
 _IN_WORD = r"[^\W_](?:[^\W_]|[\u0300-\u036f])*"
 _WORD = re.compile(_IN_WORD)
+_LETTERS = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[^\W\d_][0-9]|[0-9][^\W\d_]")
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[0-9]+|[^\W_]")
-_COMPOUND = re.compile(rf"{_IN_WORD}(?:[-_./:@#\\+]+{_IN_WORD})+")
+# It begins where a word does and never goes back, so that a word of any length is read once.
+_COMPOUND = re.compile(rf"(?<![^\W_])(?>{_IN_WORD})(?>[-_./:@#\\+]+{_IN_WORD})+")
 _LETTER_IN_WORD = re.compile(rf"{_IN_WORD}(?:['\u2019]{_IN_WORD})*")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
@@ -59,11 +60,13 @@ def extra_words(text: str) -> str:
         if not (word.isalpha() and word[1:].islower()) and _JOINT.search(word):
             words += _pieces(word)
     if _NOT_ASCII.search(text):
-        for match in _PARTLY_UNSPACED.finditer(text):
-            words += [char for run in _UNSPACED_RUN.findall(match[0]) for char in run]
-            words += _WORD.findall(_UNSPACED_RUN.sub(" ", match[0]))
-        for match in _PARTLY_RARE.finditer(text):
-            words += _WORD.findall(match[0])
+        for letters in _LETTERS.findall(text):
+            if runs := _UNSPACED_RUN.findall(letters):
+                words += [char for run in runs for char in run]
+                words += _WORD.findall(_UNSPACED_RUN.sub(" ", letters))
+        for token in text.split():
+            if _RARE.search(token):
+                words += _WORD.findall(token)
         words += _symbols(text)
     return " ".join(words)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from foveate import api
@@ -18,7 +19,7 @@ from foveate.context.tags import Block, parse_blocks
 from foveate.events import Event
 from foveate.session import Session
 from foveate.settings import load_settings
-from foveate.testing.conversation import make_conversation
+from foveate.testing.conversation import Conversation, make_conversation
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
@@ -70,7 +71,7 @@ async def looked_at(session: Session, budget_tokens: int | None = None, strategy
 
 async def every_context_fits_its_budget(fov: api.Foveate, strategy: str) -> None:
     for settled in (False, True):
-        session = await _told(fov, f"s-{settled}", strategy, _turns(70), settled=settled)
+        session = await _told(fov, f"s-{settled}", strategy, _turns(70 if settled else 30), settled=settled)
         for budget in BUDGETS_TOKENS:
             await looked_at(session, budget_tokens=budget)
         await looked_at(session)
@@ -78,7 +79,7 @@ async def every_context_fits_its_budget(fov: api.Foveate, strategy: str) -> None
 
 async def a_growing_conversation_fits_at_every_turn(fov: api.Foveate, strategy: str) -> None:
     session = await fov.session("s", strategy=strategy, budget_tokens=SMALL_TOKENS)
-    for turn in _turns(30):
+    for turn in _turns(24):
         await session.record(turn)
         context = await looked_at(session)
         assert _words(turn)[:40] in context.text, "the newest prompt is not shown"
@@ -120,7 +121,7 @@ async def nothing_said_forges_structure(fov: api.Foveate, strategy: str) -> None
 
 
 async def the_same_state_gives_the_same_bytes(fov: api.Foveate, strategy: str) -> None:
-    session = await _told(fov, "s", strategy, _turns(60), budget_tokens=SMALL_TOKENS)
+    session = await _told(fov, "s", strategy, _turns(40), budget_tokens=SMALL_TOKENS)
     await session.context(PROMPT)
     for budget in (None, 2_000, 9_000):
         one = await session.context(PROMPT, budget_tokens=budget)
@@ -131,8 +132,8 @@ async def the_same_state_gives_the_same_bytes(fov: api.Foveate, strategy: str) -
 
 
 async def the_same_conversation_gives_the_same_context(fov: api.Foveate, strategy: str) -> None:
-    one = await _told(fov, "one", strategy, _turns(50), budget_tokens=SMALL_TOKENS)
-    two = await _told(fov, "two", strategy, _turns(50), budget_tokens=SMALL_TOKENS)
+    one = await _told(fov, "one", strategy, _turns(36), budget_tokens=SMALL_TOKENS)
+    two = await _told(fov, "two", strategy, _turns(36), budget_tokens=SMALL_TOKENS)
     assert (await one.context(PROMPT)).text == (await two.context(PROMPT)).text
 
 
@@ -263,7 +264,12 @@ async def _told(
 
 def _turns(count: int) -> tuple[Turn, ...]:
     """The first turns of one conversation, whatever their count."""
-    return make_conversation(70).turns[:count]
+    return _conversation().turns[:count]
+
+
+@cache
+def _conversation() -> Conversation:
+    return make_conversation(70)
 
 
 def _words(turn: Turn) -> str:
