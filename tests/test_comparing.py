@@ -26,7 +26,7 @@ NEVER = "no such thing was ever said"
 
 
 def compared(turns: int = 8, **options: Any) -> Comparison:
-    given: dict[str, Any] = {"settings": settings(), "budgets_tokens": [4_000], **options}
+    given: dict[str, Any] = {"settings": settings(), "budgets_tokens": [BUDGETS[0]], **options}
     return asyncio.run(compare(CONVERSATION.turns[:turns], **given))
 
 
