@@ -5,9 +5,10 @@
     python bench/recall.py --joint                           # questions between turns, at the session's own budget
     python bench/recall.py --needles                         # 100 facts in a chat, 100 in an agent's session
     python bench/recall.py --deadline                        # stages made slow on purpose
+    python bench/recall.py --cost                            # what recall adds to a call, at 1,000 and 10,000 turns
 
-Needs ../shared/data and ../shared/eval (but for --needles and --deadline), and nltk for the score. Each utterance is a
-turn of its own. Contexts of the table are one-off, and the question is left out of what is scored.
+Needs ../shared/data and ../shared/eval (but for --needles, --deadline and --cost), and nltk for the score. Each
+utterance is a turn of its own. Contexts of the table are one-off, and the question is left out of what is scored.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 
 import foveate.sync as foveate
 from foveate.settings import Settings, load_settings
+from recall_cost import cost_all
 from recall_deadline import hold_all
 from recall_joint import play_all
 from recall_needles import seek_all
@@ -71,9 +73,12 @@ def main() -> None:
     parser.add_argument("--conversations", type=int, help="--joint: only the first N")
     parser.add_argument("--needles", action="store_true")
     parser.add_argument("--deadline", action="store_true")
+    parser.add_argument("--cost", action="store_true")
     options = parser.parse_args()
-    if options.needles or options.deadline:
-        return print(seek_all() if options.needles else hold_all())
+    alone = {"needles": seek_all, "deadline": hold_all, "cost": cost_all}
+    for name, run in alone.items():
+        if getattr(options, name):
+            return print(run())
     if not SHARED.is_dir():
         sys.exit("the questions in ../shared/data/qa are not here")
     if options.joint:
