@@ -143,8 +143,12 @@ class Vectors:
         found: Floats = self._floats @ question
         return found
 
-    def _alike(self, question: Floats, chosen: Places | slice) -> Floats:
-        found: Floats = (self._rows[chosen].astype(np.float32) @ question) * self._scales[chosen]
+    def _alike(self, question: Floats, chosen: Places) -> Floats:
+        found = np.empty(len(chosen), np.float32)
+        for start in range(0, len(chosen), CHUNK):
+            some = chosen[start : start + CHUNK]
+            found[start : start + CHUNK] = self._rows.take(some, axis=0).astype(np.float32) @ question
+        found *= self._scales[chosen]
         return found
 
     def _nearest_signatures(self, question: Floats, own: Mask | None) -> Places:

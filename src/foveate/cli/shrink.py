@@ -1,0 +1,89 @@
+"""`foveate shrink`: a model decides what of a hybrid session is made short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.options import json_option, store_file, store_option
+from foveate.cli.terminal import console, line, print_json, progress_bar
+from foveate.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from foveate.events import Event
+    from foveate.shrinking import Shrunk
+
+NO_MODEL = "no model is set for it; name one with --model, or set models.default (foveate models lists what is set)"
+
+
+@click.command(name="shrink", short_help="Let a model decide what of a hybrid session is made short.")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--model", help="Who does it; the one for compressing, if not said.")
+@click.option("--window", metavar="TOKENS", help="What the history may take, as in 40k; the strategy's, if not said.")
+@store_option
+@json_option
+def command(*, session_id: str, model: str | None, window: str | None, store_path: Path, as_json: bool) -> None:
+    """Have a compression agent make messages of a session short, until its history is down to the target.
+
+    Whatever it does not do, the strategy does by itself at the next context, and every message can be read in full.
+
+    \b
+    foveate shrink agent-7 --model openai:gpt-5-mini
+    foveate shrink agent-7 --window 40k --json
+    """
+    import asyncio
+
+    from foveate.cli.chat_room import read_tokens
+
+    window_tokens = read_tokens(window) if window else None
+    with progress_bar(shown=not as_json) as progress:
+        path = store_file(store_path)
+        shrunk = asyncio.run(_shrink(path, session_id, model, window_tokens=window_tokens, progress=progress))
+    if as_json:
+        from dataclasses import asdict
+
+        print_json(asdict(shrunk))
+    else:
+        _show(shrunk)
+
+
+async def _shrink(
+    path: Path, session_id: str, model: str | None, *, window_tokens: int | None, progress: Progress
+) -> Shrunk:
+    import foveate
+    from foveate.models.names import models_for
+    from foveate.shrinking import NAME, Shrinker
+
+    async with foveate.open(path) as fov:
+        session = await fov.find_session(session_id)
+        if session.info.strategy != NAME:
+            raise InputError(
+                f"session {session.id!r} is shown by {session.info.strategy}, which has no agent; "
+                f"foveate sessions strategy {session.id} {NAME} changes that"
+            )
+        models = (model,) if model else models_for("compress", fov.settings.models)
+        if not models:
+            raise click.ClickException(NO_MODEL)
+        task = progress.add_task("making messages short", total=None)
+
+        def tell(event: Event) -> None:
+            progress.update(task, description=f"{event.data['accepted']} messages short")
+
+        with fov.subscribe(tell, ["llm-summarizing"]):
+            return await Shrinker.of(session).run(models, window_tokens=window_tokens)
+
+
+def _show(shrunk: Shrunk) -> None:
+    out = console()
+    if shrunk.mode == "agent":
+        out.print(line(f"Made short: {shrunk.accepted:,}. Refused: {shrunk.refused:,}."))
+        sizes = f"{shrunk.tokens_before:,} tokens became {shrunk.tokens_after:,}"
+        out.print(line(f"{sizes}; the model read and wrote {shrunk.model_tokens:,}."))
+    else:
+        out.print(line(f"Nothing was changed: {shrunk.reason}. The strategy makes messages short by itself."))
+    if shrunk.mode == "agent" and not shrunk.is_target_reached:
+        out.print(line((f"It ended before the target: {shrunk.reason}.", "dim")))
