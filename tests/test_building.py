@@ -58,6 +58,7 @@ def test_contexts_made_at_the_same_time_each_read_their_own_way_back(
             session = await fov.session("long", strategy="hybrid", budget_tokens=16_000)
             for turn in make_conversation(40, 3).turns:
                 await session.record(turn)
+            await fov.settle()
             await session.context("And now?")
             budgets = (6_000, 8_000, 12_000, 20_000)
             made = await asyncio.gather(*(session.context("And now?", budget_tokens=budget) for budget in budgets))

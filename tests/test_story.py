@@ -10,6 +10,7 @@ import pytest
 
 from engine import assistant, talk, tool_step, user, with_store
 from foveate import Foveate, Session
+from foveate.background.artefacts import pack_made, unpack_made
 from foveate.compress.artefacts import SHORT, Material, made_of, made_short, short_message
 from foveate.context.tags import parse_blocks
 from foveate.errors import HistoryExceedsBudget, SettingsError, UnknownStrategy
@@ -352,5 +353,21 @@ def test_documents_are_shown_by_those_who_name_them_and_forge_nothing(tmp_path: 
         assert segment.is_stable
         await session._store.artefacts.keep_document("s", "goals", " \n")
         assert "<goals>\n" not in (await session.context("Now?", strategy="checkpoint")).text
+
+    _run(tmp_path, job)
+
+
+def test_a_short_message_that_another_of_the_same_size_replaces_is_shown(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await session.record([user("Go."), *tool_step(1, "one\n" * 200), assistant("Done."), user("More?")])
+        before = (await _view(session, Shortening())).blocks[0].text
+        (row,) = await session._store.artefacts.made("s", "toy")
+        made = unpack_made(row)
+        texts: Any = made.data[SHORT]
+        changed = {place: text.replace("1 line", "2 line") for place, text in texts.items()}
+        await session._store.artefacts.keep_made("s", "toy", [pack_made(replace(made, data={SHORT: changed}))])
+        after = (await _view(session, Shortening())).blocks[0].text
+        assert after == before.replace("1 line", "2 line") != before
 
     _run(tmp_path, job)

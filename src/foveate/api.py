@@ -26,9 +26,11 @@ from foveate.models.caller import Caller, Load
 from foveate.searching import Searcher, Wanted
 from foveate.session import Session, Shared
 from foveate.settings import Settings, load_settings, make_strategy
-from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
+from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, bodies, open_store
 from foveate.store.calls import CostRow
 from foveate.store.passages import IndexState
+from foveate.story import state_name
+from foveate.strategy.reliability import Reliability
 from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time
 
@@ -74,7 +76,7 @@ class Foveate:
         self._events = EventBus(settings.events.queue_limit)
         self._caller = Caller(settings.models, store.calls, self._events, load=load)
         self._worker = Worker(store, self._events, settings, self._caller)
-        self._searcher = Searcher(store, settings.recall)
+        self._searcher = Searcher(store, settings)
         self._shared = Shared(store, self._events, settings, self._worker, self._caller, self._searcher)
 
     @property
@@ -207,6 +209,16 @@ class Foveate:
 
         return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
 
+    async def reliability(self, session_id: str) -> Reliability | None:
+        """How far a session can be trusted as it is shown; None if its strategy gives no score."""
+        row = await self._store.get_session(session_id)
+        score = getattr(make_strategy(row.strategy, self.settings, json.loads(row.settings)), "reliability", None)
+        if score is None:
+            return None
+        packed = await self._store.derived.kept(session_id, state_name(row.strategy))
+        found: Reliability = score(row.model, bodies.expand(packed) if packed else {})
+        return found
+
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
         """What the calls of models took, by session, day, model and purpose; of one session, or of all."""
         return await self._store.calls.costs(session_id)
@@ -245,6 +257,11 @@ class Foveate:
         rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
         wanted = Wanted(role=role, tool=tool, after=after, before=before, file=file)
         return await self._searcher.search_all(rows, query, max_results, wanted)
+
+    async def unsearched_turns(self, session_id: str | None = None) -> int:
+        """How many turns of one session, or of all, a search does not see yet: not indexed, and not of the newest."""
+        rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
+        return await self._searcher.unsearched(rows)
 
     async def index_state(self) -> IndexState:
         """What the index has, and what it lacks."""

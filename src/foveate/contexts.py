@@ -14,13 +14,15 @@ from datetime import UTC, datetime
 from typing import cast
 
 from foveate.answers import Pin
+from foveate.background.worker import Worker
 from foveate.context import board as boards
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, HistoryBlock, Order, Parts, assemble, prompt_messages
 from foveate.context.assembled import Context, Planned
 from foveate.context.board import Board
 from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
-from foveate.context.tags import Block, Section, tag_document
+from foveate.context.recalled import Layer
+from foveate.context.tags import Block, Entry, Section, tag_document
 from foveate.context.tools import definitions_tokens
 from foveate.documents import check_size, stand_in
 from foveate.errors import HistoryExceedsBudget
@@ -29,8 +31,8 @@ from foveate.keeping import Keeper, View
 from foveate.recalling import Recaller, Wish
 from foveate.settings import Settings, make_strategy
 from foveate.store import SessionRow, Store, bodies
-from foveate.story import Beside, Storyteller
-from foveate.strategy import Frame, Strategy
+from foveate.story import Storyteller
+from foveate.strategy import Frame, Shown, Strategy
 from foveate.strategy.allotments import HISTORY_MINIMUM_TOKENS, Split
 from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
@@ -108,12 +110,12 @@ class Contexts:
         settings: Settings,
         *,
         recaller: Recaller,
-        beside: Beside | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self._recaller = recaller
         self.viewer = Viewer(store, session_id)
         self._keepers: dict[str, Keeper] = {}
-        self.storyteller = Storyteller(store, session_id, self.viewer, beside=beside)
+        self.storyteller = Storyteller(store, session_id, self.viewer, worker=worker)
         self._store = store
         self._session_id = session_id
         self._events = events
@@ -143,10 +145,13 @@ class Contexts:
         frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
         query = await self._query(session, request) if chosen.recalls else ""
         try:
-            view, memory = await self._recalled(session, chosen, frame, room, query=query, board=board)
+            view, layer = await self._recalled(session, chosen, frame, room, query=query, board=board)
         except HistoryExceedsBudget as error:
             needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
             raise HistoryExceedsBudget(needed, had) from None
+        if layer.in_part and not one_off:  # a one-off's history has the board's room
+            board = await self._prefetched(session, board, layer.in_part, room.board)
+            shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         context = assemble(
             Parts(
                 budget_tokens=request.budget_tokens,
@@ -159,18 +164,19 @@ class Contexts:
                 documents=documents,
                 changing=changing,
                 history=view.blocks,
-                memory=memory,
+                memory=layer.text,
                 board=shown,
                 prompt=request.prompt,
                 tools_tokens=tools,
                 order=request.order,
             )
         )
-        return replace(context, planned=replace(view.planned, room_tokens=room.history, strategy=chosen.name))
+        planned = replace(view.planned, room_tokens=room.history, strategy=chosen.name)
+        return replace(context, planned=planned, board=board)
 
     async def _recalled(
         self, session: SessionRow, chosen: Chosen, frame: Frame, room: Split, *, query: str, board: Board
-    ) -> tuple[View, str]:
+    ) -> tuple[View, Layer]:
         """The history, and behind it what the prompt brings up of what the history does not show word for word.
 
         In a one-off, recall is given its room first, and the history has what is left; otherwise each has its own.
@@ -184,7 +190,7 @@ class Contexts:
                 aside = self._settings.allotments.one_off_recall(room)
         view = await self._view(session, chosen, frame, room.history - aside)
         if not query:
-            return view, ""
+            return view, Layer()
         used = sum(block.tokens for block in view.blocks)
         wish = Wish(
             query=query,
@@ -197,7 +203,20 @@ class Contexts:
         if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
             # What recall leaves unused is the history's, unless it is too little for another plan.
             view = await self._view(session, chosen, frame, room.history - layer.tokens)
-        return view, layer.text
+        return view, layer
+
+    async def _prefetched(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
+        """The board with these turns, each whole at the best level that there is room for."""
+        held = {turn for entry in board.retrieved for turn in range(entry.first, entry.last + 1)}
+        choices = []
+        for turn in turns:
+            (size,) = await self._store.derived.sizes_of(self._session_id, turn, turn)
+            sizes: dict[Shown, int | None] = {"R": size.raw, "S": size.smoothed, "C": size.compressed}
+            fitting = [level for level, tokens in sizes.items() if tokens is not None and tokens <= room_tokens]
+            texts = {level: await self.viewer.texts(level, turn, turn) for level in fitting if turn not in held}
+            choices.append([Block(turn, turn, level, (Entry(turn, own[turn]),)) for level, own in texts.items() if own])
+        count = exact_counter(session.encoding).base
+        return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
 
     async def _query(self, session: SessionRow, request: Request) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn at work."""

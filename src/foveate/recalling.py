@@ -5,8 +5,9 @@ All under one deadline. What is late is left out, what fails is left out, and a 
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ MAX_PASSAGES = 2_000
 """Of the best, those that are tried for room."""
 BATCH = 64
 """Passages whose texts are read together."""
+HOP_PASSAGES = 5
+"""The best, which are looked for in their turn."""
 MAX_REMEMBERED = 20_000
 """Pieces kept in memory, ready to be shown."""
 
@@ -67,6 +70,26 @@ class _Found:
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class _Measures:
+    """How well passages answer by words and by vectors, as far as it is known."""
+
+    words: Measured | None
+    vectors: Measured | None
+
+    @property
+    def is_any(self) -> bool:
+        return any(each and len(each.passages) for each in (self.words, self.vectors))
+
+    def newest_us(self) -> int:
+        return max(int(each.passages.at_us.max()) for each in (self.words, self.vectors) if each and len(each.passages))
+
+    def joined(self, further: _Measures, weight: float) -> _Measures:
+        from foveate.recall.rank import joined  # noqa: PLC0415
+
+        return _Measures(joined(self.words, further.words, weight), joined(self.vectors, further.vectors, weight))
+
+
 class Recaller:
     """Recalls for one session."""
 
@@ -87,30 +110,36 @@ class Recaller:
             return Layer()
         deadline = Deadline(self._settings.deadline_seconds)
         index = self._searcher.index(session)
-        stages = {"words": lambda: index.measure_words(query), "vectors": lambda: index.measure_vectors(query)}
-        limit = self._settings.search_seconds if self._judge.is_asked else None
-        found = await run_stages(stages, deadline.left_seconds(limit))
-        measured = found.results.get("words"), found.results.get("vectors")
-        if not any(each and len(each.passages) for each in measured):
+        measured = await self._measure(index, query, deadline)
+        if not measured.is_any or not self._is_needed(measured, wish=wish, need=need):
             return Layer()
-        ranked = self._rank(query, *measured, wish=wish, need=need)
-        if ranked is None:
-            return Layer()
-        found_again = _Found(session, index, counter, ranked)
-        if self._judge.is_asked:
-            found_again = await self._judged(query, found_again, deadline)
+        found_again = _Found(session, index, counter, self._rank(query, measured, wish))
+        if self._settings.hops > 1:
+            further = await self._measure(index, await self._told(found_again), deadline)
+            ranked = self._rank(query, measured.joined(further, self._settings.hop_weight), wish)
+            found_again = replace(found_again, ranked=ranked)
+        found_again = await self._reordered(query, found_again, deadline)
         return await self._fill(found_again, wish.room_tokens)
 
-    def _rank(
-        self, query: str, words: Measured | None, vectors: Measured | None, *, wish: Wish, need: Need
-    ) -> Ranked | None:
-        """None if nothing stands out that the prompt could mean. A one-off has no cached prompt to keep from it."""
-        from foveate.recall.rank import Weights, outstanding, rank  # noqa: PLC0415 - numpy loads with the index
+    async def _measure(self, index: Index, query: str, deadline: Deadline) -> _Measures:
+        """How well passages answer, by what is ready in time."""
+        stages = {"words": lambda: index.measure_words(query), "vectors": lambda: index.measure_vectors(query)}
+        limit = self._settings.search_seconds if self._judge.is_asked or self._searcher.reranker else None
+        found = await run_stages(stages, deadline.left_seconds(limit))
+        return _Measures(found.results.get("words"), found.results.get("vectors"))
+
+    def _is_needed(self, measured: _Measures, *, wish: Wish, need: Need) -> bool:
+        """Whether something stands out that the prompt could mean. A one-off has no cached prompt to keep from it."""
+        from foveate.recall.rank import outstanding  # noqa: PLC0415 - numpy loads with the index
 
         settings = self._settings
         least = settings.gate_score if need is Need.SURE else settings.gate_doubt_score
-        if wish.is_gated and not wish.is_one_off and outstanding(words, vectors) < least:
-            return None
+        return not wish.is_gated or wish.is_one_off or outstanding(measured.words, measured.vectors) >= least
+
+    def _rank(self, query: str, measured: _Measures, wish: Wish) -> Ranked:
+        from foveate.recall.rank import Weights, rank  # noqa: PLC0415
+
+        settings = self._settings
         weights = Weights(
             method=settings.method,
             user=settings.user_weight,
@@ -119,17 +148,30 @@ class Recaller:
             date=settings.date_weight,
             sitting_hours=settings.sitting_hours,
         )
-        moments = [each.passages.at_us.max() for each in (words, vectors) if each and len(each.passages)]
-        spans = spans_in(query, from_us(int(max(moments)))) if settings.date_weight else []
+        spans = spans_in(query, from_us(measured.newest_us())) if settings.date_weight else []
         limit = MAX_PASSAGES if wish.is_one_off else settings.passages
-        return rank(words, vectors, weights, spans=spans, visible=wish.visible, limit=limit)
+        return rank(measured.words, measured.vectors, weights, spans=spans, visible=wish.visible, limit=limit)
 
-    async def _judged(self, query: str, found: _Found, deadline: Deadline) -> _Found:
-        """The best of what was found as models order it."""
+    async def _told(self, found: _Found) -> str:
+        """What the best passages say, to be looked for in their turn."""
+        pieces = await self._read(found, found.rows(0, HOP_PASSAGES))
+        return "\n".join(piece.text for piece in pieces if piece)
+
+    async def _reordered(self, query: str, found: _Found, deadline: Deadline) -> _Found:
+        """The best of what was found as a cross-encoder orders it, and then models."""
+        reranker = self._searcher.reranker
+        if not (reranker or self._judge.is_asked):
+            return found
         rows = found.rows(0, self._settings.candidates)
-        pieces = {key: piece for (key, _, _), piece in zip(rows, await self._read(found, rows), strict=True) if piece}
-        texts = [pieces[key].text if key in pieces else "" for key, _, _ in rows]
-        order = await self._judge.order(query, texts, deadline, found.session.id)
+        texts = [piece.text if piece else "" for piece in await self._read(found, rows)]
+        order = list(range(len(texts)))
+        if reranker:
+            stages = {"rerank": lambda: reranker.order(query, texts)}
+            done = await run_stages(stages, deadline.left_seconds(self._settings.rerank_seconds))
+            order = done.results.get("rerank", order)
+        if self._judge.is_asked:
+            judged = await self._judge.order(query, [texts[place] for place in order], deadline, found.session.id)
+            order = [order[place] for place in judged]
         places = found.ranked.places.copy()
         places[: len(order)] = places[order]
         return replace(found, ranked=replace(found.ranked, places=places))
@@ -144,7 +186,19 @@ class Recaller:
             for piece in await self._read(found, found.rows(start, start + BATCH)):
                 if piece and not filling.add(piece):
                     missed.setdefault(piece.turn, piece.at_us)
-        return filling.finish(await self._gists(found.session, missed))
+        layer = filling.finish(await self._gists(found.session, missed))
+        return replace(layer, in_part=tuple(self._in_part(found, filling)))
+
+    def _in_part(self, found: _Found, filling: Filling) -> Iterator[int]:
+        """Those of the best turns that stand out beyond doubt and are not shown whole."""
+        shown = Counts(turn for turn, _ in filling.pieces)
+        ranked = found.ranked
+        best = dict.fromkeys(turn for _, turn, _ in found.rows(0, self._settings.passages))
+        for turn in list(best)[: self._settings.prefetch_turns]:
+            is_of_turn = ranked.passages.turn == turn
+            stands_out = float(ranked.own[is_of_turn].max()) >= self._settings.gate_doubt_score
+            if stands_out and shown[turn] < int(is_of_turn.sum()):
+                yield turn
 
     async def _read(self, found: _Found, rows: Sequence[tuple[int, int, int]]) -> list[Piece | None]:
         """The passages of these keys, turns and times; None where one is gone."""

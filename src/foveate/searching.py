@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveate.answers import Found, from_us
 from foveate.background.making import without_recalled
 from foveate.drafts import restore_message, to_us
-from foveate.errors import InputError
+from foveate.errors import InputError, ModelError
 from foveate.recall.embedding import Embedder, index_maker, load_embedder
 from foveate.recall.passages import cut_turn
-from foveate.settings import RecallSettings
+from foveate.recall.reranking import Reranker
+from foveate.settings import Settings
 from foveate.store import SessionRow, Store
 from foveate.store.passages import SPEAKERS, IndexState, Speaker
 from foveate.turn import parse_time, turn_id, turn_number
@@ -45,16 +47,26 @@ class Wanted:
 class Searcher:
     """The indexes of a store's sessions. They load when something is first searched."""
 
-    def __init__(self, store: Store, settings: RecallSettings) -> None:
+    def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
-        self._settings = settings
+        self._settings = settings.recall
+        self._key_variables = settings.models.key_variables
         self._embedder: Embedder | None = None
+        self._reranker: Reranker | None = None
         self._open: OrderedDict[int, Index] = OrderedDict()
 
     @property
     def embedder(self) -> Embedder:
-        self._embedder = self._embedder or load_embedder(self._settings)
+        self._embedder = self._embedder or load_embedder(self._settings, self._key_variables)
         return self._embedder
+
+    @property
+    def reranker(self) -> Reranker | None:
+        """The cross-encoder that the settings name, if they do."""
+        path = self._settings.reranker_path
+        if self._reranker is None and path is not None:
+            self._reranker = Reranker(Path(path).expanduser())
+        return self._reranker
 
     def index(self, session: SessionRow) -> Index:
         """A session's index, opened before or now."""
@@ -104,8 +116,19 @@ class Searcher:
             found.sort(key=lambda each: (-each.keyword * (1 + max(0.0, each.similarity)), -each.similarity))
         return found[:max_results]
 
+    async def unsearched(self, sessions: Sequence[SessionRow]) -> int:
+        """How many turns of these sessions are not indexed yet and too many to be looked through."""
+        return sum([await self.index(session).unsearched() for session in sessions])
+
     async def state(self) -> IndexState:
-        return await self._store.passages.state(index_maker(self.embedder.name))
+        """What the index has and lacks, who makes its vectors, and why that is not possible now, if it is not."""
+        problem = ""
+        try:
+            await self.embedder.learn()
+        except ModelError as error:
+            problem = str(error)
+        found = await self._store.passages.state(index_maker(self.embedder.name))
+        return replace(found, model=self.embedder.name, problem=problem)
 
     async def _read_loose(self, session_id: str, turn: int) -> Loose | None:
         from foveate.recall.index import Loose  # noqa: PLC0415

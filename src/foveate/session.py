@@ -78,7 +78,7 @@ class Session:
         self._counter = session_counter(row.model, row.encoding)
         recaller = Recaller(shared.store, shared.searcher, shared.settings.recall, caller=shared.caller)
         self._contexts = Contexts(
-            shared.store, row.id, shared.events, shared.settings, recaller=recaller, beside=shared.worker.beside
+            shared.store, row.id, shared.events, shared.settings, recaller=recaller, worker=shared.worker
         )
         self._tools_format: str | None = None
         self._own_tools: Sequence[Mapping[str, Json]] = ()

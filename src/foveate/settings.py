@@ -115,7 +115,7 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     smooth: str | None = None
     """S is made by rules; a model does it only if one is named here."""
     roll_up: str | None = None
-    """Eras are made by rules; a model does it only if one is named here."""
+    """Eras, checkpoints and summaries of topics are made by rules; a model words them only if one is named here."""
     fallbacks: tuple[str, ...] = ()
     """Tried in this order when a model fails or is held back."""
     mode: Literal["together", "separate", "chained"] = "together"
@@ -170,7 +170,12 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     judge_model: str | None = None
     """A model that judges what is left."""
     candidates: Annotated[int, Meta(ge=1, le=200)] = 30
-    """Passages that models are asked about."""
+    """Passages that models are asked about, and that a cross-encoder reads."""
+    reranker_path: str | None = None
+    """The .onnx file of a cross-encoder with BERT's word pieces, which puts candidates in order; needs
+    foveate[minilm]. None: ranking alone does."""
+    rerank_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.5
+    """For the cross-encoder; when it is late, the order stays as it was."""
     gate: bool = True
     """Recall only for prompts that seem to need it, so that others leave the prompt cached to its end."""
     gate_score: Annotated[float, Meta(ge=0, le=100)] = 6.0
@@ -191,12 +196,32 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a passage gains by being of a time that the prompt names."""
     sitting_hours: Annotated[float, Meta(gt=0, le=10_000)] = 12.0
     """Turns further apart than this don't count as neighbours."""
+    hops: Annotated[int, Meta(ge=1, le=2)] = 1
+    """2: what was found is looked for in its turn, and what that finds counts too, while there is time."""
+    hop_weight: Annotated[float, Meta(ge=0, le=10)] = 0.15
+    """For how much, beside what the prompt itself finds."""
     ticklers: Annotated[int, Meta(ge=0, le=50)] = 3
     """Turns for which there is no room that are named with one sentence."""
-    embeddings: Literal["static", "minilm"] = "static"
-    """What makes vectors: `static` is in the package; `minilm` needs foveate[minilm] and `model_path`."""
+    prefetch_turns: Annotated[int, Meta(ge=0, le=8)] = 2
+    """Of so many of the best turns, those shown in part are put on the board whole, for this prompt; 0: none."""
+    embeddings: str = "static"
+    """What makes vectors: `static` is in the package; `minilm` needs foveate[minilm] and `model_path`; an address such
+    as https://host/v1 needs `embeddings_model`, and has its key where other endpoints do."""
     model_path: str | None = None
     """The .onnx file of all-MiniLM-L6-v2."""
+    embeddings_model: str | None = None
+    """What the endpoint calls the model."""
+    embeddings_seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
+    """For the endpoint to answer a batch."""
+    embeddings_batch: Annotated[int, Meta(ge=1, le=2_048)] = 64
+    """Texts that are sent to the endpoint together."""
+
+    def __post_init__(self) -> None:
+        is_address = self.embeddings.startswith(("http://", "https://"))
+        if not is_address and self.embeddings not in ("static", "minilm"):
+            raise ValueError(f"embeddings takes static, minilm or an address; got {self.embeddings!r}")
+        if is_address and not self.embeddings_model:
+            raise ValueError("embeddings_model is missing: say what the endpoint calls the model")
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,12 +9,14 @@ Only at the session's own budget is anything kept or told; a one-off leaves no t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from foveate.background.artefacts import cutter, make_all, pack_made, unpack_made
-from foveate.compress.artefacts import WITHOUT_MESSAGES, WITHOUT_UNITS, Material
+from foveate.background.rewording import pack_wants, wants_name
+from foveate.background.worker import Worker
+from foveate.compress.artefacts import WITHOUT_MESSAGES, WITHOUT_UNITS, WORDED, Material
 from foveate.context.assemble import HistoryBlock
 from foveate.context.assembled import Planned
 from foveate.context.costs import counting
@@ -39,9 +41,6 @@ MAX_REMEMBERED = 2_000
 """Artefacts made for one-offs that are kept in memory."""
 MEANWHILE_TURNS = 1_000
 """A strategy that has a longer history to work up does so in the background; the gradient shows it meanwhile."""
-
-Beside = Callable[[Coroutine[Any, Any, object]], asyncio.Task[object]]
-"""Starts something in the background, for whoever settles or closes the store to look after."""
 
 
 class _Unread(Exception):
@@ -105,16 +104,17 @@ class _Kept:
 class Storyteller:
     """Makes one session's views by strategies that keep a story."""
 
-    def __init__(self, store: Store, session_id: str, viewer: Viewer, *, beside: Beside | None = None) -> None:
+    def __init__(self, store: Store, session_id: str, viewer: Viewer, *, worker: Worker | None = None) -> None:
         self._store = store
         self._session_id = session_id
         self._viewer = viewer
-        self._beside = beside
+        self._worker = worker
         self._building: dict[str, asyncio.Task[object]] = {}
         self._infos = Infos()
         self._pruned: bytes | None = None
         self._kept: dict[str, _Kept] = {}
         self._remembered: dict[tuple[str, str], Made] = {}
+        self._offered: dict[str, bytes] = {}
 
     async def view(
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
@@ -133,10 +133,10 @@ class Storyteller:
         task = self._building.get(name)
         if task is None:
             is_new = session.last_turn > MEANWHILE_TURNS and getattr(strategy, "builds", False)
-            if self._beside is None or not is_new or await self.state(name):
+            if self._worker is None or not is_new or await self.state(name):
                 return False
             work = self._view(session, name, strategy, frame, room_tokens, keep=True)
-            task = self._building[name] = self._beside(work)
+            task = self._building[name] = self._worker.beside(work)
         return not task.done()
 
     async def _view(
@@ -184,7 +184,7 @@ class Storyteller:
     def _renew(self) -> None:
         """Forget what is in memory, if turns were pruned since it was read."""
         if self._pruned != self._viewer.pruned:
-            self._infos, self._kept, self._remembered = Infos(), {}, {}
+            self._infos, self._kept, self._remembered, self._offered = Infos(), {}, {}, {}
             self._pruned = self._viewer.pruned
 
     async def _load(self, name: str) -> _Kept:
@@ -261,6 +261,19 @@ class Storyteller:
                 self._remembered.pop((name, made.name), None)
         if plan.state is not None and plan.state != story.state:
             await self.keep_state(name, plan.state)
+        await self._offer(name, plan)
+
+    async def _offer(self, name: str, plan: Plan) -> None:
+        """Keep which of the things that are shown now a model may word, and have it asked for those that are new."""
+        shown = {row.artefact for row in plan.rows if row.level == "A"}
+        packed = pack_wants([wanted for wanted in plan.wants if wanted.kind in WORDED and wanted.name in shown])
+        if name not in self._offered:
+            self._offered[name] = await self._store.derived.kept(self._session_id, wants_name(name)) or pack_wants(())
+        if packed != self._offered[name]:
+            self._offered[name] = packed
+            await self._store.derived.keep(self._session_id, wants_name(name), packed)
+            if self._worker:
+                self._worker.reword(self._session_id)
 
 
 def state_name(strategy: str) -> str:

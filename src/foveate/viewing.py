@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from foveate.background.making import compress_safely, unpack_units, without_recalled
 from foveate.compress import Unit
-from foveate.compress.artefacts import SourceTurn
+from foveate.compress.artefacts import SHORT, SourceTurn
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import HistoryBlock
@@ -341,8 +341,10 @@ def _numbers(row: Row) -> range:
 
 
 def _key(row: Row, made: Mapping[str, Made]) -> tuple[Hashable, ...]:
+    """What a row's text depends on: the log, and the short messages themselves, which others may take the place of."""
     found = made.get(row.artefact) if row.artefact else None
-    short = (found.name, sum(found.sizes.values()), row.short) if found else ()
+    kept = found.data.get(SHORT) if found else None
+    short = tuple((place, kept.get(str(place))) for place in row.short) if isinstance(kept, Mapping) else ()
     return row.first, row.last, row.level, row.is_range, short
 
 

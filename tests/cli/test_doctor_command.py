@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Shell, shell_with
+from embedding_server import embedding_server
 from foveate import sync
 from foveate.settings import load_settings
 
@@ -27,7 +28,7 @@ def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     assert "1 sessions, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
     answer = shell.json("doctor")
-    assert set(answer.pop("index")) == {"turns", "passages", "missing", "makers"}
+    assert set(answer.pop("index")) == {"turns", "passages", "missing", "makers", "model", "problem"}
     assert {**answer, "pending_turns": 0} == {
         "ok": True,
         "messages_checked": 6,
@@ -127,6 +128,24 @@ def test_the_state_of_the_index_is_told(tmp_path: Path) -> None:
     told = " ".join(shell("doctor").split())
     assert "vectors by another, static-minilm-256" in told
     assert "1 turns are still to be indexed" in told
+    assert "vectors are made by static-minilm-256" in told
+
+
+def test_an_endpoint_that_makes_vectors_is_named_and_what_is_wrong_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = shell_with(tmp_path)
+    monkeypatch.setenv("FOVEATE_RECALL__EMBEDDINGS_MODEL", "tiny")
+    with embedding_server() as server:
+        monkeypatch.setenv("FOVEATE_RECALL__EMBEDDINGS", server.url)
+        shell("compress", "--all")
+        told = " ".join(shell("doctor").split())
+        assert f"vectors are made by tiny@{server.url[7:-3]} 300" in told
+        assert "can't be asked" not in told
+        server.answer = 503, "starting"
+        told = " ".join(shell("doctor").split())
+        assert "it can't be asked now" in told
+        assert "answers 503: starting" in told
 
 
 @pytest.mark.parametrize(
@@ -151,5 +170,5 @@ def test_a_damaged_index_is_told_and_rebuilt_and_nothing_else_suffers(statement:
         fov.open_session("s").record([{"role": "user", "content": "Recorded meanwhile"}])
         fov.settle()
     assert "each as it was stored" in " ".join(shell("doctor", "--rebuild-index").split())
-    assert [found["turn_id"] for found in shell.json("search", "s", "meanwhile")] == ["T-4"]
-    assert len(shell.json("search", "s", "hello")) == 3
+    assert [found["turn_id"] for found in shell.json("search", "s", "meanwhile")["found"]] == ["T-4"]
+    assert len(shell.json("search", "s", "hello")["found"]) == 3

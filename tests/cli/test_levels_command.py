@@ -45,9 +45,9 @@ def test_a_turn_that_is_not_there_is_named(shell: Shell) -> None:
 
 def test_words_find_their_turns(shell: Shell) -> None:
     assert shell("search", "s", "invoice", "run").count("T-") >= 3
-    assert [found["turn_id"] for found in shell.json("search", "s", "invoice", "--limit", "1")] == ["T-3"]
+    assert [found["turn_id"] for found in shell.json("search", "s", "invoice", "--limit", "1")["found"]] == ["T-3"]
     assert "Nothing was found for 'zebra'." in shell("search", "s", "zebra")
-    assert shell.json("search", "s", "zebra") == []
+    assert shell.json("search", "s", "zebra")["found"] == []
 
 
 def test_compressing_finishes_what_is_lacking_and_then_has_nothing_to_do(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from command_line import AWKWARD, Shell, shell_with
 from foveate import sync
+from foveate.recall.index import MAX_LOOSE_TURNS
+from foveate.settings import load_settings
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_a_turn_is_shown_with_who_when_and_the_words_marked(shell: Shell) -> Non
 
 def test_filters_are_handed_on(shell: Shell) -> None:
     def roles(*options: str) -> list[str]:
-        return [found["role"] for found in shell.json("search", "s", "port", *options)]
+        return [found["role"] for found in shell.json("search", "s", "port", *options)["found"]]
 
     assert roles("--role", "assistant") == ["assistant"]
     assert roles("--tool", "grep") == ["tool"]
@@ -49,7 +51,7 @@ def test_filters_are_handed_on(shell: Shell) -> None:
 
 
 def test_all_sessions_are_searched_and_named(shell: Shell) -> None:
-    found = shell.json("search", "--all", "ports")
+    found = shell.json("search", "--all", "ports")["found"]
     assert {(each["session_id"], each["turn_id"]) for each in found} == {("s", "T-2"), ("other", "T-1")}
     assert "other  T-1" in shell("search", "--all", "ports")
 
@@ -59,10 +61,28 @@ def test_nothing_to_look_for_is_an_error_and_nothing_found_is_not(shell: Shell) 
     assert "there is nothing to look for" in shell.error("search", "s", "  ")
     assert "no session 'nobody'" in shell.error("search", "nobody", "port")
     assert "Nothing was found for 'zebra'." in shell("search", "s", "zebra")
-    assert shell.json("search", "s", "zebra") == []
+    assert shell.json("search", "s", "zebra") == {"found": [], "unsearched_turns": 0}
 
 
 def test_what_was_said_can_not_style_the_answer(tmp_path: Path) -> None:
     shell = shell_with(tmp_path, messages=[{"role": "user", "content": AWKWARD}], turns=1)
     assert "\x1b" not in shell("search", "s", "red")
     assert "[red]not red[/red]" in shell("search", "s", "red")
+
+
+def test_older_turns_that_are_not_indexed_yet_are_told_and_pruned_ones_are_not(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, turns=1)
+    settings = load_settings(environment={}, overrides={"compress": {"enabled": False}})
+    with sync.open(shell.db, settings=settings) as fov:
+        for number in range(40):
+            fov.session("s").record([{"role": "user", "content": f"port {number}"}], at="2026-02-01T10:00:00Z")
+        assert fov.unsearched_turns("s") == fov.unsearched_turns() == 41 - MAX_LOOSE_TURNS
+    told = "9 older turns are not indexed yet and were not searched; 'foveate compress s' does it."
+    assert told in " ".join(shell("search", "s", "port").split())
+    assert shell.json("search", "s", "port")["unsearched_turns"] == 9
+    assert "'foveate compress --all' does it" in " ".join(shell("search", "--all", "port").split())
+    with sync.open(shell.db, settings=settings) as fov:
+        fov.prune("s", before="2026-02-02", dry_run=False)
+        assert fov.unsearched_turns("s") == 0
+    shell("compress", "s")
+    assert "not indexed" not in shell("search", "s", "port")

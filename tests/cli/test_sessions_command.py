@@ -113,3 +113,26 @@ def test_a_strategy_or_setting_that_does_not_exist_changes_nothing(tmp_path: Pat
     assert "KEY=VALUE" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_full", code=2)
     assert "named before it" in shell.error("sessions", "strategy", "s", "--set", "when_full=drop", code=2)
     assert shell.json("sessions", "strategy", "s")["strategy"] == "gradient"
+
+
+def test_a_session_shown_by_checkpoints_has_its_reliability_beside_it(tmp_path: Path) -> None:
+    shell = Shell(shell_with(tmp_path).db, 160)
+    assert "reliability" not in shell("sessions") + shell("stats")
+    assert shell.json("sessions")[0]["reliability"] is None
+    with sync.open(shell.db) as fov:
+        chat = fov.session("long", strategy="checkpoint", budget_tokens=8_000, model="llama-13b")
+        said = " ".join(f"word{place}" for place in range(300))
+        for turn in range(12):
+            chat.record([{"role": "user", "content": f"Why {turn}?"}, {"role": "assistant", "content": said}])
+        notes = chat.context().planned.notes
+    assert notes["compressions"]
+    score = f"{100 * float(str(notes['reliability'])):.1f} % {notes['reliability_level']}"
+    assert score in shell("sessions")
+    assert score in shell("stats")
+    listed = {info["id"]: info["reliability"] for info in shell.json("sessions")}
+    assert listed["s"] is None
+    assert (round(listed["long"]["score"], 4), listed["long"]["level"]) == (
+        notes["reliability"],
+        notes["reliability_level"],
+    )
+    assert shell.json("stats", "long")["sessions"]["long"]["reliability"] == listed["long"]

@@ -17,6 +17,7 @@ from foveate.context.board import (
     expire,
     from_json,
     paginate,
+    prefetch,
     render,
     renew,
     retrieve,
@@ -157,6 +158,30 @@ def test_a_range_of_many_turns_is_paged_between_its_lines() -> None:
 def test_the_board_never_exceeds_its_budget(board: Board, budget: int, now: int, counter: Counter) -> None:
     text = render(board, now_turn=now, budget_tokens=budget, count=counter.base)
     assert not text or counter.base(text) <= budget
+
+
+@given(boards(), st.lists(st.lists(blocks(), max_size=3), max_size=3), st.integers(-5, 400), counters)
+def test_what_comes_ahead_fits_and_changes_nothing_that_is_there(
+    board: Board, choices: list[list[Block]], budget: int, counter: Counter
+) -> None:
+    ahead = prefetch(board, choices, now_turn=5, budget_tokens=budget, count=counter.base)
+    before = render(board, now_turn=5, budget_tokens=budget, count=counter.base)
+    after = render(ahead, now_turn=5, budget_tokens=budget, count=counter.base)
+    assert not after or counter.base(after) <= budget
+    assert after.startswith(before.removesuffix("</board>\n"))
+    assert (ahead.retrieved, ahead.notes) == (board.retrieved, board.notes)
+    assert all(entry.text in after for entry in ahead.prefetched)
+    assert from_json(to_json(ahead)) == board
+
+
+def test_of_a_turn_the_best_level_that_fits_whole_comes_ahead() -> None:
+    raw = turn_block(3, "[user] " + "harbour " * 300 + "\n")
+    short = Block(3, 3, "C", (Entry(3, "asks for the harbour"),))
+    board = board_with(87)
+    for budget, names in ((1_000, ["T-3-R"]), (150, ["T-3-C"]), (40, [])):
+        ahead = prefetch(board, [[raw, short], []], now_turn=10, budget_tokens=budget, count=O200K.base)
+        assert [entry.name for entry in ahead.prefetched] == names
+        assert ("Put here ahead, for this prompt:\n<T-3" in shown(ahead, budget_tokens=budget)) is bool(names)
 
 
 @given(boards())

@@ -17,27 +17,27 @@ has_runtime = importlib.util.find_spec("onnxruntime") is not None
 
 
 def test_the_default_is_the_model_in_the_package() -> None:
-    embedder = load_embedder(RecallSettings())
+    embedder = load_embedder(RecallSettings(), {})
     assert (embedder.name, embedder.dimensions) == (STATIC_NAME, static.DIMENSIONS)
     assert static.NAME == STATIC_NAME
     assert np.array_equal(asyncio.run(embedder.embed(["a harbour"])), static.embed(["a harbour"]))
 
 
 def test_a_name_that_is_none_is_told() -> None:
-    with pytest.raises(SettingsError, match=r"recall\.embeddings: takes static or minilm; got 'wordy'"):
+    with pytest.raises(SettingsError, match=r"recall: embeddings takes static, minilm or an address; got 'wordy'"):
         load_settings(environment={}, overrides={"recall": {"embeddings": "wordy"}})
 
 
 @pytest.mark.skipif(has_runtime, reason="onnxruntime is installed")
 def test_what_is_not_installed_is_named() -> None:
     with pytest.raises(SettingsError, match=r"install foveate\[minilm\]"):
-        load_embedder(RecallSettings(embeddings="minilm", model_path=str(MINILM)))
+        load_embedder(RecallSettings(embeddings="minilm", model_path=str(MINILM)), {})
 
 
 @pytest.mark.skipif(not has_runtime, reason="onnxruntime is not installed")
 def test_a_model_file_that_is_not_there_is_named() -> None:
     with pytest.raises(SettingsError, match=r"recall\.model_path: there is no file"):
-        load_embedder(RecallSettings(embeddings="minilm", model_path="no/such.onnx"))
+        load_embedder(RecallSettings(embeddings="minilm", model_path="no/such.onnx"), {})
 
 
 @pytest.mark.skipif(not (has_runtime and MINILM.exists()), reason="needs onnxruntime and the model's file")

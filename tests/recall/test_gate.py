@@ -1,5 +1,7 @@
 """Whether a prompt needs anything recalled, by how it is put."""
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.recall.gate import Need, need_of
+from foveate.recall.questions import SCRIPTS, SPACED, load
 
 ASKS = (
     "When did Caroline go to the support group?",
@@ -35,6 +38,46 @@ IN_DOUBT = (
     "Have you noticed any improvements?",
 )
 
+ASKS_BY_LANGUAGE = {
+    "de": (
+        "Welche Datenbank haben wir gewählt?",
+        "welcher Port gehört dem Speicherdienst",
+        "Wann war das Treffen in Kiel?",
+    ),
+    "fr": (
+        "Quelle base de données avons-nous choisie ?",
+        "quand a eu lieu la réunion de Lyon",
+        "Où est la clé du hangar ?",
+    ),
+    "es": ("¿Qué base de datos elegimos", "¿Cuándo fue la reunión de Sevilla?", "dónde está la llave del cobertizo"),
+    "it": ("Quale database abbiamo scelto?", "dov'è la chiave del capanno", "Quando c'è stata la riunione di Milano?"),
+    "pt": ("Qual banco de dados escolhemos?", "onde fica a chave do galpão", "Quando foi a reunião em Lisboa?"),
+    "nl": (
+        "Welke database hebben we gekozen?",
+        "waar hangt de sleutel van het botenhuis",
+        "Wanneer was de vergadering in Gent?",
+    ),
+    "ru": ("Какую базу данных мы выбрали?", "где висит ключ от сарая", "Когда была встреча в Казани?"),
+    "zh": ("我们选择了哪个数据库？", "船库的钥匙挂在哪里", "存储服务的端口是多少？"),
+    "ja": ("どのデータベースを選びましたか？", "倉庫の鍵はどこに掛けてありますか", "会議はいつでしたか？"),
+    "ar": ("ما هو منفذ خدمة التخزين الجديدة؟",),
+}
+SMALL_TALK_BY_LANGUAGE = {
+    "de": ("Danke!", "Wie geht es dir?", "Mach bitte weiter.", "Alles klar, super!"),
+    "fr": ("Merci beaucoup !", "Comment ça va ?", "D'accord, continue."),
+    "es": ("¡Muchas gracias!", "¿Cómo estás?", "Vale, sigue."),
+    "it": ("Grazie mille!", "Come stai?", "Ok, continua."),
+    "pt": ("Muito obrigado!", "Tudo bem?", "Ok, continue."),
+    "nl": ("Dank je!", "Hoe gaat het?", "Ga verder."),
+    "ru": ("Спасибо!", "Как дела?", "Хорошо, продолжай."),
+    "zh": ("谢谢！", "你好吗？", "继续"),
+    "ja": ("ありがとうございます！", "お元気ですか？", "続けてください"),
+}
+
+
+def by_language(prompts: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [(language, prompt) for language, own in prompts.items() for prompt in own]
+
 
 @pytest.mark.parametrize("prompt", ASKS)
 def test_what_asks_for_something_needs_recall(prompt: str) -> None:
@@ -44,6 +87,24 @@ def test_what_asks_for_something_needs_recall(prompt: str) -> None:
 @pytest.mark.parametrize("prompt", SMALL_TALK)
 def test_small_talk_and_nods_need_none(prompt: str) -> None:
     assert need_of(prompt) is Need.NONE
+
+
+@pytest.mark.parametrize(("language", "prompt"), by_language(ASKS_BY_LANGUAGE))
+def test_questions_in_other_languages_need_recall_with_and_without_a_mark(language: str, prompt: str) -> None:
+    assert need_of(prompt) is Need.SURE
+
+
+@pytest.mark.parametrize(("language", "prompt"), by_language(SMALL_TALK_BY_LANGUAGE))
+def test_small_talk_in_other_languages_needs_none(language: str, prompt: str) -> None:
+    assert need_of(prompt) is Need.NONE
+
+
+@pytest.mark.parametrize("language", [*SPACED, *(name for name, _ in SCRIPTS)])
+def test_every_language_has_its_words(language: str) -> None:
+    found = load(language)
+    assert found.small
+    for pattern in (found.asks, found.tells, found.memory, found.you):
+        assert not pattern.search("")
 
 
 @pytest.mark.parametrize("prompt", IN_DOUBT)

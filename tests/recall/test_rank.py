@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.recall.dates import Span
-from foveate.recall.rank import Measured, Passages, Scored, Weights, best_first, fuse, outstanding, rank, score
+from foveate.recall.rank import Measured, Passages, Scored, Weights, best_first, fuse, joined, outstanding, rank, score
 
 HOUR_US = 3_600_000_000
 PLAIN = Weights(user=0.0, near=0.0, far=0.0, date=0.0)
@@ -115,3 +115,14 @@ def test_any_scores_rank_every_allowed_passage_once_best_first(values: list[floa
     assert allowed[places].all()
     assert (np.diff(scores[places]) <= 0).all()
     assert (score(here, scored(values), scored(values[::-1]), Weights()) == scores).all()
+
+
+def test_what_a_second_hop_finds_counts_for_its_weight_and_nothing_where_it_is_late() -> None:
+    here = passages([1, 2, 3])
+    first, second = Measured(here, scored([9, 0, 0])), Measured(here, scored([0, 0, 9]))
+    both = joined(first, second, 0.5)
+    assert both is not None
+    assert (both.scored.standard() == both.scored.values).all()
+    assert both.scored.values[0] > both.scored.values[2] > both.scored.values[1]
+    assert joined(first, None, 0.5) is first
+    assert joined(None, second, 0.5) is None

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 def make_all(strategy: Strategy, materials: Sequence[Material], counter: Counter) -> list[Made]:
     """Everything that is wanted, counted as it will be shown."""
-    return [_counted(_make(_maker(strategy, material.wanted.kind), material), counter) for material in materials]
+    return [counted(_make(_maker(strategy, material.wanted.kind), material), counter) for material in materials]
 
 
 def cutter(counter: Counter) -> Any:
@@ -57,7 +57,8 @@ def _fallback(material: Material) -> Made:
     return made_of(material.wanted, era_text(units, material.wanted.tokens or FALLBACK_TOKENS, material.count))
 
 
-def _counted(made: Made, counter: Counter) -> Made:
+def counted(made: Made, counter: Counter) -> Made:
+    """With the sizes that it is shown at."""
     sizes = {place: content_tokens(text, "M", counter) for place, text in short_texts(made).items()}
     return replace(made, tokens=content_tokens(made.text, "A", counter) if made.text else 0, sizes=sizes)
 

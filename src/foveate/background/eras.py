@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
 from foveate.background.attempt import NONCE_BYTES
 from foveate.background.making import pack_units, unpack_units
 from foveate.background.pool import Pool
+from foveate.background.rounds import Rounds
 from foveate.compress import Unit
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.model_eras import EraAssignment, assign_era, judge_era
 from foveate.context.costs import content_tokens
-from foveate.errors import ModelError, ModelFailed, SessionNotFound
 from foveate.models import Answer
 from foveate.models.caller import Caller
-from foveate.models.names import models_for
 from foveate.settings import ModelsSettings
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.derived import ERA_FANOUT, EraRow
@@ -30,8 +26,6 @@ ERA_TOKENS = 640
 """As much of an era as is kept; it is shown at any size up to this."""
 ASKED = "roll-up"
 """The keepsake that says up to where a model was asked for the eras of each level."""
-
-_log = logging.getLogger(__name__)
 
 
 async def read_units(store: Store, session_id: str, level: int, place: int) -> list[bytes]:
@@ -73,54 +67,13 @@ def _row(level: int, place: int, units: Sequence[Unit], encoding: EncodingName) 
 
 
 class EraRefiner:
-    """Asks a model once for each era that rules have made. What it can't have stays as it is, for good.
-
-    How far it came is noted before a call, so that no era is paid for by one process after another.
-    """
+    """Asks a model once for each era that rules have made. What it can't have stays as it is, for good."""
 
     def __init__(self, store: Store, settings: ModelsSettings, *, pool: Pool, caller: Caller) -> None:
         self._store = store
         self._settings = settings
-        self._models = models_for("roll-up", settings)
         self._pool = pool
-        self._caller = caller
-        self._sessions: dict[str, None] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._working = asyncio.Lock()
-
-    def wake(self, session_id: str) -> None:
-        """A session may have new eras."""
-        if not self._models:
-            return
-        self._sessions[session_id] = None
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-
-    async def settle(self, session_id: str) -> None:
-        """Ask for every era that was not asked for yet; ends early when a model can't be asked now."""
-        if self._models:
-            with suppress(ModelError):
-                await self._work(session_id)
-
-    async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while self._sessions:
-            session_id = next(iter(self._sessions))
-            del self._sessions[session_id]
-            try:
-                await self._work(session_id)
-            except (ModelError, SessionNotFound):
-                continue  # when the session has its next era, it is asked for this one too
-            except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
-                _log.warning("the eras of %s can't be given to a model", session_id, exc_info=True)
-
-    async def _work(self, session_id: str) -> None:
-        async with self._working:  # the background and `settle` must not ask for the same
-            await self._ask_for_all(session_id)
+        self.rounds = Rounds(settings, caller, self._ask_for_all)
 
     async def _ask_for_all(self, session_id: str) -> None:
         session = await self._store.get_session(session_id)
@@ -133,32 +86,25 @@ class EraRefiner:
             first = (session.fork_turn - 1) // ERA_FANOUT**level if session.parent is not None else 0
             for place in range(max(first, asked.get(level, 0)), end):
                 await self._refine(session, level, place, asked)
+                asked[level] = place + 1
 
     async def _refine(self, session: SessionRow, level: int, place: int, asked: dict[int, int]) -> None:
         packed = await read_units(self._store, session.id, level, place)
         nonce = secrets.token_hex(NONCE_BYTES)
         (assignment,) = await self._pool.run(write_era_request, [(packed, session.encoding, nonce, self._settings)])
-        await self._note(session.id, {**asked, level: place + 1})
-        if assignment:
-            try:
-                answered = await self._caller.ask(
-                    assignment.ask,
-                    self._models,
-                    session_id=session.id,
-                    max_calls=self._settings.max_calls_per_turn,
-                )
-                job = (assignment, answered.answer, packed, session.encoding)
-                (units,) = await self._pool.run(weigh_era, [job])
-                if units:
-                    era = _row(level, place, unpack_units(units), session.encoding)
-                    await self._store.derived.add_eras(session.id, [era])
-            except ModelFailed:
-                pass  # it was asked as often as it may be
-            except ModelError as error:
-                if not error.calls:
-                    await self._note(session.id, asked)
-                raise
-        asked[level] = place + 1
+
+        async def note(is_asked: bool) -> None:
+            await self._note(session.id, {**asked, level: place + 1} if is_asked else asked)
+
+        if not assignment:
+            await note(True)
+            return
+        answer = await self.rounds.ask(session.id, assignment.ask, note)
+        if answer:
+            (units,) = await self._pool.run(weigh_era, [(assignment, answer, packed, session.encoding)])
+            if units:
+                era = _row(level, place, unpack_units(units), session.encoding)
+                await self._store.derived.add_eras(session.id, [era])
 
     async def _asked(self, session_id: str) -> dict[int, int]:
         packed = await self._store.derived.kept(session_id, ASKED)

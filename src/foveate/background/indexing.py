@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from foveate.background.making import make_passages
 from foveate.background.pool import Pool
-from foveate.errors import Damaged
+from foveate.errors import Damaged, ModelError
 from foveate.recall.embedding import STATIC, STATIC_NAME, Embedder, index_maker, load_embedder
 from foveate.recall.indexing import EMBEDDED_CHARS
-from foveate.settings import RecallSettings
+from foveate.settings import Settings
 from foveate.store import Store
 from foveate.store.passages import NewPassages
 
@@ -25,18 +25,26 @@ _log = logging.getLogger(__name__)
 class Indexer:
     """Works through the turns that lack an entry, or have one by another maker, the newest first."""
 
-    def __init__(self, store: Store, settings: RecallSettings, pool: Pool) -> None:
+    def __init__(self, store: Store, settings: Settings, pool: Pool) -> None:
         self._store = store
-        self._settings = settings
+        self._settings = settings.recall
+        self._key_variables = settings.models.key_variables
         self._pool = pool
         self._embedder: Embedder | None = None
 
-    async def finish(self, session_id: str, progress: Progress | None = None) -> None:
-        """Make all that a session lacks; an index that can't be written waits to be rebuilt."""
+    async def finish(self, session_id: str, progress: Progress | None = None) -> bool:
+        """Make all that a session lacks; False if its vectors are to be made later.
+
+        Until then its turns are found by their words. An index that can't be written waits to be rebuilt.
+        """
         try:
             await self._finish(session_id, progress)
         except Damaged as error:
             _log.warning("session %s is not indexed: %s", session_id, error)
+        except ModelError as error:
+            _log.warning("session %s has no vectors yet, and is found by its words: %s", session_id, error)
+            return False
+        return True
 
     async def _finish(self, session_id: str, progress: Progress | None) -> None:
         index = self._store.passages
@@ -44,33 +52,43 @@ class Indexer:
             await index.want(session_id)  # those that were just made have no vectors yet
         elif session_id not in await index.unindexed():
             return
-        while lacking := await index.lacking(session_id, self._maker(), BATCH_TURNS):
-            made = await self._make(session_id, lacking)
+        maker = await self._maker()
+        while lacking := await index.lacking(session_id, maker, BATCH_TURNS):
+            made = await self._make(session_id, lacking, maker)
             if not made:
                 return  # what can't be indexed is looked through when something is searched
             await index.add(session_id, made)
-            await index.note_made(session_id, self._maker())
+            await index.note_made(session_id, maker)
             if progress:
                 progress(len(made))
-        await index.note_made(session_id, self._maker())
+        await index.note_made(session_id, maker)
 
-    def _maker(self) -> str:
+    async def _maker(self) -> str:
         if self._settings.embeddings == STATIC:
             return index_maker(STATIC_NAME)
-        self._embedder = self._embedder or load_embedder(self._settings)
+        self._embedder = self._embedder or load_embedder(self._settings, self._key_variables)
+        await self._embedder.learn()
         return index_maker(self._embedder.name)
 
-    async def _make(self, session_id: str, lacking: Sequence[tuple[int, int]]) -> list[NewPassages]:
+    async def _make(self, session_id: str, lacking: Sequence[tuple[int, int]], maker: str) -> list[NewPassages]:
         jobs = []
         for turn, messages in lacking:
             rows = (await self._store.read(session_id, turn, turn))[:messages]
             if rows and all(row.body is not None for row in rows):
                 jobs.append((turn, rows, self._settings.embeddings))
         made = [entry for entry in await self._pool.run(make_passages, jobs) if entry is not None]
-        return made if self._embedder is None else [await self._with_vectors(self._embedder, entry) for entry in made]
+        return made if self._embedder is None else await self._with_vectors(self._embedder, made, maker)
 
-    async def _with_vectors(self, embedder: Embedder, entry: NewPassages) -> NewPassages:
+    async def _with_vectors(self, embedder: Embedder, made: Sequence[NewPassages], maker: str) -> list[NewPassages]:
+        """All vectors of several turns are asked for together."""
         from foveate.recall.vectors import pack  # noqa: PLC0415 - numpy loads where another model is used
 
-        vectors = await embedder.embed([entry.texts[number].text[:EMBEDDED_CHARS] for number in entry.embedded])
-        return replace(entry, maker=self._maker(), vectors=pack(vectors, entry.embedded))
+        texts = [entry.texts[number].text[:EMBEDDED_CHARS] for entry in made for number in entry.embedded]
+        vectors = await embedder.embed(texts)
+        found: list[NewPassages] = []
+        start = 0
+        for entry in made:
+            end = start + len(entry.embedded)
+            found.append(replace(entry, maker=maker, vectors=pack(vectors[start:end], entry.embedded)))
+            start = end
+        return found

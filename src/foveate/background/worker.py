@@ -21,6 +21,7 @@ from foveate.background.indexing import Indexer
 from foveate.background.making import make_local
 from foveate.background.pool import Pool
 from foveate.background.refine import Refiner
+from foveate.background.rewording import Rewording
 from foveate.errors import SessionNotFound
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
@@ -53,9 +54,10 @@ class Worker:
         self._settings = settings.compress
         self._embeddings = settings.recall.embeddings
         self._pool = Pool(settings.compress.processes)
-        self._indexer = Indexer(store, settings.recall, self._pool)
+        self._indexer = Indexer(store, settings, self._pool)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
-        self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller)
+        self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller).rounds
+        self._rewording = Rewording(store, settings.models, pool=self._pool, caller=caller).rounds
         self._owner = uuid.uuid4().hex
         self._sessions: dict[str, None] = {}
         self._woken = asyncio.Event()
@@ -85,9 +87,15 @@ class Worker:
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
+    def reword(self, session_id: str) -> None:
+        """A session shows something that a model may word."""
+        if self._settings.enabled and not self._closed:
+            self._rewording.wake(session_id)
+
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
         """Finish everything that is lacking, open turns included, here and now, and ask models for what is due."""
-        for session_id in session_ids if session_ids is not None else await self._unfinished():
+        unfinished = session_ids if session_ids is not None else await self._unfinished()
+        for session_id in unfinished:
             while True:
                 while await self._work(session_id, include_open=True, progress=progress):
                     pass
@@ -99,6 +107,8 @@ class Worker:
             await self._eras.settle(session_id)
         await self._refiner.settle(session_ids, progress)
         await asyncio.gather(*self._beside, return_exceptions=True)
+        for session_id in dict.fromkeys([*unfinished, *(self._rewording.waiting if session_ids is None else ())]):
+            await self._rewording.settle(session_id)
 
     async def _unfinished(self) -> list[str]:
         """The sessions that lack something."""
@@ -118,6 +128,7 @@ class Worker:
         await asyncio.gather(*running, return_exceptions=True)
         await self._refiner.close()
         await self._eras.close()
+        await self._rewording.close()
         await asyncio.to_thread(self._pool.close)
 
     async def _run(self) -> None:
@@ -131,11 +142,15 @@ class Worker:
                 try:
                     while await self._work(session_id, include_open=False):
                         pass
-                    await self._indexer.finish(session_id)
+                    is_indexed = await self._indexer.finish(session_id)
                     await self._make_eras(session_id)
                     self._refiner.wake()
                     self._eras.wake(session_id)
-                    self._failures.pop(session_id, None)
+                    self._rewording.wake(session_id)
+                    if is_indexed:
+                        self._failures.pop(session_id, None)
+                    else:
+                        self._retry_later(session_id)
                 except SessionNotFound:
                     continue  # deleted meanwhile
                 except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest

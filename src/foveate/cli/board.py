@@ -23,13 +23,17 @@ MAX_CHARS = 300
 @click.argument("session_id", metavar="SESSION")
 @click.argument("action", metavar="[save|dismiss]", required=False, type=click.Choice(["save", "dismiss"]))
 @click.argument("name", metavar="[NAME]", required=False)
+@click.option("--prompt", default="", metavar="TEXT", help="Show also what this prompt would put there ahead.")
 @store_option
 @json_option
-def command(*, session_id: str, action: str | None, name: str | None, store_path: Path, as_json: bool) -> None:
+def command(
+    *, session_id: str, action: str | None, name: str | None, prompt: str, store_path: Path, as_json: bool
+) -> None:
     """Show a session's board; save something on it until it is dismissed, or dismiss it.
 
     \b
     foveate board demo
+    foveate board demo --prompt "Which port did we choose?"
     foveate board demo save T-87-R
     foveate board demo dismiss T-87-R
     """
@@ -48,6 +52,8 @@ def command(*, session_id: str, action: str | None, name: str | None, store_path
             else:
                 session.dismiss(name)
             board = session.board()
+        if prompt:
+            board = session.context(prompt).board
         now_turn = session.info.turns
     if as_json:
         print_json(board)
@@ -56,7 +62,7 @@ def command(*, session_id: str, action: str | None, name: str | None, store_path
 
 
 def print_board(out: Console, board: Board, now_turn: int) -> None:
-    if not board.retrieved and not board.notes:
+    if not (board.retrieved or board.notes or board.prefetched):
         out.print(line("The board is empty. What a model retrieves is on it for some turns."))
         return
     rows = []
@@ -65,5 +71,6 @@ def print_board(out: Console, board: Board, now_turn: int) -> None:
         stays = "saved" if entry.is_saved else f"{left} more turns" if left > 0 else "last turn"
         page = f"{entry.page} of {entry.pages}" if entry.pages > 1 else ""
         rows.append((entry.name, stays, page, shorten(entry.text, MAX_CHARS)))
+    rows += [(entry.name, "this prompt", "", shorten(entry.text, MAX_CHARS)) for entry in board.prefetched]
     rows += [(note.key, note.kind, "", shorten(note.text, MAX_CHARS)) for note in board.notes]
     print_table(out, COLUMNS, rows)

@@ -102,6 +102,7 @@ def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, obje
         "bands": bands_of(context),
         "plan": {"cause": planned.cause, "is_new": planned.is_new, "last_turn": planned.last_turn},
         "changes": planned.changes,
+        "prefetched": [entry.name for entry in context.board.prefetched],
         "segments": segments,
         "pending_turns": pending,
     }

@@ -98,6 +98,9 @@ def _tell_index(index: IndexState) -> None:
     found = f"  search index: {index.passages:,} passages of {index.turns:,} turns, vectors by {makers}"
     compared = "all compared" if index.passages <= EXACT_PASSAGES else "nearest compared in long sessions"
     out.print(line((f"{found}, {compared}", "dim")))
+    out.print(line((f"  vectors are made by {index.model}", "dim")))
+    if index.problem:
+        out.print(line((f"  it can't be asked now ({index.problem}); searches go by words until it can", "yellow")))
     if index.missing:
         advice = "'foveate compress --all' does it, or 'foveate doctor --rebuild-index' after a change of model"
         out.print(line((f"  {index.missing:,} turns are still to be indexed; {advice}", "dim")))

@@ -219,6 +219,9 @@ def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -
         out.print(line("By the strategy ", (planned.strategy, "bold"), "."))
     for name, value in planned.notes.items():
         out.print(line((f"{name.replace('_', ' ')} ", "dim"), _note(value)))
+    if context.board.prefetched:
+        names = ", ".join(entry.name for entry in context.board.prefetched)
+        out.print(line(f"Put on the board ahead, for this prompt: {names}."))
     if one_off:
         other = "by another strategy" if is_other else "at another budget"
         out.print(f"A one-off {other} than the session's own: planned afresh, to the full; nothing is kept.")

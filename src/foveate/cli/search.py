@@ -57,23 +57,30 @@ def command(
     foveate search demo timeout --role user --after 2026-11-01
     foveate search --all getUserById
     """
-    session_id = None if every else words[0]
+    session_id: str | None = None if every else words[0]
     query = " ".join(words if every else words[1:])
     with opened(store_path) as fov:
+        session_id = session_id and fov.find_session(session_id).id
         found = fov.search(
             query,
             limit,
-            session_id=None if session_id is None else fov.find_session(session_id).id,
+            session_id=session_id,
             role=role,
             tool=tool,
             after=after,
             before=before,
             file=file,
         )
+        unsearched = fov.unsearched_turns(session_id)
     if as_json:
-        print_json(found)
+        print_json({"found": found, "unsearched_turns": unsearched})
         return
     print_found(console(), found, query, names_session=every)
+    if unsearched:
+        advice = f"'foveate compress {session_id or '--all'}' does it"
+        console().print(
+            line((f"{unsearched:,} older turns are not indexed yet and were not searched; {advice}.", "yellow"))
+        )
 
 
 def print_found(out: Console, found: Sequence[Found], query: str, *, names_session: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, moment, print_json, print_table
+from foveate.cli.terminal import Column, console, moment, print_json, print_table, reliable
 
 if TYPE_CHECKING:
     from foveate.answers import SessionInfo
@@ -20,7 +21,8 @@ COLUMNS = (
     Column("session", "fold"),
     Column("title", "cut"),
     Column("turns", "number"),
-    Column("strategy", expendable=3),
+    Column("strategy", expendable=4),
+    Column("reliability", expendable=3),
     Column("platform", expendable=1),
     Column("fork of", expendable=2),
     Column("updated"),
@@ -57,21 +59,21 @@ def command(
         return
     with opened(store_path) as fov:
         found = fov.sessions(platform=platform, channel=channel)
+        listed = found[:limit] if limit and not as_json else found
+        trust = {info.id: fov.reliability(info.id) for info in listed}
     if as_json:
-        print_json(found)
+        print_json([{**asdict(info), "reliability": trust[info.id]} for info in found])
         return
     out = console()
     if not found:
         out.print("No sessions here. 'foveate import' brings some in, 'foveate demo' makes one.")
         return
-    listed = found[:limit] if limit else found
     rows = []
     for info in listed:
         fork = f"{info.parent_id} {info.fork_turn_id}" if info.parent_id else ""
         title = " ".join(info.title.split())
-        rows.append(
-            (info.id, title, str(info.turns), info.strategy, info.platform or "", fork, moment(info.updated_at))
-        )
+        score, when = reliable(trust[info.id]), moment(info.updated_at)
+        rows.append((info.id, title, str(info.turns), info.strategy, score, info.platform or "", fork, when))
     print_table(out, COLUMNS, rows)
     if len(listed) < len(found):
         out.print(f"… and {len(found) - len(listed)} more (--limit 0 lists all)")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table
+from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table, reliable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +29,7 @@ COLUMNS = (
     Column("compressed", "number", expendable=1),
     Column("by model", "number", expendable=7),
     Column("marked", "number", expendable=8),
+    Column("reliability", expendable=1),
     Column("first", expendable=6),
     Column("last", expendable=5),
 )
@@ -53,7 +54,7 @@ COST_COLUMNS = (
 @json_option
 def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json: bool) -> None:
     """What a session holds, or all of them: turns, tokens, the bytes they came in and take, and how many turns
-    have their lower levels.
+    have their lower levels; of one that is shown by checkpoints how far it can be trusted.
 
     With --cost: the calls of models by day, session, purpose and model, and today's part of the daily cap
     (models.daily_usd). A price with ~ is an estimate.
@@ -69,11 +70,15 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
     with opened(store_path) as fov:
         ids = [fov.find_session(session_id).id] if session_id else [info.id for info in fov.sessions()]
         found = {name: fov.open_session(name).stats() for name in ids}
+        trust = {name: fov.reliability(name) for name in ids}
         costs, daily_usd = fov.costs(), fov.settings.models.daily_usd
     size = store_path.expanduser().stat().st_size
     if as_json:
-        ratios = {name: {"stats": stats, "compression_ratio": stats.compression_ratio} for name, stats in found.items()}
-        print_json({"file_bytes": size, "sessions": ratios})
+        told = {
+            name: {"stats": stats, "compression_ratio": stats.compression_ratio, "reliability": trust[name]}
+            for name, stats in found.items()
+        }
+        print_json({"file_bytes": size, "sessions": told})
         return
     rows = [
         (
@@ -88,6 +93,7 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
             f"{stats.rendered + stats.fallbacks} of {stats.rendered + stats.fallbacks + stats.pending}",
             f"{stats.by_model} (+{stats.waiting} waiting)" if stats.waiting else str(stats.by_model),
             str(stats.fallbacks),
+            reliable(trust[name]),
             moment(stats.first_at),
             moment(stats.last_at),
         )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
 
+    from foveate.strategy.reliability import Reliability
+
 THOUSAND = 1000
 GAP = 2
 LEAST_CUT = 16
@@ -114,6 +116,11 @@ def progress_bar(*, shown: bool, is_bytes: bool = False) -> Iterator[Progress]:
         disable=not (shown and watched.is_terminal),
     ) as progress:
         yield progress
+
+
+def reliable(trust: Reliability | None) -> str:
+    """`38.5 % critical`; nothing where there is no score."""
+    return f"{100 * trust.score:.1f} % {trust.level}" if trust else ""
 
 
 def print_json(value: object) -> None:

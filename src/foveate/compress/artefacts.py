@@ -36,6 +36,9 @@ WITHOUT_MESSAGES: Final = frozenset({"bulk", "checkpoints"})
 WITHOUT_UNITS: Final = frozenset({"short", "truncated", "boundary"})
 """Kinds made from messages alone: their turns come without units and a tiny, which need not be made first."""
 
+WORDED: Final = frozenset({"checkpoint", "checkpoints", "topic", "bulk"})
+"""Kinds that a model may word, in its own time: see `foveate.compress.model_artefacts`."""
+
 SHORT: Final = "short"
 """The key in `Made.data` of the short messages: their texts by position, as in {"3": "[result] 212 lines\\n"}."""
 

@@ -98,6 +98,8 @@ class Finds:
     files: list[str] = field(default_factory=list)
     """The last changed last."""
     next_steps: list[Find] = field(default_factory=list)
+    added: list[Find] = field(default_factory=list)
+    """Decisions that only a model has named; they follow the others."""
 
 
 def find_all(turns: Sequence[SourceTurn]) -> Finds:
@@ -203,6 +205,7 @@ def pack_finds(finds: Finds) -> Json:
         "architecture": [[find.turn, find.text] for find in finds.architecture],
         "files": finds.files,
         "next_steps": [[find.turn, find.text] for find in finds.next_steps],
+        "added": [[find.turn, find.text] for find in finds.added],
     }
 
 
@@ -216,6 +219,7 @@ def found_before(made: Iterable[Made], first: int, last: int) -> Finds:
         finds.decisions += _unpacked(found.get("decisions"))
         finds.architecture += _unpacked(found.get("architecture"))
         finds.next_steps = _unpacked(found.get("next_steps"))
+        finds.added += _unpacked(found.get("added"))
         listed = found.get("files")
         for path in listed if isinstance(listed, Sequence) else ():
             if isinstance(path, str):
@@ -224,6 +228,7 @@ def found_before(made: Iterable[Made], first: int, last: int) -> Finds:
                 finds.files.append(path)
     finds.decisions = _distinct(sorted(finds.decisions, key=lambda find: find.turn))[-MAX_FOUND:]
     finds.architecture = _distinct(sorted(finds.architecture, key=lambda find: find.turn))[-MAX_FOUND:]
+    finds.added = _distinct(sorted(finds.added, key=lambda find: find.turn))[-MAX_FOUND:]
     del finds.files[:-MAX_FILES]
     return finds
 

@@ -51,4 +51,24 @@ def _texts(goal: Mapping[str, Json]) -> Iterator[str]:
     for key in ("steps", "decisions", "artifacts"):
         listed = goal.get(key)
         for one in listed if isinstance(listed, list | tuple) else ():
-            yield str(one.get("title", "")) if isinstance(one, Mapping) else str(one)
+            yield _named(one)
+
+
+def _named(one: Json) -> str:
+    """A step by its title, an artifact by its path, a decision as it is."""
+    return str(one.get("title") or one.get("path") or "") if isinstance(one, Mapping) else str(one)
+
+
+def goal_lines(goals: Sequence[Mapping[str, Json]]) -> list[str]:
+    """What a summariser is shown of the goals that are not done yet, a line each."""
+    lines: list[str] = []
+    for goal in goals:
+        if goal.get("status") not in FINISHED:
+            listed = {key: goal.get(key) for key in ("steps", "decisions", "artifacts")}
+            parts = [
+                f"{key}: {', '.join(map(_named, found))}"
+                for key, found in listed.items()
+                if isinstance(found, list | tuple) and found
+            ]
+            lines.append("; ".join([f"goal: {goal.get('title', '')}", *parts]))
+    return [" ".join(line.split()) for line in lines]

@@ -58,6 +58,16 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Wording:
+    """What a model says of some turns, as far as it passed, and the notes it was shown."""
+
+    notes: Sequence[Unit]
+    summary: Sequence[Unit]
+    decisions: Sequence[Find]
+    next_steps: Sequence[Find]
+
+
+@dataclass(frozen=True, slots=True)
 class _Rooms:
     """What the parts of a checkpoint may take, in tokens."""
 
@@ -91,11 +101,14 @@ def make_checkpoint(material: Material) -> Made:
     """A checkpoint from the messages of its turns."""
     goals = read_goals(material.goals)
     said, facts = _read(material.turns, goals)
+    finds = find_all(material.turns)
+    # What a model once named a decision survives ageing too.
+    finds.added = found_before(material.made.values(), material.wanted.first, material.wanted.last).added
 
     def summarise(tokens: int) -> Summary:
         return _summary(said, tokens, material.count)
 
-    return _made(material, find_all(material.turns), goals, summarise, facts)
+    return _made(material, finds, goals, summarise, facts)
 
 
 def make_merged(material: Material) -> Made:
@@ -106,12 +119,32 @@ def make_merged(material: Material) -> Made:
     def summarise(tokens: int) -> Summary:
         return Summary(era_text(roll_up(units, tokens, material.count), tokens, material.count))
 
+    wanted = material.wanted
+    finds = found_before(material.made.values(), wanted.first, wanted.last)
+    return _made(material, finds, goals, summarise, _facts(units))
+
+
+def reword_checkpoint(material: Material, before: Made, wording: Wording) -> Made:
+    """A checkpoint whose summary and next steps a model has worded, and to whose decisions it may have added some.
+
+    What rules found in it before, they found in the turns: that stays.
+    """
+    finds = found_before([before], material.wanted.first, material.wanted.last)
+    known = {find.text for find in (*finds.decisions, *finds.architecture, *finds.added)}
+    finds.added += [find for find in wording.decisions if find.text not in known]
+    finds.next_steps = list(wording.next_steps) or finds.next_steps
+
+    def summarise(tokens: int) -> Summary:
+        return Summary(era_text(wording.summary, tokens, material.count))
+
+    return _made(material, finds, read_goals(material.goals), summarise, _facts(wording.notes))
+
+
+def _facts(units: Sequence[Unit]) -> Facts:
     facts: Facts = {}
     for unit in units:
         facts |= dict.fromkeys(unit.facts, unit.worth)
-    wanted = material.wanted
-    finds = found_before(material.made.values(), wanted.first, wanted.last)
-    return _made(material, finds, goals, summarise, facts)
+    return facts
 
 
 def _weighed(unit: Unit, goals: GoalWords) -> Unit:
@@ -120,7 +153,7 @@ def _weighed(unit: Unit, goals: GoalWords) -> Unit:
 
 def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summarise, facts: Facts) -> Made:
     count, rooms = material.count, _rooms(material)
-    decisions = _decisions(finds.decisions, goals, rooms.decisions, count)
+    decisions = _decisions(finds, goals, rooms.decisions, count)
     architecture = _architecture(finds.architecture, rooms.architecture, count)
     files = _files(finds.files, int(rooms.body * FILES_SHARE), count)
     steps = _steps(finds.next_steps, 0 if rooms.level == COMPACT else int(rooms.body * STEPS_SHARE), count)
@@ -206,24 +239,25 @@ def _line(find: Find, text: str) -> str:
     return f"- {turn_id(find.turn)} {escape_inline(one_line(text))}"
 
 
-def _decisions(finds: Sequence[Find], goals: GoalWords, room: int, count: Count) -> _Listed:
-    """Those that tell most, in order; the same at every level."""
+def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _Listed:
+    """Those that tell most, in order, the same at every level; those that a model added where there is room left."""
+    found = [*finds.decisions, *finds.added]
     choices = []
-    for find in finds:
+    for find in finds.decisions:
         facts = find_facts(find.text)
         factor = goals.weigh(facts)
         weights = tuple((key, weight * factor) for key, weight in facts.items())
         choices.append(Choice(find.turn, estimate_tokens(find.text), weights))
     left = room - count("Key decisions:")
     lines: dict[int, str] = {}
-    for place in best_first(choices, fading=FADING, again=AGAIN):
-        line = cut_line(_line(finds[place], finds[place].text), MAX_DECISION_TOKENS, count)
+    for place in [*best_first(choices, fading=FADING, again=AGAIN), *range(len(choices), len(found))]:
+        line = cut_line(_line(found[place], found[place].text), MAX_DECISION_TOKENS, count)
         tokens = count(line) + 1
         if tokens <= left:
             lines[place] = line
             left -= tokens
     kept = sorted(lines)
-    return _Listed(tuple(lines[place] for place in kept), tuple(finds[place].text for place in kept))
+    return _Listed(tuple(lines[place] for place in kept), tuple(found[place].text for place in kept))
 
 
 def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:

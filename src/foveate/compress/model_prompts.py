@@ -63,18 +63,19 @@ def without_nonce(text: str, nonce: str) -> str:
 @cache
 def schema(levels: tuple[Level, ...]) -> Mapping[str, Json]:
     """The answer's shape; every object is closed and every key required, as strict providers want it."""
-    return _object({NAMES[level]: _passages() if level == "S" else _said() for level in levels})
+    return closed_object({NAMES[level]: _passages() if level == "S" else _said() for level in levels})
 
 
 def _said() -> Json:
-    return _object({speaker: {"type": "string"} for speaker in SPEAKERS})
+    return closed_object({speaker: {"type": "string"} for speaker in SPEAKERS})
 
 
 def _passages() -> Json:
-    return {"type": "array", "items": _object({"passage": {"type": "integer"}, "text": {"type": "string"}})}
+    return {"type": "array", "items": closed_object({"passage": {"type": "integer"}, "text": {"type": "string"}})}
 
 
-def _object(properties: Mapping[str, Json]) -> Mapping[str, Json]:
+def closed_object(properties: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The schema of an object that has these keys and no others."""
     return {
         "type": "object",
         "properties": properties,

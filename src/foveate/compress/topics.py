@@ -67,6 +67,13 @@ def make_bulk(material: Material) -> Made:
     return _summary(material, f"{len(ranges) or 1} topics: {title}" if title else "Topics", title)
 
 
+def reword_topic(material: Material, title: str, chosen: Sequence[Unit]) -> Made:
+    """A topic, or some together, under a title and in clauses that a model has worded."""
+    count = len(_ranges(material.wanted.data.get("topics")))
+    head = "Topic" if material.wanted.kind == "topic" else f"{count or 1} topics"
+    return _summary(material, f"{head}: {title}" if title else head, title, chosen)
+
+
 def make_boundary(material: Material) -> Made:
     """Whether a turn says that a topic is over, what it is about, and what the turn before it was about."""
     data = material.wanted.data
@@ -148,13 +155,15 @@ def _said(part: Part) -> str:
     return ""
 
 
-def _summary(material: Material, heading: str, title: str) -> Made:
-    """A heading and the best clauses of the turns within the tokens there are; what the guard says of it is kept."""
+def _summary(material: Material, heading: str, title: str, chosen: Sequence[Unit] | None = None) -> Made:
+    """A heading and the best clauses of the turns, or those chosen, within the tokens there are; what the guard says
+    of it is kept."""
     count, room = material.count, material.wanted.tokens
     head = cut_line(escape_inline(heading), min(room, MAX_TITLE_TOKENS), count)
     units = _units(material.turns)
     left = room - count(head) - 1
-    text = era_text(roll_up(units, left, count), left, count) if left > 0 else ""
+    best = roll_up(units, left, count) if chosen is None else chosen
+    text = era_text(best, left, count) if left > 0 else ""
     body = f"{head}\n{text}" if text else head
     facts: Facts = {}
     for unit in units:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from foveate.context import invariants
+from foveate.context.board import Board
 from foveate.context.provider import Layout, render_layout
 from foveate.strategy import Band, Shown
 from foveate.strategy.schedule import Cause
@@ -93,6 +94,8 @@ class Context:
     """The tagged turns, as they stand in the text."""
     layout: Layout = field(repr=False)
     planned: Planned = field(default=Planned(), repr=False)
+    board: Board = field(default=Board(), repr=False)
+    """What was retrieved, and what was put there ahead for this prompt."""
 
     def messages(self, format: str = "openai", *, cache: bool = True) -> list[Json]:  # noqa: A002
         """What a provider takes: `openai`, `openai-responses`, `anthropic` or `gemini`; ends with the prompt.

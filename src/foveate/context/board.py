@@ -1,5 +1,7 @@
 """The announcement board: what a model retrieved, for a few turns, and short notes; it has a budget of its own.
 
+What a prompt is likely to need is put there ahead, for that prompt alone, in the room that the rest leaves.
+
 All functions are pure: they take a board and give the next one. Its state is JSON (`to_json`, `from_json`).
 """
 
@@ -81,6 +83,8 @@ class Board:
     retrieved: tuple[Retrieved, ...] = ()
     """The latest last."""
     notes: tuple[Note, ...] = ()
+    prefetched: tuple[Retrieved, ...] = ()
+    """Shown with one prompt and no part of the state: nobody asked for it."""
 
 
 class Expired(NamedTuple):
@@ -181,6 +185,19 @@ def _limited(retrieved: tuple[Retrieved, ...]) -> tuple[Retrieved, ...]:
     return tuple(entry for entry in retrieved if entry is not leaving)
 
 
+def prefetch(
+    board: Board, choices: Iterable[Sequence[Block]], *, now_turn: int, budget_tokens: int, count: Count
+) -> Board:
+    """The board with the first of each turn's blocks, the best level first, that fits whole beside all it shows."""
+    for blocks in choices:
+        for block in blocks:
+            entry = Retrieved(block.first, block.last, block.level, write_block(block), 1, 1, until_turn=now_turn)
+            if count(_prefetched_text(entry)) <= _lay_out(board, now_turn, budget_tokens, count).left_tokens:
+                board = replace(board, prefetched=(*board.prefetched, entry))
+                break
+    return board
+
+
 def renew(board: Board, name: str, *, now_turn: int, life_turns: int = LIFE_TURNS) -> Board:
     """The entry of this name, such as `T-87-R`, gets its whole life again."""
     return _changed(board, name, lambda entry: replace(entry, until_turn=now_turn + life_turns))
@@ -216,11 +233,15 @@ def expire(board: Board, now_turn: int) -> Expired:
     return Expired(Board(tuple(entry for entry in board.retrieved if entry not in gone), notes), gone)
 
 
-def render(board: Board, *, now_turn: int, budget_tokens: int, count: Count) -> str:
-    """The board in its tag, never more than its budget; what has no room is named, the latest retrieved first served.
+class _Layout(NamedTuple):
+    """What there is room for, and how much room is left."""
 
-    Empty if there is nothing to show, or no room for anything.
-    """
+    texts: list[str]
+    left_tokens: int
+
+
+def _lay_out(board: Board, now_turn: int, budget_tokens: int, count: Count) -> _Layout:
+    """The latest retrieved is served first, then the notes; what came ahead has what they leave."""
     notes = [_note_line(note) for kind in NOTE_HEADINGS for note in board.notes if note.kind == kind]
     left = budget_tokens - count("<board>\n") - count("</board>\n")
     shown: dict[int, str] = {}
@@ -233,12 +254,24 @@ def render(board: Board, *, now_turn: int, budget_tokens: int, count: Count) -> 
     missing = [entry.name for index, entry in enumerate(board.retrieved) if index not in shown]
     lines = [f"No room for {', '.join(missing)}: retrieve again\n"] if missing else []
     kept: list[str] = []
-    for line in [*lines, *notes]:
+    ahead: list[str] = []
+    for line, group in [
+        *((line, kept) for line in [*lines, *notes]),
+        *((_prefetched_text(entry), ahead) for entry in board.prefetched),
+    ]:
         size = count(line)
         if size <= left:
-            kept.append(line)
+            group.append(line)
             left -= size
-    rendered = tag_section("board", "".join([*kept, *(shown[index] for index in sorted(shown))]))
+    return _Layout([*kept, *(shown[index] for index in sorted(shown)), *ahead], left)
+
+
+def render(board: Board, *, now_turn: int, budget_tokens: int, count: Count) -> str:
+    """The board in its tag, never more than its budget; what has no room is named, the latest retrieved first served.
+
+    Empty if there is nothing to show, or no room for anything.
+    """
+    rendered = tag_section("board", "".join(_lay_out(board, now_turn, budget_tokens, count).texts))
     assert count(rendered) <= max(budget_tokens, 0), "the parts of a board add up"
     return rendered
 
@@ -256,7 +289,12 @@ def _retrieved_text(entry: Retrieved, now_turn: int) -> str:
     return f"Retrieved ({life}{page}):\n{entry.text}"
 
 
+def _prefetched_text(entry: Retrieved) -> str:
+    return f"Put here ahead, for this prompt:\n{entry.text}"
+
+
 def to_json(board: Board) -> dict[str, Json]:
+    """What is kept of it."""
     return {
         "retrieved": [asdict(entry) for entry in board.retrieved],
         "notes": [asdict(note) for note in board.notes],

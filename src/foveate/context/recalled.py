@@ -74,6 +74,8 @@ class Layer:
     tokens: int = 0
     turns: tuple[int, ...] = ()
     gists: tuple[int, ...] = ()
+    in_part: tuple[int, ...] = ()
+    """Turns that were found and are not shown whole, the best first."""
 
 
 def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> Piece:

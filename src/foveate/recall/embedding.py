@@ -1,4 +1,4 @@
-"""Which model makes vectors: the one in the package, or MiniLM by onnxruntime.
+"""Which model makes vectors: the one in the package, MiniLM by onnxruntime, or one behind an address.
 
 What a store holds says which model made it; vectors of another are left out of a search until they are made again.
 """
@@ -6,12 +6,11 @@ What a store holds says which model made it; vectors of another are left out of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from foveate.errors import SettingsError
+from foveate.recall.onnx import load_session
 from foveate.settings import RecallSettings
 
 if TYPE_CHECKING:
@@ -33,11 +32,22 @@ def index_maker(model: str) -> str:
 
 
 class Embedder(Protocol):
-    """Makes vectors. `is_local`: quickly and in this process, by a plain function of the texts."""
+    """Makes vectors; a `ModelError` says that it can't now."""
 
-    name: str
-    dimensions: int
     is_local: bool
+    """Quickly and in this process, by a plain function of the texts. By another, turns that are not indexed yet are
+    found by their words only."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int:
+        """0 while it is not known."""
+        ...
+
+    async def learn(self) -> None:
+        """Find out name and dimensions, where they are not known from the start."""
 
     async def embed(self, texts: Sequence[str]) -> Floats:
         """A row of length 1 for each text."""
@@ -74,6 +84,9 @@ class StaticEmbedder:
         self.dimensions = static.DIMENSIONS
         self._embed = static.embed
 
+    async def learn(self) -> None:
+        pass
+
     async def embed(self, texts: Sequence[str]) -> Floats:
         return self._embed(texts)
 
@@ -86,16 +99,10 @@ class MinilmEmbedder:
     def __init__(self, path: Path) -> None:
         self.name = f"{MINILM} {path.name}"
         self.dimensions = MINILM_DIMENSIONS
-        try:
-            onnxruntime: Any = import_module("onnxruntime")
-        except ImportError as error:
-            problem = "needs onnxruntime; install foveate[minilm], or set it to static"
-            raise SettingsError("recall.embeddings", problem) from error
-        if not path.is_file():
-            raise SettingsError("recall.model_path", f"there is no file {path}; name the .onnx file of the model")
-        options: Any = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        self._session: Any = onnxruntime.InferenceSession(str(path), options)
+        self._session = load_session(path, key="recall.model_path", otherwise="set recall.embeddings to static")
+
+    async def learn(self) -> None:
+        pass
 
     async def embed(self, texts: Sequence[str]) -> Floats:
         return await asyncio.to_thread(self._run, texts)
@@ -120,8 +127,13 @@ class MinilmEmbedder:
         return found
 
 
-def load_embedder(settings: RecallSettings) -> Embedder:
-    """The model that the settings name."""
-    if settings.embeddings == STATIC:
-        return StaticEmbedder()
-    return MinilmEmbedder(Path(settings.model_path or "").expanduser())
+def load_embedder(settings: RecallSettings, key_variables: Mapping[str, str]) -> Embedder:
+    """The model that the settings name; `key_variables` are those of the settings for models."""
+    match settings.embeddings:
+        case "static":
+            return StaticEmbedder()
+        case "minilm":
+            return MinilmEmbedder(Path(settings.model_path or "").expanduser())
+    from foveate.recall.endpoint import EndpointEmbedder  # noqa: PLC0415 - the network's modules, for those who use it
+
+    return EndpointEmbedder(settings, key_variables)

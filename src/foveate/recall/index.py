@@ -8,23 +8,27 @@ indexed yet are looked through directly.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foveate.errors import ModelError
 from foveate.recall.embedding import Embedder, Recent, index_maker
 from foveate.recall.indexing import passage_text
 from foveate.recall.passages import Passage
-from foveate.recall.rank import Measured, Passages, Scored
+from foveate.recall.rank import Measured
+from foveate.recall.scores import Scores, fused
 from foveate.recall.shelf import Shelf
-from foveate.recall.vectors import Alike, Floats, Mask
+from foveate.recall.vectors import Floats, Mask
 from foveate.recall.words import query_phrases
 from foveate.store import Store
 from foveate.store.passages import KEY_SHIFT, SPEAKERS, Look, PassageText, Speaker
 from foveate.text import encodable
+
+_log = logging.getLogger(__name__)
 
 K1 = 1.2
 B = 0.75
@@ -43,8 +47,6 @@ LEAST_DEPTH = 50
 """How many of the best by each measure are fused, at least;"""
 TURN_DEPTH = 3
 """and for each turn that is asked for."""
-LEAST_DEVIATION = 1e-6
-"""Below it all passages answer alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,41 +81,6 @@ class Loose:
 
     at_us: int
     passages: Sequence[Passage]
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Every passage of a session, by columns, with how well it answers. What is not `allowed` does not count."""
-
-    turn: NDArray[np.int64]
-    at_us: NDArray[np.int64]
-    speaker: NDArray[np.uint8]
-    """As `SPEAKERS` numbers them."""
-    keyword: Floats
-    vector: Alike | None
-    """None if the question has no vector."""
-    allowed: Mask
-    key: NDArray[np.int64]
-    """They grow; those of passages that are not indexed yet begin at `LOOSE_KEY`."""
-
-    def __len__(self) -> int:
-        return len(self.turn)
-
-    def by_words(self) -> Measured:
-        """How well passages answer by their words, those that do not count left out."""
-        return Measured(self._passages(), Scored.of(self.keyword[self.allowed]))
-
-    def by_vectors(self) -> Measured | None:
-        """The same by their vectors; None if the question has none."""
-        if self.vector is None:
-            return None
-        values = self.vector.values()[self.allowed]
-        return Measured(self._passages(), Scored(values, self.vector.mean, self.vector.deviation))
-
-    def _passages(self) -> Passages:
-        kept = self.allowed
-        is_user = self.speaker[kept] == SPEAKERS.index("user")
-        return Passages(self.key[kept], self.turn[kept], self.at_us[kept], is_user)
 
 
 ReadLoose = Callable[[int], Awaitable[Loose | None]]
@@ -155,7 +122,7 @@ class Index:
         """
         scores = await self.scores(query, wanted)
         depth = max(LEAST_DEPTH, TURN_DEPTH * limit if is_by_turn else limit)
-        places = _fused(scores, depth, least_alike)
+        places = fused(scores, depth, least_alike)
         if is_by_turn:
             best: dict[int, int] = {}
             for place in places:
@@ -174,6 +141,15 @@ class Index:
     async def scores(self, query: str, wanted: Filter | None = None) -> Scores:
         """How well every passage answers, by words and by vectors."""
         return await self._scores(_Query(query_phrases(encodable(query)), await self._embed(query)), wanted)
+
+    async def unsearched(self) -> int:
+        """How many turns a search does not look through: those not indexed yet, beyond the newest."""
+        shelf, look, _ = await self._look(())
+        missing = shelf.lacks(look.last_turn, look.last_turn)
+        if len(missing) > MAX_LOOSE_TURNS:  # some may be pruned, which is known of those only that were looked through
+            sizes = await self._store.derived.sizes_of(self._session_id, missing[-1], missing[0])
+            shelf.gone.update({size.turn for size in sizes if size.is_pruned}.intersection(missing))
+        return max(0, shelf.lacking(look.last_turn) - MAX_LOOSE_TURNS)
 
     async def texts(self, keys: Sequence[int]) -> dict[int, Passage | PassageText]:
         """The passages of these keys; those that were taken away meanwhile are left out."""
@@ -220,13 +196,20 @@ class Index:
         text = query[:MAX_EMBEDDED_CHARS].strip()
         if not text:
             return None
-        vector: Floats = (await self._embedder.embed([text]))[0]
+        try:
+            vector: Floats = (await self._embedder.embed([text]))[0]
+        except ModelError as error:
+            _log.warning("searching by words alone: %s", error)
+            return None
         return vector if vector.any() else None
 
     async def _look(self, phrases: Sequence[str]) -> tuple[Shelf, Look, list[str]]:
         """Bring the shelf up to date, and learn where phrases stand; those that stand everywhere only if all do."""
         while True:
-            shelf = self._shelf
+            with self._lock:
+                if self._shelf.maker != index_maker(self._embedder.name):  # it has just said how long its vectors are
+                    self._shelf = self._new_shelf(self._shelf.epoch)
+                shelf = self._shelf
             since = {phrase: shelf.since(phrase) for phrase in phrases}
             asked = [phrase for phrase in phrases if since[phrase] >= 0] or list(phrases)
             look = await self._store.passages.look(
@@ -323,7 +306,7 @@ class Index:
             # A phrase that is nowhere in the index tells as much as one that is there once.
             keyword[having] += weights.get(phrase, float(np.log1p(len(scores) + 1)))
         vector = scores.vector
-        if vector is not None and asked.vector is not None:
+        if vector is not None and asked.vector is not None and self._embedder.is_local:
             alike = await self._recent.embed([each.text for each in passages]) @ asked.vector
             places = np.concatenate([vector.places, np.arange(len(scores), len(scores) + len(kept))])
             vector = replace(
@@ -361,30 +344,6 @@ def _by_words(shelf: Shelf, look: Look, phrases: Sequence[str]) -> tuple[Floats,
         weights[phrase] = max(weight, LEAST_WEIGHT)
         scores[places] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[places] / shelf.mean_words))
     return scores, weights
-
-
-def _fused(scores: Scores, depth: int, least_alike: float) -> list[int]:
-    """The places of the best by each measure, by how far they stand out by both; the newer of equals first."""
-    having = np.flatnonzero(scores.keyword > 0)
-    measures = [(having, scores.keyword[having])]
-    if scores.vector is not None:
-        alike = scores.vector
-        is_near = (alike.found >= least_alike) | (scores.keyword[alike.places] > 0)
-        counts = (alike.found > alike.mean) & is_near & scores.allowed[alike.places]
-        measures.append((alike.places[counts], alike.found[counts]))
-    chosen: list[NDArray[np.int64]] = []
-    for places, values in measures:
-        bar = np.partition(values, len(values) - depth)[len(values) - depth] if len(values) > depth else -np.inf
-        chosen.append(places[values >= bar])
-    best = np.unique(np.concatenate(chosen))
-    worth = scores.keyword[best] / max(float(scores.keyword.std()), LEAST_DEVIATION) if len(best) else np.empty(0)
-    if scores.vector is not None and len(best):
-        alike_by = (scores.vector.at(best.tolist()) - scores.vector.mean) / max(
-            scores.vector.deviation, LEAST_DEVIATION
-        )
-        worth = worth + alike_by
-    found: list[int] = best[np.lexsort((best, -scores.turn[best], -worth))].tolist()
-    return found
 
 
 def _counts(loose: Loose, number: int, wanted: Filter) -> bool:

@@ -106,6 +106,8 @@ class Ranked:
     passages: Passages
     scores: Floats
     places: Numbers
+    own: Floats
+    """How far each stands out by itself, whatever stands around it and whoever says it."""
 
 
 def rank(
@@ -122,7 +124,16 @@ def rank(
     known = [measured.over(passages) if measured else None for measured in (words, vectors)]
     scores = score(passages, known[0], known[1], weights, spans)
     allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages), np.bool_)
-    return Ranked(passages, scores, best_first(passages, scores, allowed, limit))
+    own = fuse(known[0], known[1], weights.method)
+    return Ranked(passages, scores, best_first(passages, scores, allowed, limit), own)
+
+
+def joined(first: Measured | None, second: Measured | None, weight: float) -> Measured | None:
+    """How well passages answer a question and, for so much, what was found by it."""
+    if first is None or second is None:
+        return first
+    values = first.scored.standard() + np.float32(weight) * second.over(first.passages).standard()
+    return Measured(first.passages, Scored(values, 0.0, 1.0))
 
 
 def outstanding(words: Measured | None, vectors: Measured | None) -> float:

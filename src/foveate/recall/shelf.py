@@ -79,10 +79,14 @@ class Shelf:
         found = self._turns.get(turn)
         return None if found is None else found[0]
 
+    def lacking(self, last_turn: int) -> int:
+        """How many turns are not on the shelf, and can be read."""
+        return last_turn - len(self._turns) - len(self.gone)
+
     def lacks(self, last_turn: int, limit: int) -> list[int]:
         """The newest turns that are not on the shelf, and can be read."""
         missing: list[int] = []
-        wanted = min(limit, last_turn - len(self._turns) - len(self.gone))
+        wanted = min(limit, self.lacking(last_turn))
         turn = last_turn
         while len(missing) < wanted and turn > 0:
             if turn not in self._turns and turn not in self.gone:

@@ -23,9 +23,12 @@ SAMPLE = 512
 """Passages that the mean is taken from, then."""
 CHUNK = 512
 """Vectors compared at a time, so that they stay in the processor's cache."""
-MAX_HELD = 1_000_000
-"""Vectors in memory for one session, about 300 bytes each; beyond that, old passages are found by their words only."""
+MAX_HELD_BYTES = 300_000_000
+"""Of vectors in memory for one session, a million of 256 numbers; beyond that, old passages are found by their words
+only."""
 BITS = 64
+MAX_SIGNATURE_BITS = 512
+"""Of a longer vector the signature has fewer bits than the vector has numbers."""
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -42,9 +45,9 @@ def pack(vectors: Floats, numbers: Sequence[int]) -> bytes:
 
 
 def unpack(data: bytes, dimensions: int) -> NDArray[Any]:
-    """Stored vectors with their `number`, `scale` and `row`; none if they are of another size."""
+    """Stored vectors with their `number`, `scale` and `row`; none if they are of another size, or it is not known."""
     stored = _stored(dimensions)
-    return np.frombuffer(data if len(data) % stored.itemsize == 0 else b"", stored)
+    return np.frombuffer(data if dimensions and len(data) % stored.itemsize == 0 else b"", stored)
 
 
 @cache
@@ -89,7 +92,8 @@ class Vectors:
         self._rows = np.empty((0, dimensions), np.int8)
         self._scales = np.empty(0, np.float32)
         self._places = np.empty(0, np.int64)
-        self._signatures = np.empty((dimensions // BITS, 0), np.uint64)
+        self._most = MAX_HELD_BYTES // (dimensions + dimensions // 8 + 12)
+        self._signatures = np.empty((signature_bits(dimensions) // BITS, 0), np.uint64)
         self._signed = 0
         self._floats = np.empty((0, dimensions), np.float32)
         self._sample: Floats | None = None
@@ -113,7 +117,7 @@ class Vectors:
         self._scales[self.count : end] = stored["scale"]
         self._places[self.count : end] = places
         self.count = end
-        if self.count > MAX_HELD:
+        if self.count > self._most:
             self._forget(self.count // 2)
 
     def compare(self, question: Floats, count: int, allowed: Mask | None = None) -> Alike:
@@ -156,13 +160,14 @@ class Vectors:
         assert self._centre is not None
         signature = _sign(question[None] - self._centre)
         distances = np.zeros(self.count, np.uint16)
+        bits_of_all = signature_bits(self.dimensions)
         for bits, asked in zip(self._signatures, signature, strict=True):
             distances += np.bitwise_count(bits[: self.count] ^ asked[0])
         if own is not None:
-            distances[~own] = self.dimensions + 1
-        counts = np.cumsum(np.bincount(distances, minlength=self.dimensions + 2))
+            distances[~own] = bits_of_all + 1
+        counts = np.cumsum(np.bincount(distances, minlength=bits_of_all + 2))
         reach = int(np.searchsorted(counts, NEAREST_SIGNATURES))
-        return np.flatnonzero(distances <= min(reach, self.dimensions))
+        return np.flatnonzero(distances <= min(reach, bits_of_all))
 
     def _sign(self) -> None:
         """Make the signatures that are lacking. What all passages have in common tells nothing, and is left out."""
@@ -185,9 +190,13 @@ class Vectors:
     def _forget(self, oldest: int) -> None:
         keep = slice(oldest, self.count)
         self._rows, self._scales, self._places = self._rows[keep], self._scales[keep], self._places[keep]
-        self._signatures = np.zeros((self.dimensions // BITS, self.count - oldest), np.uint64)
+        self._signatures = np.zeros((len(self._signatures), self.count - oldest), np.uint64)
         self.count -= oldest
         self._signed = 0
+
+
+def signature_bits(dimensions: int) -> int:
+    return max(BITS, min(MAX_SIGNATURE_BITS, dimensions // BITS * BITS))
 
 
 def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
@@ -212,5 +221,6 @@ def _sign(rows: Floats) -> NDArray[np.uint64]:
 
 @cache
 def _planes(dimensions: int) -> Floats:
-    random = np.random.default_rng(0).standard_normal((dimensions, dimensions))
-    return np.linalg.qr(random)[0].astype(np.float32)
+    random = np.random.default_rng(0).standard_normal((dimensions, signature_bits(dimensions)))
+    # A short vector has fewer numbers than its signature bits: its planes can't all stand upright on each other.
+    return (random if dimensions < BITS else np.linalg.qr(random)[0]).astype(np.float32)

@@ -59,6 +59,10 @@ class Artefacts(Protocol):
         """Keep all of these; one of the same name is replaced."""
         ...
 
+    async def replace_made(self, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
+        """Keep another of the same name, if the old one is still there as it was; whether it is."""
+        ...
+
     async def goals(self, session_id: str) -> list[GoalRow]:
         """In the order they were added."""
         ...

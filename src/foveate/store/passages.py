@@ -92,6 +92,10 @@ class IndexState:
     missing: int
     """Turns that are not indexed yet."""
     makers: tuple[str, ...]
+    model: str = ""
+    """What makes vectors now, as whoever asks the store knows."""
+    problem: str = ""
+    """Why it can't be asked."""
 
 
 class PassageIndex(Protocol):

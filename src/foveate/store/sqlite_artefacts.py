@@ -20,6 +20,9 @@ KEEP_MADE = """INSERT INTO artefacts (session, strategy, name, kind, first_turn,
     VALUES (:session, :strategy, :name, :kind, :first_turn, :last_turn, :tokens, :data, :made_us)
     ON CONFLICT (session, strategy, name) DO UPDATE SET kind = excluded.kind, first_turn = excluded.first_turn,
     last_turn = excluded.last_turn, tokens = excluded.tokens, data = excluded.data, made_us = excluded.made_us"""
+REPLACE_MADE = """UPDATE artefacts SET kind = :kind, first_turn = :first_turn, last_turn = :last_turn,
+    tokens = :tokens, data = :data, made_us = :made_us
+    WHERE session = :session AND strategy = :strategy AND name = :name AND data = :old_data"""
 LIST_GOALS = "SELECT number, data, created_us, updated_us FROM goals WHERE session = :session ORDER BY number"
 ADD_GOAL = """INSERT INTO goals (session, number, data, created_us, updated_us)
     SELECT :session, coalesce(max(number), 0) + 1, :data, :now_us, :now_us FROM goals WHERE session = :session
@@ -29,6 +32,12 @@ UPDATE_GOAL = """UPDATE goals SET data = :data, updated_us = :now_us WHERE sessi
 LIST_DOCUMENTS = "SELECT name, text, updated_us FROM documents WHERE session = :session ORDER BY name"
 KEEP_DOCUMENT = """INSERT INTO documents (session, name, text, updated_us) VALUES (:session, :name, :text, :now_us)
     ON CONFLICT (session, name) DO UPDATE SET text = :text, updated_us = :now_us"""
+
+
+def _next_us(connection: sqlite3.Connection, owner: dict[str, object]) -> int:
+    """It always grows, whatever the clock does, so that a replacement changes the mark."""
+    (_, newest_us) = connection.execute(MARK, owner).fetchone()
+    return max(rows.now_us(), int(newest_us) + 1)
 
 
 class _Run(Protocol):
@@ -58,12 +67,20 @@ class SqliteArtefacts:
         def job(connection: sqlite3.Connection) -> None:
             session = rows.get_session(connection, session_id).number
             owner = {"session": session, "strategy": strategy}
-            (_, newest_us) = connection.execute(MARK, owner).fetchone()
-            # It always grows, whatever the clock does, so that a replacement changes the mark.
-            made_us = max(rows.now_us(), newest_us + 1)
+            made_us = _next_us(connection, owner)
             connection.executemany(KEEP_MADE, [{**asdict(row), **owner, "made_us": made_us} for row in made])
 
         await self._write(job)
+
+    async def replace_made(self, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
+        assert old.name == new.name, "an artefact is replaced by its name"
+
+        def job(connection: sqlite3.Connection) -> bool:
+            owner = {"session": rows.get_session(connection, session_id).number, "strategy": strategy}
+            values = {**asdict(new), **owner, "made_us": _next_us(connection, owner), "old_data": old.data}
+            return connection.execute(REPLACE_MADE, values).rowcount > 0
+
+        return await self._write(job)
 
     async def goals(self, session_id: str) -> list[GoalRow]:
         def job(connection: sqlite3.Connection) -> list[GoalRow]:

@@ -19,6 +19,7 @@ What a class may say of itself, besides `plan`:
   behind the history; `document_limits`: the most tokens of each, by name.
 - `history_share`: what the history may take of its room, where that is not all of it. `recalls = False`: turns that
   the prompt brings up are not shown again behind the history, which has their room.
+- `reliability(model, state) -> Reliability`: how far a session can be trusted as it is shown, by the state it keeps.
 - `make(material) -> Made`: makes what it wants, of kinds that `foveate.compress.artefacts.MAKERS` does not list.
 
 `foveate.testing.strategies` is the family's conformance suite.

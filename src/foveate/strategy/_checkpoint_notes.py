@@ -10,7 +10,6 @@ from foveate.strategy import Frame, Told
 from foveate.strategy._checkpoint_book import Book, Checkpoint
 from foveate.strategy._checkpoint_flow import Flow, Happened
 from foveate.strategy._checkpoint_rows import Layout
-from foveate.strategy.reliability import reliability
 from foveate.turn import Json, turn_id
 
 if TYPE_CHECKING:
@@ -35,14 +34,8 @@ class Teller:
         return tuple(told for happened in self.flow.happened[-MAX_TOLD:] for told in self._events(happened))
 
     def notes(self, layout: Layout) -> dict[str, Json]:
-        book, settings = self.flow.book, self.settings
-        trust = reliability(
-            self.frame.model,
-            book.compressions,
-            unknown_factor=settings.unknown_model_factor,
-            penalty_each=settings.penalty,
-            penalty_floor=settings.penalty_floor,
-        )
+        book = self.flow.book
+        trust = self.settings.reliability(self.frame.model, book.as_json())
         notes: dict[str, Json] = {
             "tier": book.tier,
             "tier_name": TIER_NAMES[book.tier - 1],

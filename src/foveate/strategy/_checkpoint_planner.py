@@ -10,11 +10,12 @@ from foveate.strategy import Item, Made, Overheads, Plan, Row, Shown, Story, Tol
 from foveate.strategy._checkpoint_book import DETAILED, Book, Checkpoint
 from foveate.strategy._checkpoint_flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, Flow, sized
 from foveate.strategy._checkpoint_notes import Teller
-from foveate.strategy._checkpoint_rows import Layout, checkpoint_rows, newest_rows, rolled_rows, user_rows
+from foveate.strategy._checkpoint_rows import Layout, checkpoint_rows, newest_rows, user_rows
 from foveate.strategy._compact import compact_rows
 from foveate.strategy._eras import stub_row
 from foveate.strategy._ledger import TINY_TOKENS
 from foveate.strategy._planner import MIN_HISTORY_TOKENS
+from foveate.strategy._rolled import rolled_rows
 from foveate.strategy._rows import bands_of
 
 if TYPE_CHECKING:

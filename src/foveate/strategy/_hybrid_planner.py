@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foveate.strategy import Item, Overheads, Plan, Row, Shown, Story, TurnInfo, Wanted
-from foveate.strategy._checkpoint_rows import rolled_rows
 from foveate.strategy._compact import compact_rows
 from foveate.strategy._eras import stub_row
 from foveate.strategy._hybrid_book import NOWHERE, Book, Place
@@ -19,6 +18,7 @@ from foveate.strategy._hybrid_notes import Outcome, events_of, notes_of
 from foveate.strategy._hybrid_rows import Draft, Layout, draft_rows, system_rows, system_wanted
 from foveate.strategy._hybrid_tight import Tightening
 from foveate.strategy._planner import MIN_HISTORY_TOKENS
+from foveate.strategy._rolled import rolled_rows
 from foveate.strategy._rows import bands_of, step_stub
 
 if TYPE_CHECKING:

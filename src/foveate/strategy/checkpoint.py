@@ -9,12 +9,16 @@ oldest merge. Every text is made from the original turns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
 from foveate.strategy import Overheads, Plan, Story
+from foveate.strategy._checkpoint_book import Book
 from foveate.strategy._checkpoint_planner import Planner
+from foveate.strategy.reliability import Reliability, reliability
+from foveate.turn import Json
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +79,17 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def level_tokens(self, level: int) -> int:
         """What a checkpoint of a level takes at most, tags included."""
         return (self.compact_tokens, self.moderate_tokens, self.detailed_tokens)[level - 1]
+
+    def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability:
+        """How far a conversation can be trusted as it is shown, by what was kept of it."""
+        compressions = Book.from_json(state).compressions if state else 0
+        return reliability(
+            model,
+            compressions,
+            unknown_factor=self.unknown_model_factor,
+            penalty_each=self.penalty,
+            penalty_floor=self.penalty_floor,
+        )
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         return Planner(self, story, budget_tokens, overheads).plan()

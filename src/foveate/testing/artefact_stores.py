@@ -43,6 +43,20 @@ async def what_is_made_again_replaces_the_old(store: Store, _: OpenStore) -> Non
     assert after.newest_us > before.newest_us
 
 
+async def only_what_is_still_as_it_was_is_replaced(store: Store, _: OpenStore) -> None:
+    await _talked(store)
+    await store.artefacts.keep_made("s", "topics", [_made("a", b"one"), _made("b")])
+    before = await store.artefacts.mark("s", "topics")
+    assert await store.artefacts.replace_made("s", "topics", _made("a", b"one"), _made("a", b"two"))
+    assert await store.artefacts.made("s", "topics") == [_made("a", b"two"), _made("b")]
+    assert await store.artefacts.mark("s", "topics") != before
+    assert not await store.artefacts.replace_made("s", "topics", _made("a", b"one"), _made("a", b"three"))
+    assert not await store.artefacts.replace_made("s", "hybrid", _made("a", b"two"), _made("a", b"three"))
+    await store.prune("s", before_us=15, dry_run=False)
+    assert not await store.artefacts.replace_made("s", "topics", _made("a", b"two"), _made("a", b"three"))
+    assert await store.artefacts.made("s", "topics") == []
+
+
 async def a_fork_makes_its_own(store: Store, _: OpenStore) -> None:
     await _talked(store)
     await store.artefacts.keep_made("s", "topics", [_made("a")])
@@ -129,6 +143,7 @@ async def outlines_tell_of_messages_without_bodies(store: Store, _: OpenStore) -
 CASES: tuple[Case, ...] = (
     what_was_made_is_kept_by_strategy_and_name,
     what_is_made_again_replaces_the_old,
+    only_what_is_still_as_it_was_is_replaced,
     a_fork_makes_its_own,
     goals_are_numbered_and_changed_in_place,
     a_document_is_replaced,
