@@ -59,7 +59,7 @@ def test_what_the_provider_reports_tightens_the_counts_once_the_prompt_is_large(
         return Says("Fine.", usage=Usage(input_tokens=ask.input_tokens * 2, output_tokens=1))
 
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", Scripted(overcounting)) as fov:
+        async with scripted_store(tmp_path / "chat.db", Scripted(overcounting), allotments={"recall": 0}) as fov:
             session = await fov.session("s", budget_tokens=4_000)
             await talk(session, turns, words=60)
             chat = Chat(session, fov.caller, [MODEL])
@@ -72,7 +72,7 @@ def test_what_the_provider_reports_tightens_the_counts_once_the_prompt_is_large(
 def test_a_prompt_too_long_for_the_model_is_asked_again_with_less_and_the_counts_learn(tmp_path: Path) -> None:
     async def job() -> None:
         model = Scripted(Says("Fine."))
-        async with scripted_store(tmp_path / "chat.db", model) as fov:
+        async with scripted_store(tmp_path / "chat.db", model, recall={"enabled": False}) as fov:
             session = await fov.session("s", budget_tokens=4_000)
             await talk(session, 25, words=60)
             chat = Chat(session, fov.caller, [MODEL], has_tools=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import foveate
 from foveate import Foveate
 from foveate.context.assembled import Context
+from foveate.context.provider import FORMATS
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
 
@@ -152,6 +154,56 @@ def test_a_turn_at_work_recalls_what_its_user_asked(tmp_path: Path) -> None:
             ]
         )
         assert "KH-731" in memory(await session.context())
+
+    run(tmp_path, job)
+
+
+def step(number: int) -> list[dict[str, object]]:
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": f"no spare key on shelf {number}"},
+    ]
+
+
+def test_while_a_turn_is_at_work_what_it_brought_up_stands_before_it_and_stays(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        asked = await session.context(QUESTION)
+        await session.record([{"role": "user", "content": QUESTION}])
+        before = await session.context()
+        assert memory(before) == memory(asked) != ""
+        for number in range(4):
+            await session.record(step(number))
+            await fov.settle()
+            context = await (await fov.open_session("s")).context()
+            assert memory(context) == memory(asked)
+            assert context.text.index("</memory>") < context.text.index(f"<T-{session.info.turns}-")
+            # What is new stands behind all that the last context had.
+            assert context.text.startswith(before.text.rpartition("</T-")[0])
+            assert context.tokens <= context.budget_tokens
+            for name in FORMATS:
+                said = json.dumps(context.messages(name))
+                assert said.count("KH-731") == 1
+                assert said.index("KH-731") < said.index("c0" if number else "look")
+            before = context
+
+    run(tmp_path, job)
+
+
+def test_what_was_pruned_is_not_shown_again_to_a_turn_at_work(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        await session.record([{"role": "user", "content": QUESTION}])
+        assert "KH-731" in memory(await session.context())
+        await fov.prune("s", before="2026-03-03", dry_run=False)
+        assert "KH-731" not in (await session.context()).text
+
+    run(tmp_path, job)
+
+
+def test_a_turn_that_says_something_new_is_not_taken_for_what_it_asks(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        await session.record([{"role": "user", "content": "Which quartz zebra sings polyphonic madrigals?"}])
+        assert memory(await session.context()) == ""
 
     run(tmp_path, job)
 

@@ -6,11 +6,13 @@ filled to the full, and nothing is changed by it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import cast
 
 from foveate.answers import Pin
@@ -39,7 +41,6 @@ from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, turn_id
 from foveate.viewing import Viewer
-from foveate.writing import user_text
 
 BOARD = "board"
 """The keepsake's name."""
@@ -149,7 +150,10 @@ class Contexts:
         except HistoryExceedsBudget as error:
             needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
             raise HistoryExceedsBudget(needed, had) from None
-        if layer.in_part and not one_off:  # a one-off's history has the board's room
+        at_work = _at_work(session, view.blocks, request.prompt)
+        is_begun = any(map(_is_begun, view.blocks[len(view.blocks) - at_work :]))
+        # Behind a turn at work it would never be cached; and a one-off's history has the board's room.
+        if layer.in_part and not is_begun and not one_off:
             board = await self._prefetched(session, board, layer.in_part, room.board)
             shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         context = assemble(
@@ -164,6 +168,7 @@ class Contexts:
                 documents=documents,
                 changing=changing,
                 history=view.blocks,
+                at_work=at_work,
                 memory=layer.text,
                 board=shown,
                 prompt=request.prompt,
@@ -195,11 +200,18 @@ class Contexts:
         wish = Wish(
             query=query,
             room_tokens=room.history - used if frame.is_one_off else room.recall,
-            visible=_visible(view.blocks, board),
+            visible=_visible(view.blocks) | _retrieved(board),
             is_gated=self._settings.recall.gate,
             is_one_off=frame.is_one_off,
+            asking=session.last_turn if session.head != "closed" else None,
         )
-        layer = await self._recaller.recall(session, exact_counter(session.encoding), wish)
+        exact = exact_counter(session.encoding)
+        if frame.is_one_off:
+            layer = await self._recaller.recall(session, exact, wish)
+        else:
+            past = session.last_turn - (session.head != "closed")
+            mark = _mark(query, [turn for turn in _visible(view.blocks) if turn <= past], self.viewer.pruned)
+            layer = await self._recaller.recall_once(session, exact, wish, mark=mark)
         if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
             # What recall leaves unused is the history's, unless it is too little for another plan.
             view = await self._view(session, chosen, frame, room.history - layer.tokens)
@@ -222,14 +234,10 @@ class Contexts:
         """What is looked for: what the user says last, in the prompt or in the turn at work."""
         if not (request.recall and self._settings.recall.enabled and session.last_turn):
             return ""
-        given = request.prompt
-        if isinstance(given, str) and given.strip():
-            return given
-        messages: Sequence[Message] = () if isinstance(given, str) else given
-        if not messages and session.head != "closed":
-            messages = await self.viewer.raw(session.last_turn)
-        said = (user_text([message]) for message in reversed(messages))
-        return next((text for text in said if text.strip()), "")
+        said = _said_by_user(prompt_messages(request.prompt))
+        if said or session.head == "closed":
+            return said
+        return _said_by_user(await self.viewer.raw(session.last_turn))
 
     async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
         """The board as the newest turn sees it; what has lived its time is taken off, and told."""
@@ -327,16 +335,44 @@ def given_settings(session: SessionRow) -> dict[str, object]:
     return given
 
 
-def _visible(blocks: Sequence[HistoryBlock], board: Board) -> set[int]:
+def _at_work(session: SessionRow, blocks: Sequence[HistoryBlock], prompt: str | Sequence[Message]) -> int:
+    """How many of the blocks are of the turn at work, unless a prompt ends it."""
+    if session.head == "closed" or _said_by_user(prompt_messages(prompt)):
+        return 0
+    return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
+
+
+def _is_begun(block: HistoryBlock) -> bool:
+    """Whether the turn at work has an answer already."""
+    return block.row.last_step > 1 or any(message.role == "assistant" for message in block.messages or ())
+
+
+def _said_by_user(messages: Sequence[Message]) -> str:
+    """The last words."""
+    said = (one.text for one in reversed(messages) if one.role == "user" and one.kind == "message")
+    return next((text for text in said if text.strip()), "")
+
+
+def _mark(query: str, visible: Collection[int], pruned: bytes | None) -> str:
+    """The same as long as a prompt's turn is at work and the turns before it are shown as they were."""
+    told = json.dumps([query, sorted(visible), (pruned or b"").hex()])
+    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _visible(blocks: Sequence[HistoryBlock]) -> set[int]:
     """The turns that are shown word for word, or nearly so."""
     rows = (block.row for block in blocks)
-    shown = {
+    return {
         turn
         for row in rows
         if row.level in ("R", "S") and not row.is_cut and not row.first_step
         for turn in range(row.first, row.last + 1)
     }
-    return shown | {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
+
+
+def _retrieved(board: Board) -> set[int]:
+    """The turns that stand whole on the board."""
+    return {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
 
 
 def _prompt_tokens(prompt: str | Sequence[Message], counter: Counter) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter as Counts
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from foveate.answers import from_us
 from foveate.context.recalled import LEAST_ROOM_TOKENS, Filling, Gist, Layer, Piece, make_piece
@@ -20,7 +20,7 @@ from foveate.recall.gate import Need, need_of
 from foveate.recall.judging import Judge
 from foveate.searching import Searcher
 from foveate.settings import RecallSettings
-from foveate.store import SessionRow, Store
+from foveate.store import SessionRow, Store, bodies
 from foveate.store.passages import KEY_SHIFT
 from foveate.tokens import Counter
 
@@ -36,6 +36,8 @@ BATCH = 64
 """Passages whose texts are read together."""
 HOP_PASSAGES = 5
 """The best, which are looked for in their turn."""
+KEPT = "recalled"
+"""The keepsake's name."""
 MAX_REMEMBERED = 20_000
 """Pieces kept in memory, ready to be shown."""
 
@@ -52,6 +54,17 @@ class Wish:
     """Recall only if the prompt needs it."""
     is_one_off: bool = False
     """There is no cached prompt to keep: a prompt that may need it gets it."""
+    asking: int | None = None
+    """The turn at work, which the prompt is of."""
+
+    @property
+    def words(self) -> str:
+        """What is looked for."""
+        return self.query.strip()[:MAX_QUERY_CHARS]
+
+    @property
+    def need(self) -> Need:
+        return need_of(self.words) if self.is_gated else Need.SURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +115,22 @@ class Recaller:
         self._settings = settings
         self._pieces: OrderedDict[tuple[str, int], Piece] = OrderedDict()
 
+    async def recall_once(self, session: SessionRow, counter: Counter, wish: Wish, *, mark: str) -> Layer:
+        """The layer for a prompt, the same each time as long as the mark is and there is room for it."""
+        if wish.need is Need.NONE:
+            return Layer()
+        packed = await self._store.derived.kept(session.id, KEPT)
+        kept: Any = bodies.expand(packed) if packed else {}
+        if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
+            turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
+            return Layer(kept["text"], kept["tokens"], turns, gists, in_part)
+        layer = await self.recall(session, counter, wish)
+        await self._store.derived.keep(session.id, KEPT, bodies.squeeze({"mark": mark, **asdict(layer)}))
+        return layer
+
     async def recall(self, session: SessionRow, counter: Counter, wish: Wish) -> Layer:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""
-        query = wish.query.strip()[:MAX_QUERY_CHARS]
-        need = need_of(query) if wish.is_gated else Need.SURE
+        query, need = wish.words, wish.need
         if not query or need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
             return Layer()
         deadline = Deadline(self._settings.deadline_seconds)
@@ -134,7 +159,9 @@ class Recaller:
 
         settings = self._settings
         least = settings.gate_score if need is Need.SURE else settings.gate_doubt_score
-        return not wish.is_gated or wish.is_one_off or outstanding(measured.words, measured.vectors) >= least
+        if not wish.is_gated or wish.is_one_off:
+            return True
+        return outstanding(measured.words, measured.vectors, asking=wish.asking) >= least
 
     def _rank(self, query: str, measured: _Measures, wish: Wish) -> Ranked:
         from foveate.recall.rank import Weights, rank  # noqa: PLC0415

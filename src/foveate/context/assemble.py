@@ -1,7 +1,9 @@
 """From a plan to a context: fixed part, history, memory, board and prompt, joined where token counts add up.
 
-cache-first   system · explanation · pins · documents · history · memory · changing documents · board · prompt
+cache-first   system · explanation · pins · documents · history · memory · turn at work · changing ones · board · prompt
 documented    system · explanation · pins · documents · memory · changing documents · board · history · prompt
+
+What a prompt brought up stands before it, so that it is cached while the prompt's turn is at work.
 """
 
 from __future__ import annotations
@@ -64,6 +66,8 @@ class Parts:
     changing: Mapping[Section, str] = field(default_factory=dict)
     """Documents that change often, which stand with the board."""
     history: Sequence[HistoryBlock] = ()
+    at_work: int = 0
+    """So many blocks of the history, the last ones, are of the turn at work."""
     memory: str = ""
     """As `tags.tag_section` makes it."""
     board: str = ""
@@ -105,8 +109,7 @@ def assemble(parts: Parts) -> Context:
         native_from += 1
 
     history = _history_pieces(parts, native_from, dynamic)
-    middle = [*history, *dynamic] if parts.order == "cache-first" else [*dynamic, *history]
-    shown = [*fixed, *middle]
+    shown = [*fixed, *_in_order(parts, history, dynamic)]
     behind = [
         _piece("prompt", _prompt_text(parts.prompt), prompt_tokens),
         _piece("tools", "", parts.tools_tokens, is_stable=True),
@@ -172,7 +175,20 @@ def _dynamic_pieces(parts: Parts) -> list[_Piece]:
     ]
     for name, text in named:
         assert not text or (text.startswith("<") and text.endswith("\n")), f"the {name} is not in a tag of its own"
-    return [_piece(name, text, parts.counter.base(text)) for name, text in named if text]
+    return [
+        _piece(name, text, parts.counter.base(text), is_stable=name == "memory" and parts.at_work > 0)
+        for name, text in named
+        if text
+    ]
+
+
+def _in_order(parts: Parts, history: Sequence[_Piece], dynamic: Sequence[_Piece]) -> list[_Piece]:
+    if parts.order == "documented":
+        return [*dynamic, *history]
+    past = len(history) - parts.at_work
+    recalled = [piece for piece in dynamic if piece.segment.name == "memory"]
+    others = [piece for piece in dynamic if piece.segment.name != "memory"]
+    return [*history[:past], *recalled, *history[past:], *others]
 
 
 def _history_pieces(parts: Parts, native_from: int, dynamic: Sequence[_Piece]) -> list[_Piece]:
@@ -230,28 +246,42 @@ def _lay_out(parts: Parts, native_from: int, dynamic: Sequence[_Piece], prompt: 
         else:
             # Their calls stand in tagged text, where no provider would find them.
             prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
-    changing = "".join(piece.text for piece in dynamic)
-    stable = next((index for index, block in enumerate(older) if not block.is_stable), len(older))
-    if parts.order == "documented" and changing:
-        lead = changing + "".join(block.text for block in older)
+    tail = "".join(piece.text for piece in dynamic)
+    if parts.order == "documented" and tail:
+        lead = tail + "".join(block.text for block in older)
         return Layout("", lead, tuple(native), "", prompt, is_cacheable=False)
+    texts = [(block.text, block.is_stable) for block in older]
+    if parts.memory and parts.at_work:
+        tail = tail.removeprefix(parts.memory)
+        past = len(parts.history) - parts.at_work
+        if past < native_from:
+            texts.insert(past, (parts.memory, True))
+        else:
+            native[past - native_from] = replace(native[past - native_from], before=parts.memory)
+    stable = next((index for index, (_, is_stable) in enumerate(texts) if not is_stable), len(texts))
     return Layout(
-        stable_lead="".join(block.text for block in older[:stable]),
-        lead="".join(block.text for block in older[stable:]),
+        stable_lead="".join(text for text, _ in texts[:stable]),
+        lead="".join(text for text, _ in texts[stable:]),
         native=tuple(native),
-        tail=changing,
+        tail=tail,
         prompt=prompt,
-        is_cacheable=stable == len(older),
+        is_cacheable=stable == len(texts),
     )
 
 
 def _framing_tokens(layout: Layout, system: str) -> int:
     messages = bool(system) + bool(layout.stable_lead or layout.lead) + bool(layout.tail)
     messages += sum(provider_message_count(native.messages) for native in layout.native)
+    messages += sum(bool(native.before) and not _is_said_by_user(native.messages) for native in layout.native)
     messages += provider_message_count(layout.prompt)
-    if layout.tail and layout.prompt and layout.prompt[0].role == "user":
+    if layout.tail and _is_said_by_user(layout.prompt):
         messages -= 1
     return MESSAGE_TOKENS * messages + REPLY_TOKENS
+
+
+def _is_said_by_user(messages: Sequence[Message]) -> bool:
+    """What stands before goes out in the same message."""
+    return bool(messages) and messages[0].role == "user"
 
 
 def _scaled(parts: Parts, base_tokens: int) -> int:

@@ -1,6 +1,6 @@
 """A context as a provider's messages: older turns as tagged text, the newest as messages of the provider's own.
 
-    system · tagged history · newest turns, native · memory, board and prompt
+    system · tagged history · newest turns, native · memory and the turn at work · board and prompt
 
 What came in the same format goes out to the letter, except for cache hints, which belong to the request that
 had them, and except where a call stands without its result: the provider would refuse that.
@@ -36,6 +36,8 @@ class Native:
 
     messages: tuple[Message, ...]
     is_stable: bool
+    before: str = ""
+    """What stands before it, in the same message if it is the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Layout:
     """What else comes before the native turns."""
     native: tuple[Native, ...] = ()
     tail: str = ""
-    """Memory and board, where they come last."""
+    """Memory and board, where they come last; while a turn is at work, memory stands before it."""
     prompt: tuple[Message, ...] = ()
     is_cacheable: bool = True
     """Nothing that changes stands before the native turns."""
@@ -66,7 +68,7 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
         rendered.append(_mark(message, 0) if marks and layout.stable_lead else message)
     edges = _edges(layout) if marks and layout.is_cacheable else ()
     for index, native in enumerate(layout.native):
-        own = _render_native(native.messages, format)
+        own = _behind(native.before, _render_native(native.messages, format), format)
         if index in edges and own:
             own[-1] = _mark(own[-1])
         rendered.extend(own)
@@ -94,14 +96,18 @@ def _render_native(messages: Sequence[Message], format: str) -> list[Record]:  #
 
 
 def _render_end(layout: Layout, format: str) -> list[Record]:  # noqa: A002
-    """Memory and board, then the prompt, in one user message."""
-    prompt = _render_native(layout.prompt, format)
-    if not layout.tail:
-        return prompt
-    tail = _user(format, [layout.tail])
-    if prompt and prompt[0].get("role") == "user":
-        return [_join(tail, prompt[0], format), *prompt[1:]]
-    return [tail, *prompt]
+    """Memory and board, then the prompt."""
+    return _behind(layout.tail, _render_native(layout.prompt, format), format)
+
+
+def _behind(text: str, records: list[Record], format: str) -> list[Record]:  # noqa: A002
+    """The messages with a text before them, in one user message if they begin with one."""
+    if not text:
+        return records
+    before = _user(format, [text])
+    if records and records[0].get("role") == "user":
+        return [_join(before, records[0], format), *records[1:]]
+    return [before, *records]
 
 
 def _user(format: str, texts: Sequence[str]) -> Record:  # noqa: A002

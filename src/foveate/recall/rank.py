@@ -136,11 +136,14 @@ def joined(first: Measured | None, second: Measured | None, weight: float) -> Me
     return Measured(first.passages, Scored(values, 0.0, 1.0))
 
 
-def outstanding(words: Measured | None, vectors: Measured | None) -> float:
-    """How far the best passage stands above the ordinary, in standard deviations, words and vectors together."""
+def outstanding(words: Measured | None, vectors: Measured | None, *, asking: int | None = None) -> float:
+    """How far the best passage stands above the ordinary, in standard deviations, words and vectors together.
+
+    The turn that asks says what it asks for, which does not count.
+    """
     passages = _later(words, vectors)
     known = [measured.over(passages).standard() for measured in (words, vectors) if measured]
-    return float(_sum(known).max(initial=0.0)) if len(passages) else 0.0
+    return float(_sum(known)[passages.turn != asking].max(initial=0.0)) if len(passages) else 0.0
 
 
 def _later(words: Measured | None, vectors: Measured | None) -> Passages:

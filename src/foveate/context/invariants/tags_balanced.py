@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from foveate.context.assembled import Context
 
 
+BEHIND = ("prompt", "tools", "framing")
+"""Parts that are no part of the text."""
+
+
 def problem(context: Context, rows: Sequence[Row]) -> str | None:
-    if context.history not in context.text:
-        return "the history is not in the context"
     try:
         blocks = parse_blocks(context.history)
     except TagsBroken as error:
@@ -32,7 +34,14 @@ def problem(context: Context, rows: Sequence[Row]) -> str | None:
     if planned != found:
         missing = next((row for row in planned if row not in found), None)
         return f"{len(found)} blocks for {len(planned)} rows; not as planned: {missing or found[-1]}"
+    parts = [part for part in context.segments if part.name == "history"]
+    if "".join(part.text for part in parts) != context.history or _shown(context) != context.text:
+        return "the history is not in the context"
     return None
+
+
+def _shown(context: Context) -> str:
+    return "".join(part.text for part in context.segments if part.name not in BEHIND)
 
 
 def _place(shown: Row | Block) -> tuple[object, ...]:
