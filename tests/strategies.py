@@ -135,7 +135,7 @@ def conversations(draw: st.DrawFn, *, with_ids: bool = True) -> list[Message]:
                 for _ in range(draw(st.integers(0, 3))):
                     count += 1
                     call_id = f"id{count}" if with_ids else None
-                    own.append(ToolCall(f"tool_{count}", {"n": count, **draw(json_objects)}, id=call_id))
+                    own.append(ToolCall(f"tool_{count}", {**draw(json_objects), "n": count}, id=call_id))
                 own = draw(st.permutations(own))
                 own = [part for part in own if not isinstance(part, ToolCall)] if not with_ids and waiting else own
                 waiting += [part for part in own if isinstance(part, ToolCall)]

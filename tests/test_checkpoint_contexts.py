@@ -137,7 +137,7 @@ def check(session: foveate.Session, budget_tokens: int) -> None:
 
 
 @needs_transcripts
-@pytest.mark.parametrize("budget_tokens", [2_000, 8_000, 16_000, 64_000])
+@pytest.mark.parametrize("budget_tokens", [2_000, 16_000])
 def test_the_pi_session_never_exceeds_and_keeps_every_word_of_the_user(pi: Path, budget_tokens: int) -> None:
     with foveate.open(pi) as fov:
         check(fov.find_session("pi"), budget_tokens)

@@ -158,7 +158,7 @@ def test_mistakes_are_told_before_any_work_is_done() -> None:
 
 
 def test_a_run_that_can_not_be_played_says_which_and_why() -> None:
-    with pytest.raises(InputError, match=r"standard at 4,000 tokens: .*tokens"):
+    with pytest.raises(InputError, match=r"standard at 3,000 tokens: .*tokens"):
         compared(30, strategies=["gradient", "standard"], strategy_settings={"standard": {"when_full": "fail"}})
     with pytest.raises(InputError, match="gradient at 50 tokens: the budget is 50 tokens"):
         compared(strategies=["gradient"], budgets_tokens=[50])

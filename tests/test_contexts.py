@@ -28,7 +28,7 @@ from foveate.errors import BudgetExceeded, PinsExceedBudget
 from strategies import conversations, words
 
 SLOW = examples(
-    max_examples=20,
+    max_examples=12,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

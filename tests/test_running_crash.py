@@ -15,7 +15,7 @@ from foveate.testing.scripted import Behaviour, CallsTool, Says, Scripted
 from oneshot_storm import storm
 from runs import BUDGET_TOKENS, MODEL, ended, events_of_run, iteration_asked
 
-ITERATIONS = 4
+ITERATIONS = 3
 QUICK = {"synchronous": "normal"}
 
 

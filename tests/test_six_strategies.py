@@ -136,7 +136,7 @@ def stages() -> list[tuple[Stage, int]]:
     chosen = settings(recall={"enabled": False})
     ready = []
     for name, turns in histories().items():
-        some, budget, every = (turns, 3_000, 9) if name.startswith("tau") else (turns[:40], 12_000, 30)
+        some, budget, every = (turns, 3_000, 9) if name.startswith("tau") else (turns[:32], 12_000, 30)
         script = asyncio.run(prepare(some, settings=chosen))
         ready.append((Stage(script, some, Sampling(every), chosen), budget))
     return ready

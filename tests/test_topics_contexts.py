@@ -40,7 +40,7 @@ def check(session: foveate.Session, context: Context, budget_tokens: int) -> Non
 
 
 @needs_transcripts
-@pytest.mark.parametrize("budget_tokens", [2_000, 8_000, 16_000, 64_000])
+@pytest.mark.parametrize("budget_tokens", [2_000, 16_000])
 def test_the_pi_session_never_exceeds_its_budget(pi: Path, budget_tokens: int) -> None:
     with foveate.open(pi) as fov:
         session = fov.find_session("pi")

@@ -19,7 +19,7 @@ from foveate.context.tags import Block, parse_blocks
 from foveate.events import Event
 from foveate.session import Session
 from foveate.settings import load_settings
-from foveate.testing.conversation import Conversation, make_conversation
+from foveate.testing.conversation import make_conversation
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
@@ -30,6 +30,7 @@ Case = Callable[[api.Foveate, str], Awaitable[None]]
 BUDGETS_TOKENS = (1_500, 4_000, 16_000, 200_000)
 PROMPT = "And what is next?"
 SMALL_TOKENS = 3_000
+LARGE_CHARS = 4_000
 ROUNDING_TOKENS = 2
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 HOSTILE = (
@@ -264,12 +265,15 @@ async def _told(
 
 def _turns(count: int) -> tuple[Turn, ...]:
     """The first turns of one conversation, whatever their count."""
-    return _conversation().turns[:count]
+    return _conversation()[:count]
 
 
 @cache
-def _conversation() -> Conversation:
-    return make_conversation(70)
+def _conversation() -> tuple[Turn, ...]:
+    """Of turns of all kinds, few of them large, so that a suite is quick."""
+    turns = make_conversation(90).turns
+    is_large = [len(turn_text(turn.messages)) > LARGE_CHARS for turn in turns]
+    return tuple(turn for number, turn in enumerate(turns) if not is_large[number] or number % 5 == 0)
 
 
 def _words(turn: Turn) -> str:
