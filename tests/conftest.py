@@ -1,6 +1,9 @@
 """What every test runs under."""
 
 import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,7 +19,16 @@ settings.register_profile("thorough", deadline=None, print_blob=True, max_exampl
 settings.load_profile("default")
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for each test."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_home(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's own store."""
-    monkeypatch.setenv("FOVEATE_DB", str(tmp_path_factory.mktemp("home") / "foveate.db"))
+    home = next(_homes)
+    home.mkdir()
+    monkeypatch.setenv("FOVEATE_DB", str(home / "foveate.db"))
