@@ -208,6 +208,21 @@ def test_a_turn_that_says_something_new_is_not_taken_for_what_it_asks(tmp_path: 
     run(tmp_path, job)
 
 
+def test_words_that_were_said_twice_are_shown_once_as_the_newer_turn_has_them(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        for number in (2, 3):
+            said = [{"role": "user", "content": FACT}, {"role": "assistant", "content": f"Noted, time {number}."}]
+            await session.record(said)
+            for _ in range(25):
+                await session.record([{"role": "user", "content": TALK}, {"role": "assistant", "content": "I see."}])
+        await fov.settle()
+        shown = memory(await session.context(QUESTION))
+        assert shown.count("KH-731") == 1
+        assert f"Turn {61 + 27}: " in shown
+
+    run(tmp_path, job)
+
+
 def test_a_fork_recalls_what_its_parent_was_told(tmp_path: Path) -> None:
     async def job(session: Session, _: Foveate) -> None:
         forked = await session.fork("f", at="T-40")

@@ -104,6 +104,7 @@ class Filling:
         self.room = room_tokens
         self.left = room_tokens - count(f"<memory>\n{LEAD}</memory>\n")
         self.pieces: dict[tuple[int, int], Piece] = {}
+        self._said: set[tuple[str, str]] = set()
         self._turns: set[int] = set()
         self._days: set[date] = set()
         self._misses = 0
@@ -113,8 +114,8 @@ class Filling:
         return self.left < LEAST_PIECE_TOKENS or self._misses >= MAX_MISSES
 
     def add(self, piece: Piece) -> bool:
-        """Whether it fitted, or is there already."""
-        if (piece.turn, piece.number) in self.pieces:
+        """Whether it fitted, or is there already; of the same words said twice the first that come are shown."""
+        if (piece.turn, piece.number) in self.pieces or (piece.speaker, piece.text) in self._said:
             return True
         day = _day(piece.at_us)
         cost = piece.tokens + self._count(f"[{piece.speaker}]") * (piece.speaker != "user")
@@ -126,6 +127,7 @@ class Filling:
         self._misses = 0
         self.left -= cost
         self.pieces[piece.turn, piece.number] = piece
+        self._said.add((piece.speaker, piece.text))
         self._turns.add(piece.turn)
         self._days.add(day)
         return True
