@@ -26,7 +26,7 @@ def damage(shell: Shell, *statements: str) -> None:
 
 def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
-    assert "1 sessions, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
+    assert "1 session, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
     answer = shell.json("doctor")
     assert set(answer.pop("index")) == {"turns", "passages", "missing", "makers", "model", "problem"}
     assert {**answer, "pending_turns": 0} == {

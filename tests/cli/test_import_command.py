@@ -31,7 +31,7 @@ def sessions_of(answer: Any) -> dict[str, tuple[int, int]]:
 def test_a_file_is_taken_and_told_of(tmp_path: Path) -> None:
     shown = shell_at(tmp_path)("import", str(FIXTURES / "pi" / "tidebook.jsonl"))
     assert " pi " in shown
-    assert "1 sessions, " in shown
+    assert "1 session, " in shown
     assert "B read" in shown
 
 
@@ -96,7 +96,7 @@ def test_a_file_of_no_known_format_fails_alone_and_is_passed_over_in_company(tmp
     shown = shell("import", str(tmp_path / "in"), code=1)
     assert "passed over" in shown
     assert "odd.json" in shown
-    assert "1 sessions, 1 messages, 1 of them new" in shown
+    assert "1 session, 1 message, 1 of them new" in shown
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

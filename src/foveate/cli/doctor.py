@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, print_json, progress_bar
+from foveate.cli.terminal import console, line, print_json, progress_bar, several
 
 if TYPE_CHECKING:
     from foveate.store.passages import IndexState
@@ -69,7 +69,8 @@ def _rebuild(store_path: Path, *, shown: bool) -> None:
 def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
     out = console()
     if not problems:
-        out.print(line(("✓", "green"), f" {path}: {sessions} sessions, {checked:,} messages, each as it was stored"))
+        counts = f"{several(sessions, 'session')}, {several(checked, 'message')}"
+        out.print(line(("✓", "green"), f" {path}: {counts}, each as it was stored"))
         return
     for entry in problems[:MAX_SHOWN]:
         out.print(line(("✗", "red"), f" {entry['problem']}"))

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, print_json, print_table, printable, progress_bar
+from foveate.cli.terminal import (
+    Column,
+    amount,
+    console,
+    line,
+    print_json,
+    print_table,
+    printable,
+    progress_bar,
+    several,
+)
 from foveate.errors import FoveateError, InputError
 
 if TYPE_CHECKING:
@@ -128,5 +138,5 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> Non
     size = sum(report.bytes_read for report in reports)
     unread = len(problems) + sum(report.unlisted_problems for report in reports)
     note = f", {unread:,} lines not read" if unread else ""
-    total = f"{len(rows)} sessions, {found:,} messages, {added:,} of them new"
+    total = f"{several(len(rows), 'session')}, {several(found, 'message')}, {added:,} of them new"
     out.print(line(total, (note, "yellow"), f"; {amount(size)}B read"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table, reliable
+from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table, reliable, several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +102,7 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
     out = console()
     if rows:
         print_table(out, COLUMNS, rows)
-    out.print(line((f"{store_path}: {len(rows)} sessions, {amount(size)}B on disk", "dim")))
+    out.print(line((f"{store_path}: {several(len(rows), 'session')}, {amount(size)}B on disk", "dim")))
     if costs:
         out.print(line((f"Models: {_today(costs, daily_usd)}; --cost tells more", "dim")))
 
