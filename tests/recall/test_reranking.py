@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,6 @@ from foveate.recall.static import MAX_PIECES, MINILM_BEGIN, MINILM_END, minilm_p
 from foveate.settings import Settings, load_settings
 from onnx_files import write_counter
 
-needs_runtime = pytest.mark.skipif(
-    importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed"
-)
 HOOK = minilm_pieces("hook")[1]
 TEXTS = ["the barrel", "a hook", "a hook, and a hook beside the hook", "hook and hook", "the sea"]
 
@@ -35,7 +32,6 @@ def test_a_question_and_a_text_are_read_together_within_the_model_s_room() -> No
         assert len(two) > 1
 
 
-@needs_runtime
 @pytest.mark.parametrize("scores", [1, 2])
 def test_what_answers_best_comes_first_and_equals_keep_their_order(tmp_path: Path, scores: int) -> None:
     reranker = Reranker(write_counter(tmp_path / "counter.onnx", HOOK, scores=scores))
@@ -44,7 +40,6 @@ def test_what_answers_best_comes_first_and_equals_keep_their_order(tmp_path: Pat
     assert asyncio.run(reranker.order("hook", [])) == []
 
 
-@needs_runtime
 def test_a_file_that_is_no_cross_encoder_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"recall\.reranker_path: there is no file"):
         Reranker(tmp_path / "none.onnx")
@@ -60,13 +55,12 @@ def test_a_file_that_is_no_cross_encoder_is_told(tmp_path: Path) -> None:
         Reranker(other)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is not None, reason="onnxruntime is installed")
-def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
+def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(SettingsError, match=r"recall\.reranker_path: needs onnxruntime; install foveate\[minilm\]"):
         Reranker(tmp_path / "counter.onnx")
 
 
-@needs_runtime
 def test_a_late_order_is_no_order(tmp_path: Path) -> None:
     reranker = Reranker(write_counter(tmp_path / "counter.onnx", HOOK))
 
@@ -95,7 +89,6 @@ def recalled(path: Path, chosen: Settings) -> str:
     return asyncio.run(job())
 
 
-@needs_runtime
 def test_a_context_shows_what_the_cross_encoder_puts_first_unless_it_is_late(tmp_path: Path) -> None:
     model = write_counter(tmp_path / "counter.onnx", HOOK)
 
