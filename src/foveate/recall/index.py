@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -43,6 +44,8 @@ LOOSE_KEY = 1 << 62
 """With the turn behind it where a row's id would be, the key of a passage that is not indexed yet."""
 MAX_EMBEDDED_CHARS = 2_000
 """Of a query."""
+QUICK_PASSAGES = 100_000
+"""Up to so many are scored in about a millisecond, where a thread would cost more than it saves."""
 LEAST_DEPTH = 50
 """How many of the best by each measure are fused, at least;"""
 TURN_DEPTH = 3
@@ -168,7 +171,8 @@ class Index:
     async def _scores(self, asked: _Query, wanted: Filter | None = None) -> Scores:
         shelf, look, phrases = await self._look(asked.phrases)
         allowed = await self._allowed(shelf, wanted or Filter())
-        scores, weights = await asyncio.to_thread(self._score, shelf, look, phrases, asked.vector, allowed)
+        job = partial(self._score, shelf, look, phrases, asked.vector, allowed)
+        scores, weights = job() if shelf.count <= QUICK_PASSAGES else await asyncio.to_thread(job)
         loose = await self._loose_turns(shelf, look)
         return await self._with_loose(scores, loose, asked, weights, wanted or Filter()) if loose else scores
 
