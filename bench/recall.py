@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -125,7 +126,8 @@ def measure(name: str, options: argparse.Namespace) -> Iterator[Result]:
                         for row in make_rows(fov, each, method, budget=budget, times=times)
                     ]
                     result = score(name, method, budget, rows=rows, times=times, folder=Path(folder))
-                    print(f"{name} {method} {budget}: FACT {result.fact:.3f} ALL {result.every:.3f}", file=sys.stderr)
+                    told = f"FACT {result.fact:.3f} ALL {result.every:.3f}, contexts {result.digest[:8]}"
+                    print(f"{name} {method} {budget}: {told}", file=sys.stderr)
                     yield result
 
 
@@ -156,7 +158,9 @@ def score(
     contexts.write_text(lines)
     data = SHARED / "data" / "qa" / f"{name}.json"
     command = [sys.executable, str(SHARED / "eval" / "score.py"), "--data", str(data), str(contexts)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    # The score sums in the order of a set, so a threshold may fall to either side from one run to the next.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
     words = told[0].split()
     types = {line.split()[0]: float(line.split()[1]) for line in told[1:] if line.strip()}
     digest = hashlib.sha256(lines.encode()).hexdigest()
