@@ -57,7 +57,10 @@ class Scored:
 
     @classmethod
     def of(cls, values: Floats) -> Scored:
-        return cls(values, float(values.mean()) if len(values) else 0.0, float(values.std()) if len(values) else 0.0)
+        if not len(values):
+            return cls(values, 0.0, 0.0)
+        # Added up exactly enough that the order of the passages does not matter.
+        return cls(values, float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)))
 
     def standard(self) -> Floats:
         """In standard deviations from the mean; all 0 if every passage answers alike."""

@@ -206,11 +206,12 @@ def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def _mean(values: Floats) -> float:
-    return float(values.mean()) if len(values) else 0.0
+    """Added up exactly enough that the order of the passages does not matter."""
+    return float(values.mean(dtype=np.float64)) if len(values) else 0.0
 
 
 def _deviation(values: Floats) -> float:
-    return float(values.std()) if len(values) else 0.0
+    return float(values.std(dtype=np.float64)) if len(values) else 0.0
 
 
 def _sign(rows: Floats) -> NDArray[np.uint64]:
