@@ -55,6 +55,7 @@ class Case:
     schedule: str
     order: str
     retrieve_every_turns: int
+    recalls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def main() -> None:
     parser.add_argument("--transcripts", nargs="*", default=list(FILES), choices=list(FILES))
     parser.add_argument("--budgets", nargs="*", type=int, default=list(BUDGETS))
     parser.add_argument("--schedules", nargs="*", default=["watermark", "interval"])
+    parser.add_argument("--no-recall", action="store_true", help="without recall, whose room is the history's then")
     parser.add_argument("--turns", type=int, help="only the first N turns of each")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", action="store_true")
@@ -83,7 +85,7 @@ def main() -> None:
     if not TRANSCRIPTS.is_dir():
         sys.exit("the transcripts in ../shared/data are not here")
     cases = [
-        Case(transcript, budget, *case)
+        Case(transcript, budget, *case, recalls=not options.no_recall)
         for case in CASES
         for transcript in options.transcripts
         for budget in options.budgets
@@ -131,6 +133,12 @@ def play(case: Case, folder: Path) -> Result:
         gradient=replace(Gradient(), schedule=case.schedule),
         context=replace(ContextSettings(), order=case.order),
     )
+    if not case.recalls:
+        settings = replace(
+            settings,
+            recall=replace(settings.recall, enabled=False),
+            allotments=replace(settings.allotments, recall=0),
+        )
     report = asyncio.run(
         replay(
             script,
