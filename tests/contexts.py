@@ -13,7 +13,7 @@ from foveate.context.board import NOTE_HEADINGS, Board, add_note, render, retrie
 from foveate.context.board import Note as BoardNote
 from foveate.context.costs import block_tokens
 from foveate.context.pins import PinText
-from foveate.context.tags import MARKED, SUMS, Block, Entry, write_block
+from foveate.context.tags import MARKED, SUMS, Block, Entry, escape_tags, tag_section, write_block
 from foveate.formats import parse_messages
 from foveate.strategy import Row, Shown
 from foveate.text import turn_text
@@ -128,6 +128,8 @@ def parts(draw: st.DrawFn) -> Parts:
         explain=draw(st.booleans()),
         pins=draw(pins),
         history=[*older, *newer],
+        at_work=draw(st.integers(0, len(newer))),
+        memory=tag_section("memory", escape_tags(f"Turn 1: {draw(words)}\n")) if draw(st.booleans()) else "",
         board=render(board, now_turn=3, budget_tokens=draw(st.integers(0, 400)), count=counter.base),
         prompt=draw(texts | st.lists(st.builds(lambda text: Message("user", (Text(text),)), words), max_size=2)),
         tools_tokens=draw(st.integers(0, 400)),

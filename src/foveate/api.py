@@ -16,6 +16,7 @@ from typing import Any
 
 from foveate.answers import Found, SessionInfo, describe_session
 from foveate.background.worker import Worker
+from foveate.contexts import given_settings
 from foveate.drafts import to_us
 from foveate.errors import InvalidMessage, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
@@ -26,10 +27,10 @@ from foveate.models.caller import Caller, Load
 from foveate.searching import Searcher, Wanted
 from foveate.session import Session, Shared
 from foveate.settings import Settings, load_settings, make_strategy
-from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, bodies, open_store
+from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
 from foveate.store.calls import CostRow
 from foveate.store.passages import IndexState
-from foveate.story import state_name
+from foveate.story import load_state
 from foveate.strategy.reliability import Reliability
 from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time
@@ -212,11 +213,10 @@ class Foveate:
     async def reliability(self, session_id: str) -> Reliability | None:
         """How far a session can be trusted as it is shown; None if its strategy gives no score."""
         row = await self._store.get_session(session_id)
-        score = getattr(make_strategy(row.strategy, self.settings, json.loads(row.settings)), "reliability", None)
+        score = getattr(make_strategy(row.strategy, self.settings, given_settings(row)), "reliability", None)
         if score is None:
             return None
-        packed = await self._store.derived.kept(session_id, state_name(row.strategy))
-        found: Reliability = score(row.model, bodies.expand(packed) if packed else {})
+        found: Reliability = score(row.model, await load_state(self._store, session_id, row.strategy))
         return found
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:

@@ -197,10 +197,11 @@ class Contexts:
         if not query:
             return view, Layer()
         used = sum(block.tokens for block in view.blocks)
+        visible = _visible(view.blocks)
         wish = Wish(
             query=query,
             room_tokens=room.history - used if frame.is_one_off else room.recall,
-            visible=_visible(view.blocks) | _retrieved(board),
+            visible=visible | _retrieved(board),
             is_gated=self._settings.recall.gate,
             is_one_off=frame.is_one_off,
             asking=session.last_turn if session.head != "closed" else None,
@@ -210,7 +211,7 @@ class Contexts:
             layer = await self._recaller.recall(session, exact, wish)
         else:
             past = session.last_turn - (session.head != "closed")
-            mark = _mark(query, [turn for turn in _visible(view.blocks) if turn <= past], self.viewer.pruned)
+            mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
             layer = await self._recaller.recall_once(session, exact, wish, mark=mark)
         if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
             # What recall leaves unused is the history's, unless it is too little for another plan.

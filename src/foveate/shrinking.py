@@ -24,6 +24,7 @@ from foveate.compress.model_prompts import prompt_file
 from foveate.compress.short import Shortener, limits_of
 from foveate.compress.tracker import track
 from foveate.context.costs import counting
+from foveate.contexts import given_settings
 from foveate.errors import InputError, ModelError
 from foveate.events import Event, EventKind
 from foveate.gathering import Infos
@@ -122,7 +123,7 @@ class Shrinker:
     async def run(self, models: Sequence[str], *, window_tokens: int | None = None) -> Shrunk:
         """Let the first of these models that answers shorten the history to the target, as far as its limits allow."""
         session = await self._shared.store.get_session(self._session_id)
-        given = json.loads(session.settings) if session.strategy == NAME else None
+        given = given_settings(session) if session.strategy == NAME else None
         strategy = cast("Hybrid", make_strategy(NAME, self._shared.settings, given))
         window = window_tokens or min(strategy.window_tokens, session.budget_tokens)
         work = await self._work(strategy)

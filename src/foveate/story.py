@@ -171,11 +171,7 @@ class Storyteller:
 
     async def state(self, name: str) -> Mapping[str, Json]:
         """What a strategy said was to be kept."""
-        packed = await self._store.derived.kept(self._session_id, state_name(name))
-        if packed is None:
-            return {}
-        state: Any = bodies.expand(packed)
-        return dict(state)
+        return await load_state(self._store, self._session_id, name)
 
     async def keep_state(self, name: str, state: Mapping[str, Json]) -> None:
         """Set what a strategy keeps, as when a topic is sealed by hand."""
@@ -274,6 +270,12 @@ class Storyteller:
             await self._store.derived.keep(self._session_id, wants_name(name), packed)
             if self._worker:
                 self._worker.reword(self._session_id)
+
+
+async def load_state(store: Store, session_id: str, strategy: str) -> Mapping[str, Json]:
+    """What a strategy said was to be kept of a session."""
+    packed = await store.derived.kept(session_id, state_name(strategy))
+    return _expanded(packed) if packed is not None else {}
 
 
 def state_name(strategy: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import contexts
@@ -22,7 +22,7 @@ from foveate.errors import BudgetExceeded, InvariantBroken, PinsExceedBudget
 from foveate.formats import parse_messages
 from foveate.text import turn_text
 from foveate.tokens import O200K
-from foveate.turn import Message, Text, ToolCall, ToolResult
+from foveate.turn import Kind, Message, Text, ToolCall, ToolResult
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -112,12 +112,32 @@ def test_whatever_the_budget_a_context_fits_it_or_says_why_not(parts: Parts, bud
 
 @given(contexts.parts(), st.data())
 def test_a_later_turn_leaves_the_earlier_text_as_it_is(parts: Parts, data: st.DataObject) -> None:
-    before = replace(parts, order="cache-first")
+    before = replace(parts, order="cache-first", at_work=0)
     last = parts.history[-1].row.last if parts.history else 0
     added = data.draw(native_turns(last + 1, parts.counter))
     after = replace(before, history=[*before.history, added], board="", prompt="something else")
     one, two = assemble(before), assemble(after)
     assert two.text.startswith(one.system + one.history)
+
+
+@given(contexts.parts(), st.data())
+def test_a_further_step_of_the_turn_at_work_leaves_all_before_it_as_it_is(parts: Parts, data: st.DataObject) -> None:
+    assume(parts.at_work)
+    before = replace(parts, order="cache-first", board="")
+    added = data.draw(native_turns(parts.history[-1].row.last + 1, parts.counter))
+    after = replace(before, history=[*before.history, added], at_work=before.at_work + 1)
+    assert assemble(after).text.startswith(assemble(before).text)
+
+
+@pytest.mark.parametrize("kind", ["display", "message"])
+def test_what_stands_before_a_turn_at_work_is_framed_with_it_or_by_itself(kind: Kind) -> None:
+    said = [Message("user", (Text("(shown only)"),), kind=kind), Message("assistant", (Text("Yes."),))]
+    history = [native_block(1, [Message("user", (Text("Hi."),))]), native_block(2, said)]
+    parts = Parts(budget_tokens=2_000, counter=O200K, history=history, memory="<memory>\nm\n</memory>\n", at_work=1)
+    context = assemble(parts)
+    framing = next(segment.tokens for segment in context.segments if segment.name == "framing")
+    for name in FORMATS:
+        assert framing >= MESSAGE_TOKENS * len(context.messages(name)) + REPLY_TOKENS
 
 
 @given(st.integers(1, 5), st.booleans(), st.data())

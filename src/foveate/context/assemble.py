@@ -280,8 +280,9 @@ def _framing_tokens(layout: Layout, system: str) -> int:
 
 
 def _is_said_by_user(messages: Sequence[Message]) -> bool:
-    """What stands before goes out in the same message."""
-    return bool(messages) and messages[0].role == "user"
+    """What stands before goes out in the same message: it begins with words of the user in every format."""
+    shown = next((message for message in messages if message.kind != "display"), None)
+    return shown is not None and shown.role == "user" and not shown.tool_results
 
 
 def _scaled(parts: Parts, base_tokens: int) -> int:
