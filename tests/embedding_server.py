@@ -20,6 +20,8 @@ class EmbeddingServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.zeros = 44
+        self.tokens = 6
+        """What it reports for each call."""
         self.answer: tuple[int, str] | None = None
         """What it says instead, with this status."""
         self.asked: list[dict[str, Any]] = []
@@ -70,7 +72,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _vectors(self, texts: list[str]) -> str:
         rows = [[*map(float, row), *([0.0] * self.server.zeros)] for row in static.embed(texts) * 7]
         told = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-        return json.dumps({"object": "list", "data": told[::-1], "model": "m"})
+        return json.dumps(
+            {"object": "list", "data": told[::-1], "model": "m", "usage": {"prompt_tokens": self.server.tokens}}
+        )
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         """Nobody reads it."""

@@ -24,6 +24,7 @@ from foveate.formats import Header
 from foveate.importing import ImportReport, Progress, import_transcript
 from foveate.inputs import check_session_id, check_text, printable_text
 from foveate.models.caller import Caller, Load
+from foveate.models.providers import ProviderState
 from foveate.searching import Searcher, Wanted
 from foveate.session import Session, Shared
 from foveate.settings import Settings, load_settings, make_strategy
@@ -77,7 +78,7 @@ class Foveate:
         self._events = EventBus(settings.events.queue_limit)
         self._caller = Caller(settings.models, store.calls, self._events, load=load)
         self._worker = Worker(store, self._events, settings, self._caller)
-        self._searcher = Searcher(store, settings)
+        self._searcher = Searcher(store, settings, self._caller)
         self._shared = Shared(store, self._events, settings, self._worker, self._caller, self._searcher)
 
     @property
@@ -222,6 +223,10 @@ class Foveate:
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
         """What the calls of models took, by session, day, model and purpose; of one session, or of all."""
         return await self._store.calls.costs(session_id)
+
+    async def providers(self) -> list[ProviderState]:
+        """How the providers stand that were asked in the last hour, by this process or another: breaker and rates."""
+        return await self._caller.states()
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback`, in a thread of its own, with each event of these kinds once its fact is durable."""

@@ -13,6 +13,7 @@ from foveate.answers import Found, from_us
 from foveate.background.making import without_recalled
 from foveate.drafts import restore_message, to_us
 from foveate.errors import InputError, ModelError
+from foveate.models.caller import Caller
 from foveate.recall.embedding import Embedder, index_maker, load_embedder
 from foveate.recall.passages import cut_turn
 from foveate.recall.reranking import Reranker
@@ -47,23 +48,23 @@ class Wanted:
 class Searcher:
     """The indexes of a store's sessions. They load when something is first searched."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, caller: Caller) -> None:
         self._store = store
-        self._settings = settings.recall
-        self._key_variables = settings.models.key_variables
+        self._settings = settings
+        self._caller = caller
         self._embedder: Embedder | None = None
         self._reranker: Reranker | None = None
         self._open: OrderedDict[int, Index] = OrderedDict()
 
     @property
     def embedder(self) -> Embedder:
-        self._embedder = self._embedder or load_embedder(self._settings, self._key_variables)
+        self._embedder = self._embedder or load_embedder(self._settings, self._caller)
         return self._embedder
 
     @property
     def reranker(self) -> Reranker | None:
         """The cross-encoder that the settings name, if they do."""
-        path = self._settings.reranker_path
+        path = self._settings.recall.reranker_path
         if self._reranker is None and path is not None:
             self._reranker = Reranker(Path(path).expanduser())
         return self._reranker

@@ -202,6 +202,8 @@ def test_what_was_missing_goes_back_to_the_model_once(tmp_path: Path) -> None:
             stats = await session.stats()
             assert (len(model.asks), stats.by_model, stats.fallbacks) == (2, 1, 0)
             assert stats.refusals == 2
+            (cost,) = await fov.costs("s")
+            assert (cost.calls, cost.failed, cost.unfit) == (2, 0, 1)
 
     asyncio.run(run())
 

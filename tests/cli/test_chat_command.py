@@ -111,7 +111,7 @@ SHOWN = {
     "fork": ("/fork other", "other shares everything so far"),
     "budget": ("/budget 8k", "The budget is 8,000 tokens now"),
     "model": ("/model", "The model is scripted:"),
-    "cost": ("Which port?\n/cost", "1 calls, 0 of them failed"),
+    "cost": ("Which port?\n/cost", "1 call, 0 of them failed"),
     "retry": ("/retry", "the newest turn has its answer"),
     "quit": ("/quit\nWhich port?", ""),
 }

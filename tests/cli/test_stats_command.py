@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,8 @@ def test_the_demo_keeps_every_fact_and_adds_nothing_the_second_time(tmp_path: Pa
 def _called(shell: Shell, *calls: CallRow) -> None:
     async def add() -> None:
         store = await open_store(str(shell.db), StoreSettings())
-        await store.calls.add(calls)
+        for each in calls:
+            await store.calls.add(each)
         await store.close()
 
     asyncio.run(add())
@@ -89,10 +91,21 @@ def test_costs_are_told_by_day_session_purpose_and_model(tmp_path: Path) -> None
     now_us = time.time_ns() // 1000
     bought = call("s", nano_usd=12_300_000, at_us=now_us)
     _called(shell, bought, replace(bought, outcome="timeout", is_estimate=True), call(None, nano_usd=0))
-    head, _, old, new, total, today = shell("stats", "--cost").splitlines()
-    assert head.split() == ["day", "session", "purpose", "model", "calls", "failed", "in", "cached", "out", "price"]
+    head, _, old, new, total, *providers, today = shell("stats", "--cost").splitlines()
+    assert " ".join(head.split()) == "day session purpose model calls failed unfit seconds in cached out price"
     assert old.split()[:3] == ["2024-10-04", "-", "compress"]
-    assert new.split()[1:] == ["s", "compress", "openai:gpt-5-mini", "2", "1", "200", "80", "20", "~$0.0246"]
+    cells = ["s", "compress", "openai:gpt-5-mini", "2", "1", "0", "0.0", "200", "80", "20", "~$0.0246"]
+    assert new.split()[1:] == cells
+    assert providers[-1].split() == [
+        "openai",
+        "1",
+        "failure",
+        "in",
+        "a",
+        "row:",
+        "timeout",
+        *["2", "a", "minute", "220", "a", "minute"],
+    ]
     assert total == "3 calls, 1 of them failed, for ~$0.0246 together."
     assert today == "~$0.0246 today (UTC) of $5 a day."
     assert shell("stats").splitlines()[-1] == "Models: ~$0.0246 today (UTC) of $5 a day; --cost tells more"
@@ -109,6 +122,21 @@ def test_costs_of_one_session_for_programs(tmp_path: Path) -> None:
     assert "no session 'nobody'" in shell.error("stats", "nobody", "--cost")
     shell("sessions", "delete", "f", "--yes")
     assert shell.json("stats", "--cost")["total_usd"] == 13e-9
+
+
+def test_who_is_left_alone_is_told_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_MODELS__REQUESTS_PER_MINUTE", "60")
+    shell = Shell(shell_with(tmp_path).db, 120)
+    failed = call("s", at_us=time.time_ns() // 1000, outcome="timeout")
+    fine = replace(failed, provider="anthropic", outcome="ok")
+    _called(shell, *[failed] * 5, fine, replace(failed, provider=""))
+    *_, openai, anthropic, _today = shell("stats", "--cost").splitlines()
+    assert re.search(
+        r"^openai +left alone for \d+ s after 5 failures in a row: timeout +5 of 60 a minute +550 a", openai
+    )
+    assert re.search(r"^anthropic +answers +1 of 60 a minute +110 a minute", anthropic)
+    told = shell.json("stats", "--cost")["providers"]
+    assert [(state["provider"], state["breaker"]) for state in told] == [("openai", "open"), ("anthropic", "closed")]
 
 
 def test_costs_are_told_without_any_model_package(tmp_path: Path) -> None:

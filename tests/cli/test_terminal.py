@@ -44,6 +44,16 @@ def test_ids_and_dates_stay_whole_and_titles_are_cut(width: int) -> None:
     assert cell_len(row) <= width
 
 
+@pytest.mark.parametrize("width", range(60, 130))
+def test_two_columns_that_are_cut_share_what_numbers_leave(width: int) -> None:
+    columns = (Column("a", "cut"), Column("price", "number"), Column("b", "cut"), Column("c", "cut"))
+    (row,) = table(width, ("x" * 30, "$0.0706", "y" * 50, "short"), columns=columns)[2:]
+    assert "$0.0706" in row
+    assert "short" in row
+    assert cell_len(row) <= width
+    assert ("…" in row) == (width < 30 + 7 + 50 + 5 + 4 * 2)
+
+
 def test_a_very_long_id_is_folded_and_nothing_of_it_is_lost() -> None:
     long_id = "x" * 150
     lines = table(80, (long_id, "Title", "1", "", WHEN))

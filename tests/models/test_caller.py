@@ -299,7 +299,7 @@ def test_a_cancelled_call_is_on_the_books_and_leaves_nothing_running(tmp_path: P
             assert on.scripted().running == 0
             assert on.outcomes == ["cancelled"]
             assert (await on.caller.ask(ask(), ["a"])).answer.text == "Yes."
-            assert [state.running for state in on.caller.states()] == [0]
+            assert [state.running for state in await on.caller.states()] == [0]
 
     asyncio.run(run())
 
@@ -326,7 +326,7 @@ def test_a_defect_in_an_adapter_is_on_the_books_too(tmp_path: Path) -> None:
             with pytest.raises(ZeroDivisionError):
                 await on.caller.ask(ask(), ["a"])
             assert on.outcomes == ["error"]
-            assert [state.running for state in on.caller.states()] == [0]
+            assert [state.running for state in await on.caller.states()] == [0]
 
     asyncio.run(run())
 

@@ -23,7 +23,7 @@ def test_a_breaker_opens_after_failures_in_a_row_and_one_call_tries_it(tmp_path:
         async with stage(tmp_path, script, settings=ONCE) as on:
             for _ in range(3):
                 assert isinstance(await on.error(), ModelFailed)
-            assert on.caller.states()[0].breaker == "open"
+            assert (await on.caller.states())[0].breaker == "open"
             held = await on.error()
             assert isinstance(held, ModelHeldBack)
             assert (held.reason, held.retry_after_seconds, held.calls) == ("breaker", 60.0, 0)
@@ -33,7 +33,7 @@ def test_a_breaker_opens_after_failures_in_a_row_and_one_call_tries_it(tmp_path:
             assert isinstance(await on.error(), ModelHeldBack)
             on.time.at += 60
             assert (await on.caller.ask(ask(), ["a"])).answer.text == "Back."
-            (state,) = on.caller.states()
+            (state,) = await on.caller.states()
             assert (state.breaker, state.failures, state.retry_after_seconds) == ("closed", 0, 0.0)
             assert len(on.scripted().asks) == 5
 
@@ -56,7 +56,7 @@ def test_while_one_call_tries_the_others_are_held_back(tmp_path: Path) -> None:
             on.time.at += 60
             trial = asyncio.create_task(on.caller.ask(ask(), ["a"]))
             await trying.wait()
-            assert on.caller.states()[0].breaker == "trying"
+            assert (await on.caller.states())[0].breaker == "trying"
             held = await on.error()
             assert isinstance(held, ModelHeldBack)
             go_on.set()
@@ -101,7 +101,7 @@ def test_an_answer_that_is_no_good_does_not_open_the_breaker(behaviour: Behaviou
         async with stage(tmp_path, behaviour, settings=ONCE) as on:
             for _ in range(10):
                 assert not isinstance(await on.error(), ModelHeldBack)
-            assert on.caller.states()[0].breaker == "closed"
+            assert (await on.caller.states())[0].breaker == "closed"
 
     asyncio.run(run())
 
@@ -163,7 +163,7 @@ def test_tokens_a_minute_are_those_that_were_really_used(tmp_path: Path) -> None
         size = ask().input_tokens + 100
         async with stage(tmp_path, Says("Yes."), settings=ModelsSettings(tokens_per_minute=size)) as on:
             await on.caller.ask(ask(), ["a"])
-            assert on.caller.states()[0].tokens_last_minute == ask().input_tokens + 2
+            assert (await on.caller.states())[0].tokens_last_minute == ask().input_tokens + 2
             assert isinstance(await on.error(), ModelHeldBack)
             await on.caller.ask(ask(max_output_tokens=50), ["a"])
 
@@ -207,7 +207,7 @@ def test_a_chat_does_not_wait_for_work_in_the_background(tmp_path: Path) -> None
             for task in background:
                 task.cancel()
             await asyncio.wait(background)
-            assert on.caller.states()[0].running == 0
+            assert (await on.caller.states())[0].running == 0
 
     asyncio.run(run())
 
@@ -230,5 +230,60 @@ def test_each_change_is_told_once(tmp_path: Path) -> None:
             assert (held.data["reason"], held.data["retry_after_seconds"]) == ("breaker", 60.0)
             assert (recovered.kind, recovered.session_id, recovered.turn_id) == ("model-recovered", "s", "T-7")
             assert recovered.data["reasons"] == ["breaker"]
+
+    asyncio.run(run())
+
+
+def test_a_new_process_leaves_alone_who_failed_before(tmp_path: Path) -> None:
+    async def run() -> None:
+        script: list[Behaviour] = [*[Fails("server")] * 4]
+        async with stage(tmp_path, script, settings=ONCE) as on:
+            for _ in range(3):
+                await on.error()
+            time = on.time
+        time.at += 20
+        async with stage(tmp_path, [Fails("server"), Says("Back.")], settings=ONCE, time=time) as on:
+            held = await on.error()
+            assert isinstance(held, ModelHeldBack)
+            assert (held.reason, held.retry_after_seconds) == ("breaker", 40.0)
+            assert "failed 3 times in a row (server)" in str(held)
+            time.at += 40
+            assert isinstance(await on.error(), ModelFailed)
+            time.at += 59
+        async with stage(tmp_path, Says("Back."), settings=ONCE, time=time) as on:
+            held = await on.error()
+            assert isinstance(held, ModelHeldBack)
+            assert held.retry_after_seconds == 1.0
+            time.at += 1
+            assert (await on.caller.ask(ask(), ["a"])).answer.text == "Back."
+            assert [state.breaker for state in await on.caller.states()] == ["closed"]
+
+    asyncio.run(run())
+
+
+def test_what_another_process_was_asked_counts_for_the_minute(tmp_path: Path) -> None:
+    async def run() -> None:
+        settings = ModelsSettings(requests_per_minute=2)
+        async with stage(tmp_path, Says("Yes."), settings=settings) as on:
+            for _ in range(2):
+                await on.caller.ask(ask(), ["a"])
+            time = on.time
+        time.at += 15
+        async with stage(tmp_path, Says("Yes."), settings=settings, time=time) as on:
+            held = await on.error()
+            assert isinstance(held, ModelHeldBack)
+            assert (held.reason, held.retry_after_seconds) == ("rate", 45.0)
+
+    asyncio.run(run())
+
+
+def test_a_check_is_made_though_the_provider_is_left_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stage(tmp_path, [*[Fails("server")] * 3, Says("Yes.")], settings=ONCE) as on:
+            for _ in range(3):
+                await on.error()
+            assert isinstance(await on.error(), ModelHeldBack)
+            assert (await on.caller.ask(ask(purpose="check"), ["a"])).answer.text == "Yes."
+            assert (await on.caller.states())[0].breaker == "closed"
 
     asyncio.run(run())

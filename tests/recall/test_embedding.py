@@ -9,14 +9,14 @@ import pytest
 
 from foveate.errors import SettingsError
 from foveate.recall import static
-from foveate.recall.embedding import STATIC_NAME, MinilmEmbedder, load_embedder
-from foveate.settings import RecallSettings, load_settings
+from foveate.recall.embedding import STATIC_NAME, MinilmEmbedder, StaticEmbedder
+from foveate.settings import load_settings
 
 MINILM = Path(__file__).parents[3] / "shared" / "data" / "models" / "minilm-l6-int8.onnx"
 
 
 def test_the_default_is_the_model_in_the_package() -> None:
-    embedder = load_embedder(RecallSettings(), {})
+    embedder = StaticEmbedder()
     assert (embedder.name, embedder.dimensions) == (STATIC_NAME, static.DIMENSIONS)
     assert static.NAME == STATIC_NAME
     assert np.array_equal(asyncio.run(embedder.embed(["a harbour"])), static.embed(["a harbour"]))
@@ -30,12 +30,12 @@ def test_a_name_that_is_none_is_told() -> None:
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(SettingsError, match=r"install foveate\[minilm\]"):
-        load_embedder(RecallSettings(embeddings="minilm", model_path=str(MINILM)), {})
+        MinilmEmbedder(MINILM)
 
 
 def test_a_model_file_that_is_not_there_is_named() -> None:
     with pytest.raises(SettingsError, match=r"recall\.model_path: there is no file"):
-        load_embedder(RecallSettings(embeddings="minilm", model_path="no/such.onnx"), {})
+        MinilmEmbedder(Path("no/such.onnx"))
 
 
 @pytest.mark.skipif(not MINILM.exists(), reason="needs the model's file")

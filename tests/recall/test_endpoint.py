@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import foveate
+from calling import read_calls
 from embedding_server import EmbeddingServer, embedding_server
 from foveate import Foveate
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SettingsError
+from foveate.events import EventBus
+from foveate.models.caller import Caller
 from foveate.recall import static
-from foveate.recall.endpoint import REST_SECONDS, EndpointEmbedder
+from foveate.recall.endpoint import REST_SECONDS, Endpoint, EndpointEmbedder
 from foveate.recall.vectors import EXACT_PASSAGES, Vectors, pack, unpack
 from foveate.session import Session
 from foveate.settings import RecallSettings, Settings, load_settings
+from foveate.store import open_store
 
 MAX_LOOKS = 1_000
 KEY = "sk-test-Zq8vX2mN4pL7wR1t"
@@ -30,54 +35,103 @@ def server() -> Iterator[EmbeddingServer]:
         yield server
 
 
-def embedder(server: EmbeddingServer, **more: object) -> EndpointEmbedder:
-    return EndpointEmbedder(chosen(server, **more).recall, {})
-
-
-def chosen(server: EmbeddingServer, **more: object) -> Settings:
+def chosen(server: EmbeddingServer, *, models: dict[str, object] | None = None, **more: object) -> Settings:
     recall = {"embeddings": server.url, "embeddings_model": "tiny", "deadline_seconds": None, **more}
-    return load_settings(environment={}, overrides={"recall": recall, "compress": {"processes": 0}})
+    given = {"recall": recall, "compress": {"processes": 0}, "models": models or {}}
+    return load_settings(environment={}, overrides=given)
 
 
-def failure(embedder: EndpointEmbedder) -> ModelError:
+@asynccontextmanager
+async def embedding(folder: Path, settings: Settings) -> AsyncIterator[EndpointEmbedder]:
+    """An embedder with a caller and accounts of its own."""
+    store = await open_store(str(folder / "accounts.db"), settings.store)
+    caller = Caller(settings.models, store.calls, EventBus(100))
+    try:
+        yield EndpointEmbedder(settings, caller)
+    finally:
+        await caller.close()
+        await store.close()
+
+
+async def failure(embedder: EndpointEmbedder) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        asyncio.run(embedder.embed(["a harbour"]))
+        await embedder.embed(["a harbour"])
     return caught.value
 
 
-def test_texts_go_out_in_batches_and_come_back_in_order_with_length_one(server: EmbeddingServer) -> None:
-    texts = [f"text number {number} of a harbour" for number in range(7)]
-    made = embedder(server, embeddings_batch=3)
-    assert (made.name, made.dimensions) == (f"tiny@{server.url[7:-3]}", 0)
-    found = asyncio.run(made.embed(texts))
-    assert np.allclose(found[:, : static.DIMENSIONS], static.embed(texts), atol=1e-5)
-    assert (made.name, made.dimensions) == (f"tiny@{server.url[7:-3]} 300", 300)
-    assert [(asked["path"], asked["model"], len(asked["input"])) for asked in server.asked] == [
-        ("/v1/embeddings", "tiny", size) for size in (3, 3, 1)
-    ]
-    assert asyncio.run(made.embed([])).shape == (0, 300)
+def test_texts_go_out_in_batches_and_come_back_in_order_with_length_one(
+    server: EmbeddingServer, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        texts = [f"text number {number} of a harbour" for number in range(7)]
+        async with embedding(tmp_path, chosen(server, embeddings_batch=3)) as made:
+            assert (made.name, made.dimensions) == (f"tiny@{server.url[7:-3]}", 0)
+            found = await made.embed(texts)
+            assert np.allclose(found[:, : static.DIMENSIONS], static.embed(texts), atol=1e-5)
+            assert (made.name, made.dimensions) == (f"tiny@{server.url[7:-3]} 300", 300)
+            assert [(asked["path"], asked["model"], len(asked["input"])) for asked in server.asked] == [
+                ("/v1/embeddings", "tiny", size) for size in (3, 3, 1)
+            ]
+            assert (await made.embed([])).shape == (0, 300)
+
+    asyncio.run(job())
+
+
+def test_every_batch_is_on_the_books(server: EmbeddingServer, tmp_path: Path) -> None:
+    async def job() -> None:
+        price = {f"tiny@{server.url}/embeddings": {"input": 1_000.0, "output": 0.0}}
+        settings = chosen(server, embeddings_batch=1, models={"prices": price, "daily_usd": 0.02})
+        async with embedding(tmp_path, settings) as made:
+            await made.embed(["a harbour", "by the sea"])
+            server.answer = 500, "out of memory"
+            await failure(made)
+        first, second, failed = read_calls(str(tmp_path / "accounts.db"))
+        assert (first.purpose, first.provider, first.outcome) == ("embed", server.url[7:-3], "ok")
+        assert (first.input_tokens, first.nano_usd) == (server.tokens, server.tokens * 1_000_000)
+        assert (second.outcome, failed.outcome, failed.nano_usd) == ("ok", "server", 0)
+
+    asyncio.run(job())
+
+
+def test_the_daily_cap_holds_for_vectors_too(server: EmbeddingServer, tmp_path: Path) -> None:
+    async def job() -> None:
+        price = {f"tiny@{server.url}/embeddings": {"input": 1_000.0, "output": 0.0}}
+        async with embedding(tmp_path, chosen(server, models={"prices": price, "daily_usd": 0.007})) as made:
+            await made.learn()
+            held = await failure(made)
+            assert isinstance(held, ModelHeldBack)
+            assert held.reason == "cap"
+            assert len(server.asked) == 1
+
+    asyncio.run(job())
 
 
 def test_the_key_comes_from_the_environment_and_is_never_told(
-    server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+    server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(embedder(server).learn())
-    monkeypatch.setenv("FOVEATE_ENDPOINT_KEY", KEY)
-    asyncio.run(embedder(server).learn())
-    assert server.keys == [None, f"Bearer {KEY}"]
-    server.answer = 401, f"the key {KEY} is wrong"
-    failed = failure(embedder(server))
-    assert isinstance(failed, ModelUnavailable)
-    assert "answers 401: the key [key] is wrong" in str(failed)
+    async def job() -> None:
+        async with embedding(tmp_path, chosen(server)) as made:
+            await made.learn()
+        monkeypatch.setenv("FOVEATE_ENDPOINT_KEY", KEY)
+        async with embedding(tmp_path, chosen(server)) as made:
+            await made.learn()
+            assert server.keys == [None, f"Bearer {KEY}"]
+            server.answer = 401, f"the key {KEY} is wrong"
+            failed = await failure(made)
+        assert isinstance(failed, ModelUnavailable)
+        assert "answers 401: the key [key] is wrong" in str(failed)
+
+    asyncio.run(job())
 
 
 def test_a_key_that_is_wanted_and_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    at_home = RecallSettings(embeddings="https://api.openai.com/v1", embeddings_model="text-embedding-3-small")
+    recall = {"embeddings": "https://api.openai.com/v1", "embeddings_model": "text-embedding-3-small"}
     with pytest.raises(SettingsError, match=r"recall\.embeddings: no key; set the environment variable OPENAI_API_KEY"):
-        EndpointEmbedder(at_home, {})
+        Endpoint(load_settings(environment={}, overrides={"recall": recall}))
+    models = {"key_variables": {"api.openai.com": "TEAM_KEY"}}
     with pytest.raises(SettingsError, match="TEAM_KEY"):
-        EndpointEmbedder(at_home, {"api.openai.com": "TEAM_KEY"})
+        Endpoint(load_settings(environment={}, overrides={"recall": recall, "models": models}))
 
 
 @pytest.mark.parametrize(
@@ -93,8 +147,9 @@ def test_an_address_that_can_t_be_used_is_told(given: dict[str, str], problem: s
 
 
 def test_an_address_with_a_key_in_it_is_refused() -> None:
+    recall = RecallSettings(embeddings=f"http://u:{KEY}@host/v1", embeddings_model="m")
     with pytest.raises(SettingsError, match="there may be a key in the name"):
-        EndpointEmbedder(RecallSettings(embeddings=f"http://u:{KEY}@host/v1", embeddings_model="m"), {})
+        Endpoint(Settings(recall=recall))
 
 
 @pytest.mark.parametrize(
@@ -111,33 +166,46 @@ def test_an_address_with_a_key_in_it_is_refused() -> None:
     ],
 )
 def test_whatever_it_answers_is_a_failure_that_says_what_is_wrong(
-    server: EmbeddingServer, answer: tuple[int, str], problem: str
+    server: EmbeddingServer, tmp_path: Path, answer: tuple[int, str], problem: str
 ) -> None:
-    server.answer = answer
-    failed = failure(embedder(server))
-    assert isinstance(failed, ModelFailed)
-    assert problem in str(failed)
-    assert len(server.asked) == 1
+    async def job() -> None:
+        server.answer = answer
+        async with embedding(tmp_path, chosen(server)) as made:
+            failed = await failure(made)
+        assert isinstance(failed, ModelFailed)
+        assert problem in str(failed)
+        assert len(server.asked) == 1
+
+    asyncio.run(job())
 
 
-def test_vectors_of_another_length_than_before_are_refused(server: EmbeddingServer) -> None:
-    made = embedder(server)
-    asyncio.run(made.learn())
-    server.zeros = 0
-    assert "256 numbers instead of 300, as before" in str(failure(made))
+def test_vectors_of_another_length_than_before_are_refused(server: EmbeddingServer, tmp_path: Path) -> None:
+    async def job() -> None:
+        async with embedding(tmp_path, chosen(server)) as made:
+            await made.learn()
+            server.zeros = 0
+            assert "256 numbers instead of 300, as before" in str(await failure(made))
+        assert [call.outcome for call in read_calls(str(tmp_path / "accounts.db"))] == ["ok", "unfit"]
+
+    asyncio.run(job())
 
 
-def test_nobody_there_and_no_answer_in_time_are_failures_after_which_it_rests(server: EmbeddingServer) -> None:
-    server.stalled.clear()
-    slow = embedder(server, embeddings_seconds=0.05)
-    first = str(failure(slow))
-    assert "no answer within 0.05 s" in first or "timed out" in first  # whichever clock is first
-    server.stalled.set()
-    rests = failure(slow)
-    assert isinstance(rests, ModelHeldBack)
-    assert 0 < rests.retry_after_seconds <= REST_SECONDS
-    nobody = RecallSettings(embeddings="http://127.0.0.1:9/v1", embeddings_model="tiny")
-    assert "can't be reached" in str(failure(EndpointEmbedder(nobody, {})))
+def test_nobody_there_and_no_answer_in_time_are_failures_after_which_it_rests(
+    server: EmbeddingServer, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        server.stalled.clear()
+        async with embedding(tmp_path, chosen(server, embeddings_seconds=0.05)) as slow:
+            first = str(await failure(slow))
+            assert "no answer within 0.05 s" in first or "timed out" in first  # whichever clock is first
+            server.stalled.set()
+            rests = await failure(slow)
+        assert isinstance(rests, ModelHeldBack)
+        assert 0 < rests.retry_after_seconds <= REST_SECONDS
+        async with embedding(tmp_path, chosen(server, embeddings="http://127.0.0.1:9/v1")) as nobody:
+            assert "can't be reached" in str(await failure(nobody))
+
+    asyncio.run(job())
 
 
 async def filled(fov: Foveate, *texts: str) -> Session:

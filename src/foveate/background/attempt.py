@@ -12,8 +12,7 @@ from foveate.background.pool import Pool
 from foveate.compress import Level
 from foveate.compress.model import PROMPT_VERSION, Assignment, Group
 from foveate.errors import ModelError, ModelHeldBack
-from foveate.models import Answer
-from foveate.models.caller import Caller
+from foveate.models.caller import Answered, Caller
 from foveate.settings import ModelsSettings
 from foveate.store import Store, bodies
 from foveate.store.due import LOCAL_MAKER, DueTurn, Refined
@@ -107,7 +106,7 @@ class Attempt:
             if isinstance(answer, BaseException):
                 raise answer
         for (group, assignment), answer in zip(pairs, answers, strict=True):
-            assert isinstance(answer, Answer)
+            assert isinstance(answer, Answered)
             await self._weigh(group, assignment, answer)
 
     async def _assign(self, group: Group, source: str | None) -> Assignment | None:
@@ -118,7 +117,7 @@ class Attempt:
             self._asked.update(assignment.levels)
         return assignment
 
-    async def _ask(self, group: Group, assignment: Assignment) -> Answer:
+    async def _ask(self, group: Group, assignment: Assignment) -> Answered:
         allowed = await self._allow(group.models[0])
         spent = 0
         try:
@@ -139,7 +138,7 @@ class Attempt:
             self.made += spent
         assert spent <= allowed, "a caller makes no more calls than it was allowed"
         self.maker = answered.answer.message.model or group.models[0]
-        return answered.answer
+        return answered
 
     async def _allow(self, model: str) -> int:
         """How many calls may be made next, noted in the store before they are."""
@@ -154,15 +153,17 @@ class Attempt:
             await self.means.store.derived.due.reserve(self.due, self._noted)
         return allowed
 
-    async def _weigh(self, group: Group, assignment: Assignment, answer: Answer) -> None:
+    async def _weigh(self, group: Group, assignment: Assignment, answered: Answered) -> None:
         """Take what passes; what does not is asked for once more, if the answer allows of it."""
-        weighed = await self._weighed(assignment, answer)
+        weighed = await self._weighed(assignment, answered)
         if weighed.again:
             await self._weighed(weighed.again, await self._ask(group, weighed.again))
 
-    async def _weighed(self, assignment: Assignment, answer: Answer) -> Weighed:
-        job = (assignment, answer, self.original, self._above())
+    async def _weighed(self, assignment: Assignment, answered: Answered) -> Weighed:
+        job = (assignment, answered.answer, self.original, self._above())
         (weighed,) = await self.means.pool.run(weigh, [job])
+        if not weighed.passed:
+            await self.means.caller.refuse(answered)
         self._passed.update(weighed.passed)
         self.refusals += weighed.refusals
         self.is_garbled = weighed.is_garbled

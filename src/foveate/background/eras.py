@@ -99,12 +99,15 @@ class EraRefiner:
         if not assignment:
             await note(True)
             return
-        answer = await self.rounds.ask(session.id, assignment.ask, note)
-        if answer:
-            (units,) = await self._pool.run(weigh_era, [(assignment, answer, packed, session.encoding)])
-            if units:
-                era = _row(level, place, unpack_units(units), session.encoding)
-                await self._store.derived.add_eras(session.id, [era])
+        answered = await self.rounds.ask(session.id, assignment.ask, note)
+        if answered is None:
+            return
+        (units,) = await self._pool.run(weigh_era, [(assignment, answered.answer, packed, session.encoding)])
+        if units:
+            era = _row(level, place, unpack_units(units), session.encoding)
+            await self._store.derived.add_eras(session.id, [era])
+        else:
+            await self.rounds.refuse(answered)
 
     async def _asked(self, session_id: str) -> dict[int, int]:
         packed = await self._store.derived.kept(session_id, ASKED)

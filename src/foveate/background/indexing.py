@@ -9,6 +9,7 @@ from dataclasses import replace
 from foveate.background.making import make_passages
 from foveate.background.pool import Pool
 from foveate.errors import Damaged, ModelError
+from foveate.models.caller import Caller
 from foveate.recall.embedding import STATIC, STATIC_NAME, Embedder, index_maker, load_embedder
 from foveate.recall.indexing import EMBEDDED_CHARS
 from foveate.settings import Settings
@@ -25,11 +26,11 @@ _log = logging.getLogger(__name__)
 class Indexer:
     """Works through the turns that lack an entry, or have one by another maker, the newest first."""
 
-    def __init__(self, store: Store, settings: Settings, pool: Pool) -> None:
+    def __init__(self, store: Store, settings: Settings, *, pool: Pool, caller: Caller) -> None:
         self._store = store
-        self._settings = settings.recall
-        self._key_variables = settings.models.key_variables
+        self._settings = settings
         self._pool = pool
+        self._caller = caller
         self._embedder: Embedder | None = None
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> bool:
@@ -48,7 +49,7 @@ class Indexer:
 
     async def _finish(self, session_id: str, progress: Progress | None) -> None:
         index = self._store.passages
-        if self._settings.embeddings != STATIC:
+        if self._settings.recall.embeddings != STATIC:
             await index.want(session_id)  # those that were just made have no vectors yet
         elif session_id not in await index.unindexed():
             return
@@ -64,9 +65,9 @@ class Indexer:
         await index.note_made(session_id, maker)
 
     async def _maker(self) -> str:
-        if self._settings.embeddings == STATIC:
+        if self._settings.recall.embeddings == STATIC:
             return index_maker(STATIC_NAME)
-        self._embedder = self._embedder or load_embedder(self._settings, self._key_variables)
+        self._embedder = self._embedder or load_embedder(self._settings, self._caller)
         await self._embedder.learn()
         return index_maker(self._embedder.name)
 
@@ -75,7 +76,7 @@ class Indexer:
         for turn, messages in lacking:
             rows = (await self._store.read(session_id, turn, turn))[:messages]
             if rows and all(row.body is not None for row in rows):
-                jobs.append((turn, rows, self._settings.embeddings))
+                jobs.append((turn, rows, self._settings.recall.embeddings))
         made = [entry for entry in await self._pool.run(make_passages, jobs) if entry is not None]
         return made if self._embedder is None else await self._with_vectors(self._embedder, made, maker)
 

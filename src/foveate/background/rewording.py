@@ -148,11 +148,14 @@ class Rewording:
         if not assignment:
             await note(True)
             return
-        answer = await self.rounds.ask(session.id, assignment.ask, note)
-        if answer:
-            (made,) = await self._pool.run(weigh_artefact, [(assignment, answer, basis)])
-            if made:
-                await self._store.artefacts.replace_made(session.id, session.strategy, before, made)
+        answered = await self.rounds.ask(session.id, assignment.ask, note)
+        if answered is None:
+            return
+        (made,) = await self._pool.run(weigh_artefact, [(assignment, answered.answer, basis)])
+        if made:
+            await self._store.artefacts.replace_made(session.id, session.strategy, before, made)
+        else:
+            await self.rounds.refuse(answered)
 
     async def _basis(self, session: SessionRow, wanted: Wanted, before: ArtefactRow) -> Basis:
         first, last = max(1, wanted.first), wanted.last

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from foveate.errors import ModelError, ModelFailed, SessionNotFound
-from foveate.models import Answer, Ask
-from foveate.models.caller import Caller
+from foveate.models import Ask
+from foveate.models.caller import Answered, Caller
 from foveate.models.names import models_for
 from foveate.settings import ModelsSettings
 
@@ -58,7 +58,7 @@ class Rounds:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def ask(self, session_id: str, ask: Ask, note: Note) -> Answer | None:
+    async def ask(self, session_id: str, ask: Ask, note: Note) -> Answered | None:
         """The answer; None if it failed as often as it may.
 
         That it was asked is noted before, so that nothing is paid for by one process after another; and taken back if
@@ -66,14 +66,17 @@ class Rounds:
         """
         await note(True)
         try:
-            answered = await self._caller.ask(ask, self._models, session_id=session_id, max_calls=self._max_calls)
-            return answered.answer
+            return await self._caller.ask(ask, self._models, session_id=session_id, max_calls=self._max_calls)
         except ModelFailed:
             return None
         except ModelError as error:
             if not error.calls:
                 await note(False)
             raise
+
+    async def refuse(self, answered: Answered) -> None:
+        """Note that an answer did not pass."""
+        await self._caller.refuse(answered)
 
     async def _run(self) -> None:
         while self._sessions:

@@ -54,7 +54,7 @@ class Worker:
         self._settings = settings.compress
         self._embeddings = settings.recall.embeddings
         self._pool = Pool(settings.compress.processes)
-        self._indexer = Indexer(store, settings, self._pool)
+        self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
         self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller).rounds
         self._rewording = Rewording(store, settings.models, pool=self._pool, caller=caller).rounds

@@ -159,11 +159,10 @@ async def _model(room: Room, name: str) -> None:
 
 
 async def _cost(room: Room, _: str) -> None:
-    from foveate.cli.stats import print_costs
+    from foveate.cli.stats import Bill, print_bill
 
-    everything = await room.fov.costs()
-    own = [row for row in everything if row.session_id == room.session.id]
-    print_costs(room.notes, own, everything=everything, daily_usd=room.fov.settings.models.daily_usd)
+    fov = room.fov
+    print_bill(room.notes, Bill(await fov.costs(), room.session.id, await fov.providers(), fov.settings.models))
 
 
 async def _retry(room: Room, _: str) -> None:

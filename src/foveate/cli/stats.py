@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,10 @@ from foveate.cli.terminal import Column, amount, console, line, moment, print_js
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
+    from foveate.models.providers import ProviderState
+    from foveate.settings import ModelsSettings
     from foveate.store.calls import CostRow
 
 COLUMNS = (
@@ -40,11 +44,34 @@ COST_COLUMNS = (
     Column("model", "cut"),
     Column("calls", "number"),
     Column("failed", "number", expendable=2),
+    Column("unfit", "number", expendable=3),
+    Column("seconds", "number", expendable=4),
     Column("in", "number"),
     Column("cached", "number", expendable=1),
     Column("out", "number"),
     Column("price", "number"),
 )
+PROVIDER_COLUMNS = (
+    Column("provider", "cut"),
+    Column("state", "fold"),
+    Column("requests", "number"),
+    Column("tokens", "number"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What models were asked, and what it cost."""
+
+    costs: Sequence[CostRow]
+    session_id: str | None
+    """Whose calls are shown; None: everyone's."""
+    providers: Sequence[ProviderState]
+    settings: ModelsSettings
+
+    @property
+    def shown(self) -> list[CostRow]:
+        return [row for row in self.costs if self.session_id in (None, row.session_id)]
 
 
 @click.command(name="stats", short_help="What a session, or the whole store, holds.")
@@ -56,8 +83,10 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
     """What a session holds, or all of them: turns, tokens, the bytes they came in and take, and how many turns
     have their lower levels; of one that is shown by checkpoints how far it can be trusted.
 
-    With --cost: the calls of models by day, session, purpose and model, and today's part of the daily cap
-    (models.daily_usd). A price with ~ is an estimate.
+    With --cost: the calls of models by day, session, purpose and model: how many failed, how many answers were
+    unfit for use, and the seconds that one took on average. Then the providers that were asked in the last hour: which
+    of them is left alone because it fails, and what they were asked in the last minute; and today's part of the daily
+    cap (models.daily_usd). A price with ~ is an estimate.
 
     \b
     foveate stats
@@ -110,32 +139,56 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
 def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> None:
     with opened(store_path) as fov:
         of = fov.find_session(session_id).id if session_id else None
-        everything, daily_usd = fov.costs(), fov.settings.models.daily_usd
-    costs = [row for row in everything if of in (None, row.session_id)]
-    if as_json:
-        print_json(
-            {
-                "costs": costs,
-                "total_usd": _usd(costs),
-                "today_usd": _usd(_of_today(everything)),
-                "daily_usd": daily_usd,
-            }
-        )
+        bill = Bill(fov.costs(), of, fov.providers(), fov.settings.models)
+    if not as_json:
+        print_bill(console(), bill)
         return
-    print_costs(console(), costs, everything=everything, daily_usd=daily_usd)
+    told = {
+        "costs": bill.shown,
+        "total_usd": _usd(bill.shown),
+        "today_usd": _usd(_of_today(bill.costs)),
+        "daily_usd": bill.settings.daily_usd,
+        "providers": bill.providers,
+    }
+    print_json(told)
 
 
-def print_costs(
-    out: Console, costs: Sequence[CostRow], *, everything: Sequence[CostRow], daily_usd: float | None
-) -> None:
-    """Some calls as a table, and what all of today's take of the cap."""
-    if costs:
-        print_table(out, COST_COLUMNS, [_cost_cells(row) for row in costs])
-        calls, failed = sum(row.calls for row in costs), sum(row.failed for row in costs)
-        out.print(line(f"{calls} calls, {failed} of them failed, for {_price(costs)} together."))
+def print_bill(out: Console, bill: Bill) -> None:
+    """The calls that are asked about, how the providers stand, and what all of today's calls take of the cap."""
+    if bill.shown:
+        print_table(out, COST_COLUMNS, [_cost_cells(row) for row in bill.shown])
+        calls, failed = sum(row.calls for row in bill.shown), sum(row.failed for row in bill.shown)
+        out.print(line(f"{several(calls, 'call')}, {failed} of them failed, for {_price(bill.shown)} together."))
     else:
         out.print(line("No model was called for this yet."))
-    out.print(line((f"{_today(everything, daily_usd)}.", "dim")))
+    if bill.providers:
+        out.print()
+        print_table(out, PROVIDER_COLUMNS, [_provider_cells(state, bill.settings) for state in bill.providers])
+    out.print(line((f"{_today(bill.costs, bill.settings.daily_usd)}.", "dim")))
+
+
+def _provider_cells(state: ProviderState, settings: ModelsSettings) -> tuple[str | Text, ...]:
+    return (
+        state.provider,
+        _standing(state),
+        _share(state.requests_last_minute, settings.requests_per_minute),
+        _share(state.tokens_last_minute, settings.tokens_per_minute),
+    )
+
+
+def _standing(state: ProviderState) -> Text:
+    after = f"after {several(state.failures, 'failure')} in a row: {state.last_problem}"
+    if state.breaker == "closed" and state.retry_after_seconds > 0:
+        return line((f"asked for a pause of {state.retry_after_seconds:.0f} s", "yellow"))
+    if state.breaker == "closed":
+        return line((after.removeprefix("after "), "yellow")) if state.failures else line(("answers", "green"))
+    if state.retry_after_seconds > 0:
+        return line((f"left alone for {state.retry_after_seconds:.0f} s {after}", "red"))
+    return line((f"will be tried again {after}", "yellow"))
+
+
+def _share(used: int, limit: int | None) -> str:
+    return f"{amount(used)} a minute" if limit is None else f"{amount(used)} of {amount(limit)} a minute"
 
 
 def _cost_cells(row: CostRow) -> tuple[str, ...]:
@@ -146,6 +199,8 @@ def _cost_cells(row: CostRow) -> tuple[str, ...]:
         row.model,
         str(row.calls),
         str(row.failed),
+        str(row.unfit),
+        f"{row.latency_us / row.calls / 1_000_000:.1f}",
         amount(row.input_tokens),
         amount(row.cached_tokens),
         amount(row.output_tokens),

@@ -61,16 +61,15 @@ def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence
     cells = {column: _cells(rows, index) for index, column in enumerate(columns)}
     widths = {column: max(cell.cell_len for cell in [*cells[column], _cell(column.name)]) for column in columns}
     shown = _fitting([column for column in columns if any(cells[column])], widths, out.width)
-    taken = sum(column.least(widths[column]) if column.shape != "cut" else 0 for column in shown) + _gaps(shown)
+    cut = _cut_widths(shown, widths, out.width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, GAP - 1, 0, 0))
     for column in shown:
-        is_cut = column.shape == "cut"
         table.add_column(
             column.name,
             justify="right" if column.shape == "number" else "left",
             no_wrap=column.shape != "fold",
-            overflow="ellipsis" if is_cut else "fold",
-            max_width=max(LEAST_CUT, out.width - taken) if is_cut else None,
+            overflow="ellipsis" if column in cut else "fold",
+            max_width=cut.get(column),
         )
     for row in zip(*(cells[column] for column in shown), strict=True):
         table.add_row(*row)
@@ -93,6 +92,19 @@ def _fitting(columns: list[Column], widths: dict[Column, int], room: int) -> lis
             break
         columns = [column for column in columns if column is not most]
     return columns
+
+
+def _cut_widths(columns: Sequence[Column], widths: dict[Column, int], room: int) -> dict[Column, int]:
+    """How wide each column that may be cut can be: the narrow ones whole, the others share what is left."""
+    spare = room - _gaps(columns) - sum(column.least(widths[column]) for column in columns)
+    cut = sorted((column for column in columns if column.shape == "cut"), key=lambda column: widths[column])
+    given: dict[Column, int] = {}
+    for place, column in enumerate(cut):
+        least = column.least(widths[column])
+        more = min(widths[column] - least, max(0, spare) // (len(cut) - place))
+        given[column] = least + more
+        spare -= more
+    return given
 
 
 def _gaps(columns: Sequence[Column]) -> int:

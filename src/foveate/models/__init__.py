@@ -17,8 +17,9 @@ from typing import Literal, Protocol
 
 from foveate.turn import Json, Message, Usage
 
-Purpose = Literal["smooth", "compress", "tiny", "roll-up", "recall", "chat", "check"]
-"""What a call is for; `recall` sorts out what was found again, `check` is the tiny call of `foveate models`."""
+Purpose = Literal["smooth", "compress", "tiny", "roll-up", "recall", "embed", "chat", "check"]
+"""What a call is for; `recall` sorts out what was found again, `embed` makes vectors of it, `check` is the tiny call of
+`foveate models`."""
 
 Finish = Literal["stop", "length", "tool-calls", "refused"]
 """Why an answer ended: it was done, its output limit came, it calls tools, or the provider's filter stopped it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.errors import FoveateError, ModelHeldBack
-from foveate.models import Answer, Ask
+from foveate.models import Answer, Ask, Model
 from foveate.models._clock import Clock
 from foveate.settings import ModelsSettings
 from foveate.store.calls import DAY_US, NANO, RUNNING, CallRow, Calls
@@ -59,14 +59,15 @@ class Accounts:
         return await self._calls.spent(self.day_began_us())
 
     async def book(
-        self, ask: Ask, *, model: str, tariff: Tariff, session_id: str | None = None, turn: int | None = None
+        self, ask: Ask, model: Model, *, tariff: Tariff, session_id: str | None = None, turn: int | None = None
     ) -> Booking:
         """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked."""
         row = CallRow(
             session_id=session_id,
             turn=turn,
             at_us=self._now_us(),
-            model=model,
+            provider=model.provider,
+            model=model.name,
             purpose=ask.purpose,
             input_tokens=ask.input_tokens,
             output_tokens=ask.max_output_tokens,
@@ -81,8 +82,11 @@ class Accounts:
             return booking
         return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
 
-    async def settle(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> CallRow:
-        """Book what the call took: as the provider reports it, else by our own count of what was sent and `said`."""
+    async def settle(
+        self, booking: Booking, *, outcome: str, answer: Answer | None, said: str
+    ) -> tuple[CallRow, int | None]:
+        """Book what the call took: as the provider reports it, else by our own count of what was sent and `said`.
+        The row and its number; None if it can't be booked."""
         reported = answer.usage if answer is not None else Usage()
         is_reported = reported.input_tokens > 0 or reported.output_tokens > 0
         used = reported if is_reported else self._estimate(booking, outcome=outcome, answer=answer, said=said)
@@ -96,8 +100,17 @@ class Accounts:
             latency_us=max(0, self._now_us() - booking.row.at_us),
             outcome=outcome,
         )
-        await self._finished(self._write(booking.reservation, row))
-        return row
+        number = await asyncio.shield(self._begin(self._write(booking.reservation, row)))
+        return row, number
+
+    async def refuse(self, number: int | None) -> None:
+        """The answer of that call is not used."""
+        if number is None:
+            return
+        try:
+            await asyncio.shield(self._begin(self._calls.refuse(number)))
+        except FoveateError as error:
+            _log.warning("that an answer did not pass could not be noted: %s", error)
 
     async def close(self) -> None:
         """Wait for what is still being written."""
@@ -139,23 +152,20 @@ class Accounts:
             unused = replace(booking.row, input_tokens=0, output_tokens=0, nano_usd=0, outcome=CANCELLED)
             await self._write(reservation, unused)
 
-    async def _write(self, reservation: int | None, row: CallRow) -> None:
+    async def _write(self, reservation: int | None, row: CallRow) -> int | None:
         try:
             if reservation is None:
-                await self._calls.add([row])
-            else:
-                await self._calls.settle(reservation, row)
+                return await self._calls.add(row)
+            await self._calls.settle(reservation, row)
         except FoveateError as error:  # the answer is there all the same; a reservation stays at its most
             _log.warning("a call of %s could not be booked: %s", row.model, error)
+        return reservation
 
     def _estimate(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Usage:
         if answer is None and outcome not in BILLED_FAILURES:
             return Usage()
         text = answer.text if answer is not None else said
         return Usage(input_tokens=booking.ask.input_tokens, output_tokens=counter_for(booking.row.model).count(text))
-
-    async def _finished(self, work: Coroutine[Any, Any, None]) -> None:
-        await asyncio.shield(self._begin(work))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)

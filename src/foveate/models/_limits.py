@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from foveate.store.calls import OK, RUNNING, UNFIT
+
 MINUTE_SECONDS = 60.0
 TRIAL_SECONDS = 1.0
 """How soon to ask again while another call tries whether the provider has recovered."""
@@ -22,6 +24,12 @@ GRACE_SECONDS = 0.05
 """A limit that ends as soon as this has ended: a timer may wake up a little early."""
 MAX_PAUSE_SECONDS = 86_400.0
 """No provider is left alone for longer, whatever delay it asks for."""
+
+PROVIDER_FAULTS = frozenset({"busy", "server", "network", "timeout", "stalled", "broken-off"})
+"""Outcomes of a call that say something of the provider, not of one request or answer."""
+ANSWERED = frozenset({OK, UNFIT, "refused"})
+UNTOLD = frozenset({RUNNING, "cancelled", "error"})
+"""Outcomes that say nothing of it: nobody knows how the call would have ended."""
 
 BreakerState = Literal["closed", "open", "trying"]
 
@@ -213,9 +221,17 @@ class ProviderLimits:
         if seconds > 0:  # which a NaN is not
             self.paused_until = max(self.paused_until, now + min(seconds, MAX_PAUSE_SECONDS))
 
-    def held(self, now: float, tokens: int) -> Held | None:
-        """What stands in the way of a call of this size now."""
-        breaker = self.breaker.wait_seconds(now)
+    def note(self, now: float, outcome: str, problem: str = "") -> None:
+        """A call has ended, and said how the provider is."""
+        if outcome in PROVIDER_FAULTS:
+            self.breaker.fail(now)
+        else:
+            self.breaker.succeed()
+        self.last_problem = "" if outcome in ANSWERED else problem or outcome
+
+    def held(self, now: float, tokens: int, *, is_check: bool = False) -> Held | None:
+        """What stands in the way of a call of this size now; not the breaker, if it is to see how the provider is."""
+        breaker = 0.0 if is_check else self.breaker.wait_seconds(now)
         if breaker > GRACE_SECONDS:
             problem = f"{self.provider} failed {self.breaker.failures} times in a row ({self.last_problem})"
             return Held("breaker", breaker, f"{problem} and is left alone for {breaker:.0f} s")

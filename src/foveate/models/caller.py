@@ -6,7 +6,7 @@
             ModelHeldBack, at once               ModelFailed, after at most (1 + max_retries) calls a model
 
 One request costs at most `(1 + max_retries) x models` calls, or `max_calls` if that is less. A provider's answer that
-can't be used (empty, malformed, too long) says that the provider is up: only what is in PROVIDER_FAULTS counts for its
+can't be used (empty, malformed, too long) says that the provider is up: only faults of the provider count for its
 breaker. A refusal by the provider's filter is an answer, and given to whoever asked.
 """
 
@@ -25,10 +25,11 @@ from foveate.models import Answer, Ask, Model
 from foveate.models._accounts import CANCELLED, Accounts, Booking
 from foveate.models._bulletin import About, Bulletin
 from foveate.models._clock import Clock
-from foveate.models._limits import Breaker, BreakerState, Held, ProviderLimits, Rates, Slots, Taken
+from foveate.models._limits import PROVIDER_FAULTS, Held, ProviderLimits, Taken
 from foveate.models._timed import pieces_in_time
+from foveate.models.providers import Providers, ProviderState
 from foveate.settings import ModelsSettings
-from foveate.store.calls import NANO, Calls
+from foveate.store.calls import NANO, OK, Calls
 
 if TYPE_CHECKING:
     from foveate.models.prices import Tariff
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 Load = Callable[[str, ModelsSettings], Model]
 """Makes the model that a name leads to; raises `ModelUnavailable` if it can't be."""
 
-PROVIDER_FAULTS = frozenset({"busy", "server", "network", "timeout", "stalled", "broken-off"})
-"""Failures that say something of the provider, not of one request or answer."""
 LASTING_REASONS = frozenset({"extra", "key", "name"})
 """A model that is unavailable for one of these is not asked again for `breaker_seconds`."""
 URGENT = frozenset({"chat", "check"})
@@ -55,22 +54,8 @@ class Answered:
     answer: Answer
     calls: int
     nano_usd: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderState:
-    """How a provider stands, for people and programs that look."""
-
-    provider: str
-    breaker: BreakerState
-    failures: int
-    """In a row."""
-    retry_after_seconds: float
-    """0 unless it is being left alone."""
-    running: int
-    requests_last_minute: int
-    tokens_last_minute: int
-    last_problem: str
+    number: int | None
+    """Of the call that was answered, in the accounts; None if it could not be booked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +77,7 @@ class _Errand:
     is_stream: bool
     calls: int = 0
     nano_usd: int = 0
+    number: int | None = None
     is_given: bool = False
     """A piece was given out, so that there is no way back."""
 
@@ -129,7 +115,7 @@ class Caller:
         self._clock = clock or Clock()
         self._accounts = Accounts(settings, calls, self._clock)
         self._bulletin = Bulletin(events, self._clock)
-        self._limits: dict[str, ProviderLimits] = {}
+        self._providers = Providers(settings, calls, self._clock)
         self._models: dict[str, asyncio.Future[_Loaded]] = {}
         self._unavailable: dict[str, tuple[float, ModelUnavailable]] = {}
 
@@ -148,7 +134,7 @@ class Caller:
         async with aclosing(self._tried(errand, models)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    return Answered(piece, errand.calls, errand.nano_usd)
+                    return Answered(piece, errand.calls, errand.nano_usd, errand.number)
         raise AssertionError("unreachable: there is an answer or an error")
 
     async def stream(
@@ -160,22 +146,18 @@ class Caller:
             async for piece in pieces:
                 yield piece
 
-    def states(self) -> list[ProviderState]:
-        """Every provider that was asked so far."""
-        now = self._clock.monotonic()
-        return [
-            ProviderState(
-                limits.provider,
-                limits.breaker.state,
-                limits.breaker.failures,
-                limits.wait_seconds(now),
-                limits.slots.running,
-                limits.rates.requests(now),
-                limits.rates.tokens(now),
-                limits.last_problem,
-            )
-            for limits in self._limits.values()
-        ]
+    def lend(self, model: Model) -> None:
+        """Calls of this model's name go to it; it stays whose it is."""
+        if model.name not in self._models:
+            self._models[model.name] = asyncio.ensure_future(self._make(model.name, lambda *_: model))
+
+    async def refuse(self, answered: Answered) -> None:
+        """Note that an answer did not pass: it was paid for, and is not used."""
+        await self._accounts.refuse(answered.number)
+
+    async def states(self) -> list[ProviderState]:
+        """Every provider that was asked here, or by another process in the last hour."""
+        return await self._providers.states()
 
     async def spent_today_usd(self) -> float:
         """By all processes on this store, with what running calls may still cost."""
@@ -244,8 +226,8 @@ class Caller:
                         errand.is_given = True
                         yield piece
                 answer = _usable(call.answer, loaded.model.name)
-                call.outcome = "refused" if answer.finish == "refused" else "ok"
-                self._succeeded(errand, loaded.limits)
+                call.outcome = "refused" if answer.finish == "refused" else OK
+                self._succeeded(errand, loaded.limits, call.outcome)
             except (ModelFailed, ModelUnavailable) as error:
                 call.outcome = error.reason
                 self._failed(errand, loaded.limits, error)
@@ -266,7 +248,7 @@ class Caller:
         is_trial = limits.breaker.begin()
         try:
             booking = await self._accounts.book(
-                ask, model=loaded.model.name, tariff=loaded.tariff, session_id=about.session_id, turn=about.turn
+                ask, loaded.model, tariff=loaded.tariff, session_id=about.session_id, turn=about.turn
             )
         except BaseException as error:
             limits.rates.give_back(taken)
@@ -279,8 +261,9 @@ class Caller:
         return _Call(booking, taken, is_trial)
 
     async def _admitted(self, errand: _Errand, loaded: _Loaded, tokens: int) -> None:
-        patience_seconds = PATIENCE_SECONDS if errand.ask.purpose in URGENT else 0.0
-        while held := loaded.limits.held(self._clock.monotonic(), tokens):
+        purpose = errand.ask.purpose
+        patience_seconds = PATIENCE_SECONDS if purpose in URGENT else 0.0
+        while held := loaded.limits.held(self._clock.monotonic(), tokens, is_check=purpose == "check"):
             if held.wait_seconds > patience_seconds:
                 error = _held_back(loaded.model.name, held)
                 self._bulletin.held_back(errand.about, loaded.limits.provider, error)
@@ -291,23 +274,22 @@ class Caller:
     async def _ended(self, errand: _Errand, loaded: _Loaded, call: _Call) -> None:
         if call.is_trial and call.outcome in (CANCELLED, "error"):
             loaded.limits.breaker.abandon()
-        row = await self._accounts.settle(call.booking, outcome=call.outcome, answer=call.answer, said=call.said)
+        row, errand.number = await self._accounts.settle(
+            call.booking, outcome=call.outcome, answer=call.answer, said=call.said
+        )
         call.taken.tokens = row.input_tokens + row.output_tokens
         errand.nano_usd += row.nano_usd
 
-    def _succeeded(self, errand: _Errand, limits: ProviderLimits) -> None:
-        limits.breaker.succeed()
-        limits.last_problem = ""
+    def _succeeded(self, errand: _Errand, limits: ProviderLimits, outcome: str) -> None:
+        limits.note(self._clock.monotonic(), outcome)
         self._bulletin.answered(errand.about, limits.provider, self._accounts.day_began_us())
 
     def _failed(self, errand: _Errand, limits: ProviderLimits, error: ModelFailed | ModelUnavailable) -> None:
         now = self._clock.monotonic()
-        limits.last_problem = error.problem
+        limits.note(now, error.reason, error.problem)
         self._bulletin.failed(errand.about, limits.provider, error)
         if error.reason not in PROVIDER_FAULTS:
-            limits.breaker.succeed()
             return
-        limits.breaker.fail(now)
         if isinstance(error, ModelFailed) and error.retry_after_seconds is not None:
             limits.pause(now, error.retry_after_seconds)
         held = limits.held(now, tokens=0)
@@ -329,29 +311,18 @@ class Caller:
             raise ModelUnavailable(error.model, error.problem, reason=error.reason) from error
         loading = self._models.get(name)
         if loading is None:
-            loading = self._models[name] = asyncio.ensure_future(self._make(name))
+            loading = self._models[name] = asyncio.ensure_future(self._make(name, self._load))
         return await asyncio.shield(loading)
 
-    async def _make(self, name: str) -> _Loaded:
+    async def _make(self, name: str, load: Load | None) -> _Loaded:
         try:
-            model, tariff = await asyncio.to_thread(_load_priced, name, self._settings, self._load)
+            model, tariff = await asyncio.to_thread(_load_priced, name, self._settings, load)
         except BaseException as error:
             self._models.pop(name, None)
             if isinstance(error, ModelUnavailable):
                 self._remember(name, error)
             raise
-        return _Loaded(model, tariff, self._limits_of(model.provider))
-
-    def _limits_of(self, provider: str) -> ProviderLimits:
-        settings = self._settings
-        if provider not in self._limits:
-            self._limits[provider] = ProviderLimits(
-                provider,
-                Breaker(settings.breaker_failures, settings.breaker_seconds),
-                Rates(settings.requests_per_minute, settings.tokens_per_minute),
-                Slots(settings.concurrency),
-            )
-        return self._limits[provider]
+        return _Loaded(model, tariff, await self._providers.limits(model.provider))
 
     def _remember(self, name: str, error: ModelUnavailable) -> None:
         if error.reason in LASTING_REASONS:

@@ -198,6 +198,7 @@ def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
         "chat": settings.chat or settings.default,
         "check": settings.default,
         "recall": None,  # named by `recall.filter_model` and `recall.judge_model`
+        "embed": None,  # named by `recall.embeddings_model`
     }
     first = own[purpose]
     return tuple(dict.fromkeys((first, *settings.fallbacks))) if first else ()

@@ -6,14 +6,15 @@ What a store holds says which model made it; vectors of another are left out of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from foveate.recall.onnx import load_session
-from foveate.settings import RecallSettings
+from foveate.settings import Settings
 
 if TYPE_CHECKING:
+    from foveate.models.caller import Caller
     from foveate.recall.vectors import Floats
 
 PASSAGES_VERSION = 1
@@ -127,13 +128,13 @@ class MinilmEmbedder:
         return found
 
 
-def load_embedder(settings: RecallSettings, key_variables: Mapping[str, str]) -> Embedder:
-    """The model that the settings name; `key_variables` are those of the settings for models."""
-    match settings.embeddings:
+def load_embedder(settings: Settings, caller: Caller) -> Embedder:
+    """The model that the settings name; one elsewhere is asked through the caller."""
+    match settings.recall.embeddings:
         case "static":
             return StaticEmbedder()
         case "minilm":
-            return MinilmEmbedder(Path(settings.model_path or "").expanduser())
+            return MinilmEmbedder(Path(settings.recall.model_path or "").expanduser())
     from foveate.recall.endpoint import EndpointEmbedder  # noqa: PLC0415 - the network's modules, for those who use it
 
-    return EndpointEmbedder(settings, key_variables)
+    return EndpointEmbedder(settings, caller)

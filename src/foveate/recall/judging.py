@@ -89,7 +89,10 @@ class Judge:
             input_tokens=count_tokens(_rules()) + count_tokens(told),
         )
         answered = await self._caller.ask(ask, [asked.model], session_id=asked.session_id, max_calls=1)
-        return read_numbers(answered.answer.text, len(texts))
+        chosen = read_numbers(answered.answer.text, len(texts))
+        if chosen is None:
+            await self._caller.refuse(answered)
+        return chosen
 
 
 def read_numbers(answer: str, count: int) -> list[int] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 NANO = 1_000_000_000
 """Nano-dollars in a dollar: whole numbers add up the same in every database."""
 DAY_US = 86_400_000_000
+OK = "ok"
+UNFIT = "unfit"
 RUNNING = "running"
 """The outcome of a call that was reserved and not settled yet; of one whose process died, for good."""
 
@@ -20,6 +21,8 @@ class CallRow:
     session_id: str | None
     turn: int | None
     at_us: int
+    provider: str
+    """Whose limits it counts against."""
     model: str
     purpose: str
     input_tokens: int
@@ -30,7 +33,7 @@ class CallRow:
     """The price is assumed, or the provider reported no usage."""
     latency_us: int
     outcome: str
-    """`ok`, or the reason of a `ModelError`, or of the guard's refusal: `refused`."""
+    """`ok`; `unfit` for an answer that was paid for and not used; or the reason of a `ModelError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class CostRow:
     purpose: str
     calls: int
     failed: int
+    unfit: int
+    """Answered, but the answer did not pass."""
+    latency_us: int
+    """Of all of them together."""
     input_tokens: int
     output_tokens: int
     cached_tokens: int
@@ -54,8 +61,8 @@ class CostRow:
 class Calls(Protocol):
     """The accounts of a store."""
 
-    async def add(self, calls: Sequence[CallRow]) -> None:
-        """Account for calls; of a session that is gone, as of none."""
+    async def add(self, call: CallRow) -> int:
+        """Account for a call, under the number that is returned; of a session that is gone, as of none."""
         ...
 
     async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
@@ -66,6 +73,14 @@ class Calls(Protocol):
 
     async def settle(self, reservation: int, call: CallRow) -> None:
         """Replace what was reserved by what the call took."""
+        ...
+
+    async def refuse(self, number: int) -> None:
+        """The call was answered, but the answer did not pass."""
+        ...
+
+    async def newest(self, since_us: int, *, limit: int) -> list[CallRow]:
+        """At most so many of the calls since a moment, those that began last, oldest first."""
         ...
 
     async def spent(self, since_us: int) -> int:

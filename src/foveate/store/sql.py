@@ -138,19 +138,24 @@ KEEP = """INSERT INTO keepsakes (session, name, data) VALUES (:session, :name, :
     ON CONFLICT (session, name) DO UPDATE SET data = :data"""
 GET_KEPT = "SELECT data FROM keepsakes WHERE session = :session AND name = :name"
 
-_CALL_COLUMNS = """session, turn, at_us, model, purpose, input_tokens, output_tokens, cached_tokens, nano_usd,
+_CALL_PARTS = """turn, at_us, provider, model, purpose, input_tokens, output_tokens, cached_tokens, nano_usd,
     is_estimate, latency_us, outcome"""
-_CALL_VALUES = """(SELECT number FROM sessions WHERE id = :session_id), :turn, :at_us, :model, :purpose, :input_tokens,
-    :output_tokens, :cached_tokens, :nano_usd, :is_estimate, :latency_us, :outcome"""
-ADD_CALL = f"INSERT INTO calls ({_CALL_COLUMNS}) VALUES ({_CALL_VALUES})"  # noqa: S608
+_CALL_COLUMNS = f"session, {_CALL_PARTS}"
+_CALL_VALUES = """(SELECT number FROM sessions WHERE id = :session_id), :turn, :at_us, :provider, :model, :purpose,
+    :input_tokens, :output_tokens, :cached_tokens, :nano_usd, :is_estimate, :latency_us, :outcome"""
+ADD_CALL = f"INSERT INTO calls ({_CALL_COLUMNS}) VALUES ({_CALL_VALUES}) RETURNING id"  # noqa: S608
 SUM_CALLS = "SELECT coalesce(sum(nano_usd), 0) FROM calls WHERE at_us >= :since_us"
 RESERVE_CALL = f"""INSERT INTO calls ({_CALL_COLUMNS}) SELECT {_CALL_VALUES}
     WHERE ({SUM_CALLS}) + :nano_usd <= :limit_nano_usd RETURNING id"""
 SETTLE_CALL = """UPDATE calls SET model = :model, input_tokens = :input_tokens, output_tokens = :output_tokens,
     cached_tokens = :cached_tokens, nano_usd = :nano_usd, is_estimate = :is_estimate, latency_us = :latency_us,
     outcome = :outcome WHERE id = :id"""
+REFUSE_CALL = "UPDATE calls SET outcome = 'unfit' WHERE id = :id"
+NEWEST_CALLS = f"""SELECT (SELECT id FROM sessions WHERE number = session), {_CALL_PARTS} FROM calls
+    WHERE at_us >= :since_us ORDER BY at_us DESC, id DESC LIMIT :limit"""  # noqa: S608
 LIST_COSTS = """SELECT s.id, c.at_us / 86400000000 AS day, c.model, c.purpose, count(*),
-    sum(CASE WHEN c.outcome IN ('ok', 'running') THEN 0 ELSE 1 END), sum(c.input_tokens), sum(c.output_tokens),
+    sum(CASE WHEN c.outcome IN ('ok', 'unfit', 'running') THEN 0 ELSE 1 END),
+    sum(CASE WHEN c.outcome = 'unfit' THEN 1 ELSE 0 END), sum(c.latency_us), sum(c.input_tokens), sum(c.output_tokens),
     sum(c.cached_tokens), sum(c.nano_usd), max(c.is_estimate)
     FROM calls c LEFT JOIN sessions s ON s.number = c.session
     WHERE c.at_us >= :since_us AND (:session IS NULL OR c.session = :session)

@@ -24,11 +24,12 @@ class SqliteCalls:
         self._read = read
         self._write = write
 
-    async def add(self, calls: Sequence[CallRow]) -> None:
-        def job(connection: sqlite3.Connection) -> None:  # a cursor must not leave the writer's thread
-            connection.executemany(sql.ADD_CALL, [asdict(call) for call in calls])
+    async def add(self, call: CallRow) -> int:
+        def job(connection: sqlite3.Connection) -> int:  # a cursor must not leave the writer's thread
+            (number,) = connection.execute(sql.ADD_CALL, asdict(call)).fetchone()
+            return int(number)
 
-        await self._write(job)
+        return await self._write(job)
 
     async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
         def job(connection: sqlite3.Connection) -> int | None:
@@ -44,6 +45,19 @@ class SqliteCalls:
 
         await self._write(job)
 
+    async def refuse(self, number: int) -> None:
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(sql.REFUSE_CALL, {"id": number})
+
+        await self._write(job)
+
+    async def newest(self, since_us: int, *, limit: int) -> list[CallRow]:
+        def job(connection: sqlite3.Connection) -> list[CallRow]:
+            found = connection.execute(sql.NEWEST_CALLS, {"since_us": since_us, "limit": limit}).fetchall()
+            return [_call(row) for row in reversed(found)]
+
+        return await self._read(job)
+
     async def spent(self, since_us: int) -> int:
         def job(connection: sqlite3.Connection) -> int:
             (nano_usd,) = connection.execute(sql.SUM_CALLS, {"since_us": since_us}).fetchone()
@@ -58,6 +72,11 @@ class SqliteCalls:
             return [_cost(row) for row in connection.execute(sql.LIST_COSTS, values)]
 
         return await self._read(job)
+
+
+def _call(row: Sequence[Any]) -> CallRow:
+    named = dict(zip(CallRow.__dataclass_fields__, row, strict=True))
+    return CallRow(**{**named, "is_estimate": bool(named["is_estimate"])})
 
 
 def _cost(row: Sequence[Any]) -> CostRow:

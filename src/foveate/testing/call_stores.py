@@ -22,6 +22,7 @@ def call(session_id: str | None = "s", *, nano_usd: int = 7, at_us: int = FIRST_
         session_id=session_id,
         turn=1,
         at_us=at_us,
+        provider="openai",
         model="openai:gpt-5-mini",
         purpose="compress",
         input_tokens=100,
@@ -39,14 +40,15 @@ async def calls_are_summed_by_session_day_model_and_purpose(store: Store, _: Ope
     await store.create_session(new_session("other"))
     chat = replace(call(), purpose="chat", is_estimate=True)
     late = call(at_us=FIRST_DAY_US + DAY_US - 1, outcome="timeout")
-    await store.calls.add([call(at_us=FIRST_DAY_US + DAY_US), call(), late, chat, call("other")])
-    first = CostRow("s", "2024-10-04", "openai:gpt-5-mini", "compress", 2, 1, 200, 20, 80, 14, is_estimate=False)
+    for each in (call(at_us=FIRST_DAY_US + DAY_US), call(), late, chat, call("other")):
+        await store.calls.add(each)
+    first = CostRow(
+        "s", "2024-10-04", "openai:gpt-5-mini", "compress", 2, 1, 0, 4_000, 200, 20, 80, 14, is_estimate=False
+    )
     assert await store.calls.costs("s") == [
-        CostRow("s", "2024-10-04", "openai:gpt-5-mini", "chat", 1, 0, 100, 10, 40, 7, is_estimate=True),
+        CostRow("s", "2024-10-04", "openai:gpt-5-mini", "chat", 1, 0, 0, 2_000, 100, 10, 40, 7, is_estimate=True),
         first,
-        replace(
-            first, day="2024-10-05", calls=1, failed=0, input_tokens=100, output_tokens=10, cached_tokens=40, nano_usd=7
-        ),
+        CostRow("s", "2024-10-05", "openai:gpt-5-mini", "compress", 1, 0, 0, 2_000, 100, 10, 40, 7, is_estimate=False),
     ]
     assert [row.session_id for row in await store.calls.costs()] == ["other", "s", "s", "s"]
     assert [row.day for row in await store.calls.costs(since_us=FIRST_DAY_US + DAY_US)] == ["2024-10-05"]
@@ -63,8 +65,8 @@ async def an_unknown_session_has_no_costs(store: Store, _: OpenStore) -> None:
 async def spending_is_that_of_all_sessions_since_a_moment(store: Store, open_store: OpenStore) -> None:
     await store.create_session(new_session())
     assert await store.calls.spent(0) == 0
-    await store.calls.add([])
-    await store.calls.add([call(), call(None), call("gone"), call(at_us=FIRST_DAY_US - 1)])
+    for each in (call(), call(None), call("gone"), call(at_us=FIRST_DAY_US - 1)):
+        await store.calls.add(each)
     again = await open_store()
     try:
         assert await again.calls.spent(FIRST_DAY_US) == 21
@@ -75,7 +77,7 @@ async def spending_is_that_of_all_sessions_since_a_moment(store: Store, open_sto
 
 async def what_a_deleted_session_spent_stays_spent(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
-    await store.calls.add([call()])
+    await store.calls.add(call())
     await store.delete_session("s")
     assert await store.calls.spent(0) == 7
     assert [(row.session_id, row.calls) for row in await store.calls.costs()] == [(None, 1)]
@@ -93,8 +95,28 @@ async def a_reservation_is_spent_until_it_is_settled(store: Store, _: OpenStore)
     assert (row.model, row.calls, row.failed, row.nano_usd) == ("another", 1, 1, 9)
 
 
+async def an_answer_that_did_not_pass_is_paid_for_all_the_same(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    number = await store.calls.add(call())
+    await store.calls.add(call())
+    await store.calls.refuse(number)
+    (row,) = await store.calls.costs("s")
+    assert (row.calls, row.failed, row.unfit, row.nano_usd) == (2, 0, 1, 14)
+
+
+async def the_newest_calls_are_told_as_they_were_booked(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    booked = [call(at_us=FIRST_DAY_US + number) for number in range(5)]
+    for each in (*booked[2:], call("gone", at_us=FIRST_DAY_US + 9), *booked[:2]):
+        await store.calls.add(each)
+    found = await store.calls.newest(FIRST_DAY_US + 1, limit=4)
+    assert found == [*booked[2:], replace(call(None), at_us=FIRST_DAY_US + 9)]
+    assert await store.calls.newest(FIRST_DAY_US + 10, limit=4) == []
+
+
 async def no_reservation_goes_over_the_limit(store: Store, _: OpenStore) -> None:
-    await store.calls.add([call(None, nano_usd=1_000, at_us=FIRST_DAY_US - 1), call(None, nano_usd=40)])
+    await store.calls.add(call(None, nano_usd=1_000, at_us=FIRST_DAY_US - 1))
+    await store.calls.add(call(None, nano_usd=40))
     limits = {"since_us": FIRST_DAY_US, "limit_nano_usd": 100}
     assert await store.calls.reserve(call(None, nano_usd=61), **limits) is None
     assert await store.calls.reserve(call(None, nano_usd=60), **limits) is not None
@@ -124,6 +146,8 @@ CASES: tuple[Case, ...] = (
     spending_is_that_of_all_sessions_since_a_moment,
     what_a_deleted_session_spent_stays_spent,
     a_reservation_is_spent_until_it_is_settled,
+    an_answer_that_did_not_pass_is_paid_for_all_the_same,
+    the_newest_calls_are_told_as_they_were_booked,
     no_reservation_goes_over_the_limit,
     two_that_reserve_at_once_do_not_both_get_the_last_of_it,
 )
