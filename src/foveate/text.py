@@ -31,6 +31,11 @@ def unescape_marks(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
+def several(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things: 1 session, 1,200 sessions, 2 matches."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def encodable(text: str) -> str:
     """The text with a mark for each lone surrogate, which no database takes as text."""
     if text.isascii():

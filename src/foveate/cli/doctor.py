@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, print_json, progress_bar, several
+from foveate.cli.terminal import console, line, print_json, progress_bar
+from foveate.text import several
 
 if TYPE_CHECKING:
     from foveate.store.passages import IndexState

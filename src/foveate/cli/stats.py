@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table, reliable, several
+from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table, reliable
+from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -190,11 +190,6 @@ def moment(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M}" if at else "-"
 
 
-def several(number: int, noun: str) -> str:
-    """A number of things: 1 session, 1,200 sessions."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def amount(number: float) -> str:
     """A number as a person says it: 950, 12.3k, 4.1M."""
     for unit in ("", "k", "M", "G"):

@@ -18,8 +18,9 @@ from foveate.compress.guard import Source, check
 from foveate.compress.inline import one_line
 from foveate.compress.reading import read_turn
 from foveate.compress.short import Shortener
-from foveate.compress.tools._lines import brief, count_of
+from foveate.compress.tools._lines import brief
 from foveate.compress.tracker import Tracker, to_json
+from foveate.text import several
 from foveate.turn import Json, Message, Text, turn_id, turn_number
 
 Place = tuple[int, int]
@@ -166,7 +167,7 @@ class Desk:
         self.accepted |= saved
         self.sizes = {**self.sizes, **{place: self.count(text) if text else 0 for place, text in saved.items()}}
         self.tokens -= before - after
-        return {"saved_tokens": before - after, "short": count_of(len(saved), "message"), **self._verify({})}  # type: ignore[dict-item]
+        return {"saved_tokens": before - after, "short": several(len(saved), "message"), **self._verify({})}  # type: ignore[dict-item]
 
     def _given(self, arguments: Mapping[str, Any], key: str) -> Place:
         turn = arguments.get("turn")

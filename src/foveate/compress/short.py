@@ -23,10 +23,10 @@ from foveate.compress.reading import Candidate, read_turn
 from foveate.compress.telegraph import estimate_tokens, squeeze
 from foveate.compress.tools import smooth_call, summarise_call
 from foveate.compress.tools._exchange import bare_name
-from foveate.compress.tools._lines import brief_path, count_of
+from foveate.compress.tools._lines import brief_path
 from foveate.compress.tracker import FileChange, FileRead, Seen, Tracker
 from foveate.strategy import Made
-from foveate.text import compact_json, message_text, part_text, turn_text
+from foveate.text import compact_json, message_text, part_text, several, turn_text
 from foveate.turn import Attachment, Json, Message, Part, Text, ToolCall, ToolResult, turn_id
 
 DEFAULT_TOKENS: Mapping[str, int] = {
@@ -113,7 +113,7 @@ class Shortener:
         if calls and self.count(short_message(replace(message, parts=tuple(shown)), part_text)) > limit * CALLS_SHARE:
             named = Counter(call.name for call in calls)
             listed = ", ".join(f"{name} x{times}" for name, times in named.most_common(MAX_NAMED_TOOLS))
-            return self._said(message, limit, words=f"({count_of(len(calls), 'call')}: {listed}) {message.text}")
+            return self._said(message, limit, words=f"({several(len(calls), 'call')}: {listed}) {message.text}")
         if words is None and not message.text.strip():
             return self._signed(message, shown)
         return self._said(message, limit, words=words, behind=shown)
@@ -213,7 +213,7 @@ def _outcome(call: ToolCall, result: ToolResult) -> str:
 def _read_words(read: FileRead, tracker: Tracker) -> str:
     """`src/jwt.py: 212 lines, sha256 3fa9c21b. Signs tokens. Sections: Token 12-80, sign 81-120`."""
     where = f" from {read.first_line}" if read.first_line > 1 else ""
-    said = [f"{brief_path(read.path)}: {count_of(read.lines, 'line')}{where}, sha256 {read.digest}"]
+    said = [f"{brief_path(read.path)}: {several(read.lines, 'line')}{where}, sha256 {read.digest}"]
     if read.summary:
         said.append(read.summary.rstrip(_ENDINGS))
     if read.sections:
@@ -283,7 +283,7 @@ def _overrides(material: Material, messages: Sequence[Message], writer: Shortene
         first, last = int(hidden[0]), int(hidden[1])
         left_out = sum(message.kind != "display" for message in messages[first : last + 1])
         texts |= dict.fromkeys(range(first, min(last, len(messages) - 1) + 1), "")
-        note = f"({count_of(left_out, 'message')} left out: get_turn has them) {writer.sign}"
+        note = f"({several(left_out, 'message')} left out: get_turn has them) {writer.sign}"
         texts[first] = f"[system] {note}\n"
     for position, tokens in (data.get("cuts") or {}).items():
         place = int(position)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from foveate.strategy import Era, Item, Overheads, Row
+from foveate.strategy import Item, Overheads, Row
 from foveate.strategy._checkpoint_book import Book
 from foveate.strategy._checkpoint_flow import Sized
-from foveate.strategy._planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, Planner
-from foveate.strategy.gradient import Gradient
+from foveate.strategy._planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS
+from foveate.strategy._steps import plan_steps
 
 PROMPT_SHARE = 0.6
 """The prompt of a running turn is cut only if it leaves its steps less than MIN_HISTORY_TOKENS, and then to this."""
@@ -27,22 +27,6 @@ class Layout:
     @property
     def tokens(self) -> int:
         return sum(row.tokens for row in self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """The steps of a turn at work, as a history of their own."""
-
-    items: Sequence[Item]
-    """Newest first."""
-    last_turn: int = 1
-    fanout: int = 2
-
-    def newest(self) -> Iterator[Item]:
-        return iter(self.items)
-
-    def era(self, level: int, index: int) -> Era | None:  # noqa: ARG002 - steps have no eras
-        return None
 
 
 def checkpoint_rows(book: Book, names: Mapping[str, str]) -> list[Row]:
@@ -104,8 +88,6 @@ def _step_rows(newest: Sequence[Item], room_tokens: int, overheads: Overheads) -
         rows, left = [prompt], room_tokens - prompt.tokens
     if not steps:
         return Layout(tuple(rows), is_lowered=bool(rows) and rows[0].is_cut)
-    view = _Steps([replace(step, turn=1, is_kept=False) for step in steps])
-    plan = Planner(Gradient(), view, left, overheads).plan()
-    oldest = steps[-1].step
-    rows += [replace(row, first=turn, last=turn, first_step=max(oldest, row.first_step)) for row in plan.rows]
+    planned = plan_steps([replace(step, is_kept=False) for step in steps], left, overheads)
+    rows += [replace(row, first_step=max(steps[-1].step, row.first_step)) for row in planned]
     return Layout(tuple(rows), is_lowered=any(row.level != "R" or row.is_cut for row in rows))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from foveate.strategy import Item, Made, Overheads, Row, TurnInfo, Wanted
 from foveate.strategy._eras import stub_row
 from foveate.strategy._planner import CUT_MINIMUM_TOKENS
-from foveate.strategy._topics_steps import step_rows
+from foveate.strategy._steps import plan_steps
 from foveate.turn import Json
 
 WIDEST_CHARS = 16
@@ -140,8 +140,9 @@ def _cut(pieces: Sequence[_Piece], newest: Sequence[Item], limit_tokens: int, ov
         rows.insert(0, stub_row(older[0].first, older[len(older) - len(rows) - 1].last, overheads))
     room = limit_tokens - sum(row.tokens for row in rows)
     if newest and newest[0].step:
-        shown = step_rows(newest, room, overheads)
-        return [*rows, *shown] if shown else []
+        shown = plan_steps(newest, room, overheads)
+        is_any_shown = any(row.first_step for row in shown)
+        return [*rows, *shown] if is_any_shown else []  # not even a cut of the newest fits
     if room - overheads.tag - overheads.cut_note < CUT_MINIMUM_TOKENS:
         return []
     row = pieces[-1].row

@@ -19,7 +19,8 @@ from typing import Protocol
 
 from foveate.compress.tools._arguments import smooth_arguments
 from foveate.compress.tools._exchange import Exchange, bare_name, read_exchange
-from foveate.compress.tools._lines import KEY_LINES, SUMMARY_CHARS, brief, count_of, pick
+from foveate.compress.tools._lines import KEY_LINES, SUMMARY_CHARS, brief, pick
+from foveate.text import several
 from foveate.turn import ToolCall, ToolResult
 
 __all__ = [
@@ -125,7 +126,7 @@ def summarise_call(call: ToolCall, result: ToolResult | None) -> str:
     exchange = read_exchange(call, result)
     said = _compressor(exchange).summarise(exchange)
     if exchange.is_binary:
-        said = f"binary output, {count_of(exchange.total_chars, 'character')}"
+        said = f"binary output, {several(exchange.total_chars, 'character')}"
     elif not exchange.has_result and ":" not in said:
         said = f"{said}: no result"
     return f"{{{brief(f'{exchange.tool} {said}', SUMMARY_CHARS)}}}"
@@ -148,7 +149,7 @@ def smooth_result(call: ToolCall | None, result: ToolResult) -> str:
     """The output at level S, without its mark; the result's own name stands in for a call that is not known."""
     exchange = read_exchange(call or ToolCall(result.name or "tool", {}), result)
     if exchange.is_binary:
-        return f"(binary output, {count_of(exchange.total_chars, 'character')})"
+        return f"(binary output, {several(exchange.total_chars, 'character')})"
     return "\n".join(_compressor(exchange).smooth(exchange))
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from foveate.compress.tools._exchange import read_exchange
-from foveate.compress.tools._lines import brief, clip, count_of
+from foveate.compress.tools._lines import brief, clip
+from foveate.text import several
 from foveate.turn import Json, ToolCall
 
 VALUE_CHARS = 240
@@ -63,12 +64,12 @@ def described(name: str, value: Json) -> str:
         if len(lines) == 1:
             return f"{name}: {clip(lines[0], VALUE_CHARS)}"
         names = definitions(lines)
-        return f"{name} ({count_of(len(lines), 'line')}{': ' + ', '.join(names) if names else ''})"
+        return f"{name} ({several(len(lines), 'line')}{': ' + ', '.join(names) if names else ''})"
     if isinstance(value, Mapping):
         keys = ", ".join(brief(key, 24) for key in list(value)[:MAX_NAMES])
-        return f"{name} ({count_of(len(value), 'key')}: {keys}{', …' if len(value) > MAX_NAMES else ''})"
+        return f"{name} ({several(len(value), 'key')}: {keys}{', …' if len(value) > MAX_NAMES else ''})"
     if isinstance(value, Sequence):
-        return f"{name} ({count_of(len(value), 'item')}: {brief(plain(value[0]), 80)}, …)"
+        return f"{name} ({several(len(value), 'item')}: {brief(plain(value[0]), 80)}, …)"
     return f"{name}: {plain(value)}"
 
 

@@ -86,10 +86,6 @@ def without_blanks(lines: Iterable[str]) -> list[str]:
     return kept
 
 
-def count_of(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def error_lines(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if len(line) < 4 * LINE_CHARS and _ERROR.search(line)]
 

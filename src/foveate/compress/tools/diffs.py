@@ -7,7 +7,8 @@ import re
 from foveate.compress.tools import generic
 from foveate.compress.tools._arguments import definitions
 from foveate.compress.tools._exchange import END_CHARS, Exchange
-from foveate.compress.tools._lines import both_ends, brief_path, clip, count_of
+from foveate.compress.tools._lines import both_ends, brief_path, clip
+from foveate.text import several
 
 tools = ("diff", "gitdiff", "gitshow", "gitdiffunstaged", "gitdiffstaged")
 
@@ -39,7 +40,7 @@ def described(text: str) -> str:
     """`2 files, -3 +10 lines: src/a.py, src/b.py`."""
     paths = paths_of(text)
     shown = ", ".join(brief_path(path, 40) for path in paths[:3])
-    return f"{count_of(len(paths), 'file')}, {size_of(text)}: {shown}{', …' if len(paths) > 3 else ''}"  # noqa: PLR2004
+    return f"{several(len(paths), 'file')}, {size_of(text)}: {shown}{', …' if len(paths) > 3 else ''}"  # noqa: PLR2004
 
 
 def key_lines(exchange: Exchange) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Literal
 from foveate.compress.tools import diffs, generic
 from foveate.compress.tools._arguments import change, definitions
 from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import END_LINES, both_ends, brief, brief_path, count_of, fold, without_blanks
+from foveate.compress.tools._lines import END_LINES, both_ends, brief, brief_path, fold, without_blanks
+from foveate.text import several
 from foveate.turn import Json
 
 _READS: tuple[str, ...] = (
@@ -91,7 +92,7 @@ def read_summary(exchange: Exchange, shown: str) -> str:
         return f"{shown}: {generic.outcome(exchange)}"
     numbers = [int(found[1]) for line in (exchange.lines[0], exchange.lines[-1]) if (found := _NUMBERED.match(line))]
     start = numbers[0] if len(numbers) == 2 else exchange.argument("offset", "start_line")  # noqa: PLR2004
-    lines = count_of(exchange.total_lines, "line")
+    lines = several(exchange.total_lines, "line")
     return f"{shown}: {lines}" + (f" from {start}" if start not in (None, 0, 1, "0", "1") else "")
 
 
@@ -164,7 +165,7 @@ def change_size(exchange: Exchange) -> str:
         return diffs.size_of(patch)
     if content := _text(arguments, _CONTENT):
         names = definitions(content.split("\n", 400)[:400], 3)
-        return count_of(content.strip("\n").count("\n") + 1, "line") + _names(names)
+        return several(content.strip("\n").count("\n") + 1, "line") + _names(names)
     return brief(exchange.output, 80) or "ok"
 
 

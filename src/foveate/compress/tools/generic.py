@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from foveate.compress.tools._arguments import plain
 from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import (
-    both_ends,
-    brief,
-    brief_path,
-    count_of,
-    error_lines,
-    first_error,
-    fold,
-    without_blanks,
-)
+from foveate.compress.tools._lines import both_ends, brief, brief_path, error_lines, first_error, fold, without_blanks
+from foveate.text import several
 
 tools: tuple[str, ...] = ()
 SHORT_CHARS = 90
@@ -63,7 +55,7 @@ def outcome(exchange: Exchange) -> str:
     elif exchange.lines and exchange.total_chars <= SHORT_CHARS:
         said.append(brief(exchange.output, SHORT_CHARS))
     elif exchange.lines:
-        said.append(count_of(exchange.total_lines, "line"))
+        said.append(several(exchange.total_lines, "line"))
     elif exchange.attachments:
-        said.append(count_of(exchange.attachments, "attachment"))
+        said.append(several(exchange.attachments, "attachment"))
     return ", ".join(said) or "ok"

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from foveate.compress.tools import generic
 from foveate.compress.tools._arguments import plain
 from foveate.compress.tools._exchange import END_CHARS, Exchange
-from foveate.compress.tools._lines import both_ends, brief, clip, count_of
+from foveate.compress.tools._lines import both_ends, brief, clip
+from foveate.text import several
 from foveate.turn import Json
 
 tools = ("*json*",)
@@ -46,9 +47,9 @@ def summarise(exchange: Exchange) -> str:
     said = "error, " if exchange.is_error else ""
     if isinstance(data, Mapping):
         pairs = [f"{key} {brief(plain(value), 40)}" for key, value in _telling(data) if plain(value) != asked]
-        said += ", ".join(pairs[:_MAX_VALUES]) or f"{count_of(len(data), 'key')}: {', '.join(list(data)[:6])}"
+        said += ", ".join(pairs[:_MAX_VALUES]) or f"{several(len(data), 'key')}: {', '.join(list(data)[:6])}"
     else:
-        said += count_of(len(data), "item")
+        said += several(len(data), "item")
         first = data[0] if data else None
         if isinstance(first, list) and first:
             first = first[0]
@@ -142,7 +143,7 @@ def _table(records: Sequence[Mapping[str, Json]], depth: int) -> Iterator[str]:
     for row in records[:MAX_ROWS] if varying else ():
         yield pad + " | ".join(_cell(row[key], inner.get(key)) for key in varying)
     if len(records) > MAX_ROWS or not varying:
-        yield f"{pad}({count_of(len(records), 'row')})"
+        yield f"{pad}({several(len(records), 'row')})"
 
 
 def _cell(value: Json, keys: Sequence[str] | None) -> str:

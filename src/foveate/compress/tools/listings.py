@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from foveate.compress.tools import generic
 from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import both_ends, brief_path, count_of, fold
+from foveate.compress.tools._lines import both_ends, brief_path, fold
+from foveate.text import several
 
 tools = ("ls", "listdir", "listfiles", "listdirectory", "tree", "dir", "directorytree", "readdir", "listallfiles")
 
@@ -33,7 +34,7 @@ def outcome(exchange: Exchange) -> str:
         return generic.outcome(exchange)
     names = [name for line in _short(exchange.lines) if (name := line.strip())]
     shown = ", ".join(brief_path(name, 30) for name in names[:_FIRST_NAMES])
-    return f"{count_of(max(len(names), 0), 'entry', 'entries')}: {shown}{', …' if len(names) > _FIRST_NAMES else ''}"
+    return f"{several(max(len(names), 0), 'entry', 'entries')}: {shown}{', …' if len(names) > _FIRST_NAMES else ''}"
 
 
 def key_lines(exchange: Exchange) -> list[str]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from foveate.compress.tools import generic
 from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import both_ends, brief, brief_path, clip, count_of, fold
+from foveate.compress.tools._lines import both_ends, brief, brief_path, clip, fold
+from foveate.text import several
 
 tools: tuple[str, ...] = (
     "grep",
@@ -53,7 +54,7 @@ def outcome(exchange: Exchange) -> str:
         paths = list(dict.fromkeys(path for path, _, _ in hits))
         lead = f": {brief_path(paths[0], 50)}" if len(paths) == 1 else f", first {brief_path(paths[0], 50)}"
         total = len(hits) if not _is_cut(exchange) else exchange.total_lines
-        return f"{count_of(total, 'hit')} in {count_of(len(paths), 'file')}{lead}"
+        return f"{several(total, 'hit')} in {several(len(paths), 'file')}{lead}"
     found = [line for line in exchange.lines if line.strip() and not _NOTHING.match(line)]
     if not found:
         return "no hits"
@@ -61,9 +62,9 @@ def outcome(exchange: Exchange) -> str:
     if len(found) == 1:
         return brief(found[0], 80)
     if any(" " in line.strip() for line in found[:_MIN_HITS]):
-        return count_of(total, "line")
+        return several(total, "line")
     named = ", ".join(brief_path(line, 40) for line in found[:_NAMED])
-    return f"{count_of(total, 'file')}: {named}{', …' if len(found) > _NAMED else ''}"
+    return f"{several(total, 'file')}: {named}{', …' if len(found) > _NAMED else ''}"
 
 
 def key_lines(exchange: Exchange) -> list[str]:

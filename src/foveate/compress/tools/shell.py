@@ -10,13 +10,13 @@ from foveate.compress.tools._exchange import Exchange
 from foveate.compress.tools._lines import (
     both_ends,
     brief,
-    count_of,
     error_lines,
     first_error,
     fold,
     warning_lines,
     without_blanks,
 )
+from foveate.text import several
 
 tools: tuple[str, ...] = (
     "bash",
@@ -95,7 +95,7 @@ def _printed(exchange: Exchange) -> str:
         return "no output"
     if len(lines) == 1:
         return brief(lines[0], OUTCOME_CHARS)
-    size = count_of(exchange.total_lines, "line")
+    size = several(exchange.total_lines, "line")
     return size if _specialist(exchange) is files else f"{size}, last: {brief(lines[-1], OUTCOME_CHARS // 2)}"
 
 

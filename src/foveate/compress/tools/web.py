@@ -6,7 +6,8 @@ import re
 
 from foveate.compress.tools import generic, json_data
 from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import both_ends, brief, count_of, error_lines, fold, without_blanks
+from foveate.compress.tools._lines import both_ends, brief, error_lines, fold, without_blanks
+from foveate.text import several
 
 tools: tuple[str, ...] = (
     "webfetch",
@@ -48,9 +49,9 @@ def summarise(exchange: Exchange) -> str:
     if exchange.failed or not exchange.lines:
         return f"{shown}: {generic.outcome(exchange)}"
     title = _title(exchange.output)
-    size = count_of(exchange.total_lines, "line")
+    size = several(exchange.total_lines, "line")
     if exchange.argument("url") is None:
-        size = count_of(len(set(_LINK.findall(exchange.output))), "link")
+        size = several(len(set(_LINK.findall(exchange.output))), "link")
     return f"{shown}: " + (f"{brief(title, 60)}, {size}" if title else size)
 
 

@@ -1,4 +1,4 @@
-"""The steps of a turn at work that is too large for its place: as the gradient shows them, the prompt always."""
+"""The steps of a turn at work that is too large for its place, as the gradient shows them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ class _Steps:
         return None
 
 
-def step_rows(steps: Sequence[Item], room_tokens: int, overheads: Overheads) -> list[Row]:
-    """Rows for the steps, which come newest first; none where not even a cut of the newest fits."""
+def plan_steps(steps: Sequence[Item], room_tokens: int, overheads: Overheads) -> list[Row]:
+    """Rows for the steps of one turn, which come newest first."""
     turn = steps[0].turn
     view = _Steps([replace(step, turn=1) for step in steps])
     rows = Planner(Gradient(), view, room_tokens, overheads).plan().rows
-    if not any(row.first_step for row in rows):
-        return []
     return [replace(row, first=turn, last=turn) for row in rows]
