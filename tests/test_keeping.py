@@ -1,6 +1,7 @@
 """The plan that a session keeps: consecutive contexts share their beginning byte for byte, until a rebuild is due."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_consecutive_contexts_share_their_prefix_until_a_rebuild(tmp_path: Path)
                 count, before = len(rebuilt), context.text
         causes = [event.data["cause"] for event in rebuilt]
         assert causes[0] == "first"
-        assert set(causes[1:]) == {"full"}
+        assert set(causes[1:]) <= {"full", "made"}  # the latter if turns came faster than they were compressed
         assert 3 <= len(causes) <= 30
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
@@ -117,3 +118,30 @@ def test_a_result_larger_than_the_room_is_shown_cut_and_the_plan_stays_usable(tm
         await verified(session)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_plan_made_before_its_turns_were_compressed_is_made_anew_once_they_are(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 80, words=60)
+        await session.record(user("Thanks."))
+        first = await verified(session)
+        assert "(cut: " in first.text
+        assert re.search(r"<T-1-through-\d+-E>\n\(only named", first.text)
+        assert "meanwhile" in first.planned.notes
+        assert (await verified(session)).text == first.text
+
+    async def later(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await fov.settle()
+        made = await verified(session)
+        assert (made.planned.cause, made.planned.is_new) == ("made", True)
+        assert "(cut: " not in made.text
+        assert re.search(r"<T-1-through-64-E>\n(?!\(only named)", made.text)
+        assert not made.planned.notes
+        again = await verified(session)
+        assert (again.planned.is_new, again.text) == (False, made.text)
+
+    idle = settings(compress={"processes": 0, "enabled": False})
+    asyncio.run(with_store(tmp_path / "chat.db", job, idle))
+    asyncio.run(with_store(tmp_path / "chat.db", later))

@@ -183,8 +183,8 @@ def test_while_a_turn_is_at_work_what_it_brought_up_stands_before_it_and_stays(t
             assert context.tokens <= context.budget_tokens
             for name in FORMATS:
                 said = json.dumps(context.messages(name))
-                assert said.count("KH-731") == 1
-                assert said.index("KH-731") < said.index("c0" if number else "look")
+                assert said.count("</memory>") == 1
+                assert said.index("</memory>") < said.index("c0" if number else "look")
             before = context
 
     run(tmp_path, job)

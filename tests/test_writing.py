@@ -13,7 +13,7 @@ from foveate.strategy import Row, Shown, Wanted
 from foveate.text import message_text, turn_text
 from foveate.tokens import Counter
 from foveate.turn import Message, Text, ToolResult
-from foveate.writing import UNSUMMARISED, RowText, artefact_text, log_text, mixed_text, user_text, write_row
+from foveate.writing import ONLY_NAMED, RowText, artefact_text, log_text, mixed_text, user_text, write_row
 from strategies import conversations
 
 levels: st.SearchStrategy[Shown] = st.sampled_from(["R", "U", "M", "A", "C", "T"])
@@ -77,5 +77,5 @@ def test_a_steps_short_messages_are_found_by_their_position_in_the_turn() -> Non
 def test_what_is_not_made_yet_says_so() -> None:
     row = Row(1, 4, "A", 100, artefact="a")
     made = made_of(Wanted("a", "topic", 1, 4), "Harbour.")
-    assert artefact_text(row, {}).text == UNSUMMARISED
+    assert artefact_text(row, {}).text == ONLY_NAMED
     assert artefact_text(row, {"a": made}).text == "Harbour."

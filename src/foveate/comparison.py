@@ -12,7 +12,7 @@ from foveate.replaying import Sampling
 from foveate.retaining import AgeShare
 from foveate.strategy import Shown
 from foveate.turn import Json
-from foveate.writing import UNSUMMARISED
+from foveate.writing import ONLY_NAMED
 
 FIDELITY: tuple[Shown, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
 """Levels, the one that says most first: a turn that stands at several counts as the first of them."""
@@ -286,7 +286,7 @@ def strip_of(segments: Sequence[Segment], turns: int) -> str:
 
 def _is_empty(part: Segment) -> bool:
     """It only names its turns."""
-    return part.level in SUMS and UNSUMMARISED in part.text
+    return part.level in SUMS and ONLY_NAMED in part.text
 
 
 def tally(strip: str) -> dict[str, float]:

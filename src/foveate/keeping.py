@@ -23,6 +23,9 @@ from foveate.viewing import Viewer, is_from_log
 
 PLAN = "plan"
 """The keepsake's name; that of another strategy than the gradient has its name behind it."""
+MAKESHIFT_SHARE = 0.9
+"""What a plan may fill of its room that is made before its turns are compressed, with what is appended to it."""
+MAKESHIFT = "turns that are not compressed yet are cut, or only named"
 USE_NOTED_SHARE = 0.05
 """A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
 
@@ -97,6 +100,7 @@ class Keeper:
         moment = time.time() if now is None else now
         plan = await self.load()
         appended = await self._appended(session, plan)
+        is_awaiting = plan is not None and plan.state.awaited_turn > 0
         cause = due(
             strategy,
             plan.state if plan else None,
@@ -106,6 +110,7 @@ class Keeper:
             allotment_tokens=room_tokens,
             now=moment,
             cache_ttl_seconds=cache_ttl_seconds,
+            settled_turn=await self._store.derived.settled(self._session_id) if is_awaiting else 0,
         )
         churn = 0.0
         if cause:
@@ -120,7 +125,8 @@ class Keeper:
             return View(blocks, Planned(fresh.bands, cause or "full", True, session.last_turn), churn)
         if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
-        planned = Planned(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes)
+        notes = {"meanwhile": MAKESHIFT} if plan.state.awaited_turn else {}
+        planned = Planned(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes, notes=notes)
         return View(blocks, planned, churn)
 
     async def load(self) -> KeptPlan | None:
@@ -167,7 +173,11 @@ class Keeper:
         whole_turns = last_turn - bool(last_step)
         raw_tokens = await self._raw_tokens(whole_turns, old)
         open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
+        settled = await self._store.derived.settled(self._session_id)
         target = target_tokens(strategy, cause, room_tokens, raw_tokens=raw_tokens + open_tokens)
+        if cause == "first" and settled < whole_turns - 1:
+            # It need not last: it is made anew as soon as there are renditions.
+            target = max(target, int(room_tokens * MAKESHIFT_SHARE) - open_tokens)
         plan, blocks = await self._viewer.plan(
             session, strategy, target, last_turn=last_turn, last_step=last_step or None
         )
@@ -182,6 +192,7 @@ class Keeper:
                 made_at=moment,
                 used_at=moment,
                 churn=_churn(old, blocks, texts),
+                awaited_turn=max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0),
             ),
             cause,
             tuple(block.row for block in blocks),
@@ -213,6 +224,12 @@ class Keeper:
         if len(answered) > 1:
             return session.last_turn, answered[-1]
         return session.last_turn - 1, 0
+
+
+def _is_makeshift(row: Row, settled_turn: int) -> bool:
+    """Whether turns are cut or only named because nothing shorter is made of them yet."""
+    is_least = row.is_cut and not row.era_level and row.level in ("R", "E")
+    return is_least and not row.first_step and row.last > settled_turn
 
 
 def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence[str | None]) -> float:

@@ -23,7 +23,7 @@ from foveate.strategy import Made, Overheads, Plan, Row, Shown, Strategy
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Message
-from foveate.writing import UNSUMMARISED, RowText, artefact_text, log_text, write_row
+from foveate.writing import ONLY_NAMED, RowText, artefact_text, log_text, write_row
 
 RUNNING_SHARE = 0.25
 """A turn at work that is larger than this share of the history's room is shown step by step."""
@@ -291,7 +291,7 @@ class Viewer:
                 _remember(self._era_texts, key, await self._era_text(row, key[-1], counter))
             text = self._era_texts[key] if row.era_level else ""
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
-            texts[row] = RowText(text or hidden or UNSUMMARISED)
+            texts[row] = RowText(text or hidden or ONLY_NAMED)
         return texts
 
     async def _era_text(self, row: Row, room_tokens: int, counter: Counter) -> str:
@@ -366,7 +366,7 @@ def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> Block:
     turns = ERA_FANOUT**era.level
     first = era.place * turns + 1
     text = era_text(unpack_units(era.units), most_tokens, counter.base)
-    return Block(first, first + turns - 1, "E", (Entry(first, text or UNSUMMARISED),))
+    return Block(first, first + turns - 1, "E", (Entry(first, text or ONLY_NAMED),))
 
 
 def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ from foveate.text import message_text
 from foveate.tokens import Counter
 from foveate.turn import Message, ToolResult
 
-UNSUMMARISED = "(not summarised yet: get_turns opens it)"
+ONLY_NAMED = "(only named here: get_turns opens it)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +99,4 @@ def log_text(row: Row, messages: tuple[Message, ...], made: Mapping[str, Made], 
 def artefact_text(row: Row, made: Mapping[str, Made]) -> RowText:
     """What an A row says."""
     found = made.get(row.artefact)
-    return RowText(found.text, found.tokens) if found and found.text else RowText(UNSUMMARISED)
+    return RowText(found.text, found.tokens) if found and found.text else RowText(ONLY_NAMED)

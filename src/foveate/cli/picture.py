@@ -38,19 +38,20 @@ FREE_STYLE = "color(240)"
 CAUSES = {
     "first": "there was none before",
     "budget": "the budget or the settings had changed",
+    "made": "turns were compressed that it had to cut",
     "full": "the history had filled its room",
     "interval": "it was time",
     "cold": "the provider's cache had expired",
 }
 COLUMNS = (
     Column(""),
-    Column("level"),
+    Column("level", expendable=1),
     Column("turns", "number"),
     Column("from"),
     Column("to"),
     Column("tokens", "number"),
-    Column("of the history", "number"),
-    Column("target", "number"),
+    Column("of the history", "number", expendable=2),
+    Column("target", "number", expendable=3),
 )
 MAX_CHANGES = 8
 MAX_WIDTH = 120

@@ -31,6 +31,8 @@ OVERSIZE_SHARE = 0.5
 FULL_SHARE = 0.95
 """A plan with eras that uses less of the budget is made again with turns in place of the newest of them."""
 LOOSE_TRIES = 3
+LOOSE_ERA_SHARE = 0.5
+"""Where Deep is too small to reach back to the end of an era with single turns, eras have this share of it."""
 TAKE_STEPS = 8
 """How finely it is found out what Deep has to take: to 1 part in 2**8 of what it may."""
 
@@ -176,7 +178,7 @@ class Planner:
         chosen, cost = ledger.chosen.copy(), ledger.cost
         boundary = self._aligned_boundary(ledger)
         best = None if boundary is None else self._era_rows(ledger, boundary)
-        eras = sum(row.tokens for row in best or () if row.level == "E")
+        eras = sum(row.tokens for row in best if row.level == "E") if best else self._least_for_eras(cost)
         for _ in range(LOOSE_TRIES):
             if _tokens(best) >= FULL_SHARE * self.budget:
                 break
@@ -220,6 +222,10 @@ class Planner:
             if cost <= max(self.settings.tiny_share * deep, deep - eras):
                 best = here
         return first if best is None else best
+
+    def _least_for_eras(self, cost: int) -> int:
+        """What single turns leave to eras, if there are any, where they end in the middle of one."""
+        return int((self.budget - cost) * LOOSE_ERA_SHARE) if finest_tokens(self.history) else 0
 
     def _loose_boundary(self, ledger: Ledger, era_tokens: int) -> Boundary:
         """As many single turns as leave room for so much; the rest of an era that they break up is only named."""

@@ -14,8 +14,9 @@ import msgspec
 
 from foveate.strategy.gradient import Gradient
 
-Cause = Literal["first", "budget", "full", "interval", "cold"]
-"""There is no plan yet; budget or settings changed; the allotment is full; it is time; the provider's cache expired."""
+Cause = Literal["first", "budget", "made", "full", "interval", "cold"]
+"""There is no plan yet; budget or settings changed; renditions are made that it had to do without; the allotment is
+full; it is time; the provider's cache expired."""
 
 COLD_GAIN_SHARE = 0.10
 """A cold cache alone is reason enough for a rebuild that frees more than this share of the allotment."""
@@ -39,6 +40,8 @@ class PlanState:
     """The last time a context of this plan was asked for, in seconds like `made_at`."""
     churn: float = 0.0
     """The share of tokens that the plan changed when it was made, 0 to 1."""
+    awaited_turn: int = 0
+    """Turns up to this one had no renditions, so that some are cut or only named; 0 where none had to be."""
 
 
 def settings_key(settings: Gradient) -> str:
@@ -46,7 +49,7 @@ def settings_key(settings: Gradient) -> str:
     return msgspec.json.encode(settings, order="sorted").decode()
 
 
-def due(
+def due(  # noqa: PLR0911 - each cause leaves at once
     settings: Gradient,
     state: PlanState | None,
     *,
@@ -56,12 +59,18 @@ def due(
     allotment_tokens: int,
     now: float,
     cache_ttl_seconds: float | None,
+    settled_turn: int = 0,
 ) -> Cause | None:
-    """Why the plan is to be made anew, or None: it stands, and the turns since are appended."""
+    """Why the plan is to be made anew, or None: it stands, and the turns since are appended.
+
+    Turns up to `settled_turn` have their renditions.
+    """
     if state is None:
         return "first"
     if state.budget_tokens != budget_tokens or state.settings_key != settings_key(settings):
         return "budget"
+    if 0 < state.awaited_turn <= settled_turn:
+        return "made"
     used = state.base_tokens + appended_tokens
     if used > allotment_tokens:
         return "full"
@@ -85,7 +94,7 @@ def wait_turns(settings: Gradient, churn: float) -> int:
 def target_tokens(settings: Gradient, cause: Cause, allotment_tokens: int, *, raw_tokens: int | None = None) -> int:
     """What a rebuild aims at. A history known to fit raw is left so; there is nothing to rebuild."""
     fits_raw = raw_tokens is not None and raw_tokens <= allotment_tokens
-    if settings.schedule != "watermark" or (cause in ("first", "budget") and fits_raw):
+    if settings.schedule != "watermark" or (cause in ("first", "budget", "made") and fits_raw):
         return allotment_tokens
     return int(allotment_tokens * settings.low_water)
 
