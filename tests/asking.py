@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from faulty_server import Asked, FaultyServer, Protocol
-from foveate.errors import ModelError
+from foveate.errors import ModelError, ModelFailed, ModelUnavailable
 from foveate.models import Answer, Ask, Model, Purpose
 from foveate.models.names import load_model, understand
 from foveate.models.provider import ProviderModel, load
@@ -119,6 +120,17 @@ async def failing(work: Awaitable[object]) -> ModelError:
     except ModelError as error:
         return error
     raise AssertionError(f"it did not fail: {given!r}")
+
+
+def reason(error: ModelError) -> str:
+    assert isinstance(error, ModelUnavailable | ModelFailed)
+    return error.reason
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def chained(error: BaseException) -> list[BaseException]:

@@ -47,7 +47,7 @@ class FakeClock:
         await asyncio.sleep(0)
 
 
-def ask(text: str = "What is it?", *, purpose: Purpose = "compress", max_output_tokens: int = 100) -> Ask:
+def ask(text: str = "What is it?", *, purpose: Purpose = "roll-up", max_output_tokens: int = 100) -> Ask:
     messages = (Message("system", (Text("Be brief."),)), Message("user", (Text(text),)))
     tokens = sum(O200K.base(f"{message.role}: {message.text}\n") for message in messages)
     return Ask(purpose=purpose, messages=messages, max_output_tokens=max_output_tokens, input_tokens=tokens)

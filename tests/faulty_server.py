@@ -245,7 +245,9 @@ def _openai_usage(said: Said) -> dict[str, Any]:
 
 
 def _openai_finish(said: Said) -> str:
-    return "tool_calls" if said.tool else {"stop": "stop", "length": "length", "filter": "content_filter"}[said.finish]
+    if said.tool and said.finish == "stop":
+        return "tool_calls"
+    return {"stop": "stop", "length": "length", "filter": "content_filter"}[said.finish]
 
 
 def _openai_tool(said: Said) -> list[dict[str, Any]]:
@@ -269,7 +271,9 @@ def _openai_plain(said: Said) -> dict[str, Any]:
 
 def _openai_stream(said: Said, finished: bool) -> list[str]:
     head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "provider": "p"}
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": piece} for piece in _pieces(said.text)]
+    thoughts = _pieces(said.thinking) if said.thinking else []
+    deltas: list[dict[str, Any]] = [{"reasoning_content": piece} for piece in thoughts]
+    deltas += [{"role": "assistant", "content": piece} for piece in _pieces(said.text)]
     if said.tool:
         deltas.append({"tool_calls": _openai_tool(said)})
     chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
@@ -301,7 +305,9 @@ def _anthropic_usage(said: Said) -> dict[str, Any]:
 
 
 def _anthropic_finish(said: Said) -> str:
-    return "tool_use" if said.tool else {"stop": "end_turn", "length": "max_tokens", "filter": "refusal"}[said.finish]
+    if said.tool and said.finish == "stop":
+        return "tool_use"
+    return {"stop": "end_turn", "length": "max_tokens", "filter": "refusal"}[said.finish]
 
 
 def _anthropic_plain(said: Said) -> dict[str, Any]:

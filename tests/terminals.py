@@ -26,7 +26,7 @@ class Terminal:
             [sys.executable, "-c", _SPAWN, *command(*arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=shell.environment(TERM="dumb", **environment),
+            env=shell.environment(**{"TERM": "dumb"} | environment),
         )
         self._shown = ""
         self._seen = 0
@@ -74,6 +74,12 @@ class Terminal:
             end = new.index(text) + len(text)
             self._seen += end
             return new[:end]
+
+    def rest(self) -> str:
+        """What was shown since the last time, by a command that ends."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._has_ended, PATIENCE_SECONDS), self._shown
+            return self._shown[self._seen :]
 
     def wait_for_end(self) -> int:
         """The exit code."""

@@ -19,9 +19,20 @@ from foveate.chatting import (
     ToolAnswered,
     ToolAsked,
 )
-from foveate.errors import InputError, InvalidMessage, ModelError, ModelFailed
+from foveate.errors import InputError, InvalidMessage, ModelError, ModelFailed, TurnBegun
 from foveate.models import Ask
-from foveate.testing.scripted import Behaviour, BreaksOff, CallsTool, Empty, Fails, Refuses, Says, Scripted, Stalls
+from foveate.testing.scripted import (
+    Behaviour,
+    BreaksOff,
+    CallsTool,
+    Delays,
+    Empty,
+    Fails,
+    Refuses,
+    Says,
+    Scripted,
+    Stalls,
+)
 from foveate.turn import Usage
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -345,3 +356,34 @@ def test_two_models_are_tried_in_order(tmp_path: Path) -> None:
             assert (await finished(chat.say("Hello."))).text == "Second."
 
     asyncio.run(job())
+
+
+def test_two_programs_in_one_session_do_not_mix_up_their_answers(tmp_path: Path) -> None:
+    async def run() -> None:
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            asked.set()
+            await go_on.wait()
+
+        slow = Scripted(Delays(1, Says("The first answer.")), sleep=sleep)
+        async with scripted_store(tmp_path / "chat.db", slow) as fov:
+            session = await fov.session("s")
+            chat = Chat(session, fov.caller, ["scripted:slow"])
+            first = asyncio.create_task(finished(chat.say("The first prompt?")))
+            await asked.wait()
+            other = await fov.open_session("s")
+            await other.record({"role": "user", "content": "The second prompt?"})
+            go_on.set()
+            with pytest.raises(TurnBegun, match="T-2 was begun in session 's' before T-1 had its answer"):
+                await first
+            await other.record({"role": "assistant", "content": "The second answer."}, turn="T-2")
+            said = [[(m.kind, m.text) for m in turn.messages] for turn in await session.load_turns(1, 2)]
+            late = ("display", "(an answer to T-1 that came too late)\n[assistant] The first answer.")
+            assert said == [
+                [("message", "The first prompt?")],
+                [("message", "The second prompt?"), late, ("message", "The second answer.")],
+            ]
+            assert "The first answer." not in (await session.context()).text
+
+    asyncio.run(run())

@@ -8,13 +8,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from chats import asked_tokens, events_of, finished, scripted_store, unpaired
+from chats import FAST, asked_tokens, events_of, finished, scripted_store, unpaired
 from engine import talk
+from foveate import Foveate
 from foveate.chatting import Chat, Finished, Noticed
-from foveate.errors import InputError, ModelUnavailable
+from foveate.errors import InputError, ModelFailed, ModelUnavailable
 from foveate.models import Ask
-from foveate.settings import Price
-from foveate.testing.scripted import Behaviour, CallsTool, Says, Scripted
+from foveate.settings import Price, load_settings
+from foveate.store import open_store
+from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, Scripted
 from foveate.turn import Usage
 
 MODEL = "scripted:test"
@@ -87,6 +89,38 @@ def test_a_prompt_too_long_for_the_model_is_asked_again_with_less_and_the_counts
                 await finished(chat.say("And now?"))
             model.asks.clear()
             await finished(chat.say("And from now on?"))
+            assert len(model.asks) == 1
+
+    asyncio.run(job())
+
+
+def test_a_fallback_that_is_down_does_not_keep_a_prompt_from_being_sent_with_less(tmp_path: Path) -> None:
+    async def job() -> None:
+        model = Scripted(Says("Fine."), name=MODEL)
+        down = Scripted(Fails("network"), name="scripted:down", provider="down")
+        given = load_settings(environment={}, overrides={"models": FAST, "recall": {"enabled": False}})
+        store = await open_store(str(tmp_path / "chat.db"), given.store)
+        fov = Foveate(store, given, load=lambda name, _: model if name == MODEL else down)
+        session = await fov.session("s", budget_tokens=4_000)
+        await talk(session, 25, words=60)
+        chat = Chat(session, fov.caller, [MODEL, down.name], has_tools=False)
+        model.window_tokens = int((await chat.context()).tokens * 0.85)
+        first, *_, end = await events_of(chat.say("Does it fit?"))
+        assert isinstance(first, Noticed)
+        assert isinstance(end, Finished)
+        assert (len(model.asks), len(down.asks)) == (2, 1 + given.models.max_retries)
+        await fov.close()
+
+    asyncio.run(job())
+
+
+def test_an_output_limit_that_went_into_reasoning_is_told_after_one_call(tmp_path: Path) -> None:
+    async def job() -> None:
+        model = Scripted(Says("", finish="length"))
+        async with scripted_store(tmp_path / "chat.db", model) as fov:
+            chat = Chat(await fov.session("s"), fov.caller, [MODEL], max_output_tokens=500)
+            with pytest.raises(ModelFailed, match="all of its 500 output tokens went into reasoning"):
+                await events_of(chat.say("Think hard."))
             assert len(model.asks) == 1
 
     asyncio.run(job())

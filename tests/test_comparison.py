@@ -10,7 +10,7 @@ from foveate.comparison import FIGURES, Comparison, Run, parts_of, strip_of, tal
 from foveate.context.assembled import Segment, SegmentName
 from foveate.replaying import Sampling
 from foveate.strategy import Shown
-from foveate.writing import UNSUMMARISED
+from foveate.writing import ONLY_NAMED
 
 RUN = Run(
     strategy="gradient",
@@ -64,9 +64,9 @@ def test_a_turn_counts_as_the_level_that_says_most_of_it() -> None:
 
 
 def test_turns_that_are_only_named_are_absent() -> None:
-    named = f"<T-1-through-4-E>\n{UNSUMMARISED}\n</T-1-through-4-E>\n"
+    named = f"<T-1-through-4-E>\n{ONLY_NAMED}\n</T-1-through-4-E>\n"
     assert strip_of([part("E", 1, 4, named), part("E", 5, 6, "said")], 6) == "----EE"
-    assert strip_of([part("R", 1, 1, f"[user] what is {UNSUMMARISED}?")], 1) == "R"
+    assert strip_of([part("R", 1, 1, f"[user] what is {ONLY_NAMED}?")], 1) == "R"
 
 
 def test_the_parts_of_a_prompt_add_up() -> None:

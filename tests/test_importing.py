@@ -1,13 +1,15 @@
 """Importing through the library: nothing twice, nothing unseen, and back out again exactly."""
 
 import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import foveate.sync as foveate
-from foveate import formats
+from foveate import formats, importing
 from foveate.errors import InputError, UnknownFormat
 from foveate.formats import Problem
 from foveate.importing import MAX_PROBLEMS, ImportReport
@@ -42,6 +44,102 @@ def test_importing_twice_adds_nothing_and_a_grown_file_only_what_is_new(tmp_path
         session = fov.open_session(grown.sessions[0].id)
         assert json.loads(export(session, "openai")) == LINES
         assert session.stats().turns == 2
+
+
+def test_a_line_without_a_time_has_that_of_the_one_before_it_or_of_the_next(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "chat.db") as fov:
+        report = fov.import_file(FIXTURES / "claude_code" / "every_kind.jsonl")
+        session = fov.open_session(report.sessions[0].id)
+        messages = [message for turn in session.load_turns() for message in turn.messages]
+        stats = session.stats()
+    records: list[Any] = [message.original.data for message in messages if message.original]
+    timed = [record["timestamp"] for record in records if "timestamp" in record]
+    told = [f"{message.at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z" for message in messages]
+    assert set(told) == set(timed)
+    assert (told[0], told[-1]) == (timed[0], timed[-1])
+    assert (stats.first_at, stats.last_at) == (messages[0].at, messages[-1].at)
+
+
+def test_a_file_without_any_time_has_its_own(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "talk.jsonl", LINES)
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    with foveate.open(tmp_path / "chat.db") as fov:
+        stats = fov.open_session(fov.import_file(path).sessions[0].id).stats()
+        assert stats.first_at == stats.last_at == datetime.fromtimestamp(1_700_000_000, UTC)
+
+
+def test_imported_sessions_stand_in_the_order_of_their_newest_messages(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "chat.db") as fov:
+        fov.session("now").record(LINES)
+        for day in (2, 3, 1):
+            path = write_lines(tmp_path / f"day-{day}.jsonl", LINES)
+            os.utime(path, (day * 86_400, day * 86_400))
+            fov.import_file(path)
+        fov.session("day-1").rename("Another title")
+        assert [info.id for info in fov.sessions()] == ["now", "day-3", "day-2", "day-1"]
+
+
+RULES = {"role": "system", "content": "You help."}
+
+
+def texts(fov: foveate.Foveate, session_id: str) -> list[str]:
+    return [message.text for turn in fov.open_session(session_id).load_turns() for message in turn.messages]
+
+
+def test_another_file_of_the_same_name_is_a_session_of_its_own_and_each_grows(tmp_path: Path) -> None:
+    first, second = (tmp_path / name / "talk.jsonl" for name in "ab")
+    for path, prompt in ((first, "Tides?"), (second, "Lamps?")):
+        path.parent.mkdir()
+        write_lines(path, [RULES, {"role": "user", "content": prompt}])
+    with foveate.open(tmp_path / "chat.db") as fov:
+        reports = [fov.import_file(path) for path in (first, second)]
+        assert [(report.sessions[0].id, report.sessions[0].name) for report in reports] == [
+            ("talk", "talk"),
+            ("talk-2", "talk"),
+        ]
+        fov.session("talk").record([{"role": "assistant", "content": "said here"}])
+        for path, prompt in ((second, "Lamps?"), (first, "Tides?")):
+            write_lines(
+                path, [RULES, {"role": "user", "content": prompt}, {"role": "user", "content": f"More {prompt}"}]
+            )
+            assert fov.import_file(path).added == 1
+        assert texts(fov, "talk") == ["You help.", "Tides?", "said here", "More Tides?"]
+        assert texts(fov, "talk-2") == ["You help.", "Lamps?", "More Lamps?"]
+        assert [fov.import_file(path).added for path in (first, second)] == [0, 0]
+
+
+def test_a_file_is_not_mixed_into_a_talk_that_only_has_its_name(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "talk.jsonl", LINES)
+    with foveate.open(tmp_path / "chat.db") as fov:
+        fov.session("talk").record(LINES[:1])
+        assert fov.import_file(path).sessions[0].id == "talk-2"
+        fov.session("empty")
+        assert fov.import_file(path.rename(tmp_path / "empty.jsonl")).sessions[0].id == "empty"
+
+
+def test_a_trajectory_that_grew_goes_on_in_its_session(tmp_path: Path) -> None:
+    whole = json.loads((FIXTURES / "swe_agent" / "sundays.traj").read_text())
+    path = tmp_path / "sundays.traj"
+    with foveate.open(tmp_path / "chat.db") as fov:
+        for length in (3, len(whole["history"])):
+            path.write_text(json.dumps({**whole, "history": whole["history"][:length], "seen": length}))
+            assert [session.id for session in fov.import_file(path).sessions] == ["sundays"]
+        path.write_text(json.dumps({**whole, "history": [whole["history"][0], *LINES]}))
+        assert [session.id for session in fov.import_file(path).sessions] == ["sundays-2"]
+
+
+def test_sessions_of_one_file_are_known_by_their_beginnings_wherever_a_batch_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "BATCH_MESSAGES", 4)
+    path = tmp_path / "tuning.jsonl"
+    with foveate.open(tmp_path / "chat.db") as fov:
+        for prompt in ("Tides?", "Lamps?"):
+            write_lines(path, [{"messages": [RULES, {"role": "user", "content": prompt}]}] * 3)
+            fov.import_file(path)
+        assert texts(fov, "tuning/2") == ["You help.", "Tides?"]
+        assert texts(fov, "tuning/2-2") == ["You help.", "Lamps?"]
+        assert len(fov.sessions()) == 6
 
 
 def test_what_can_not_be_read_is_reported_by_line_and_the_rest_is_taken(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,8 @@ class _Writer:
     def stand_in(self, patch: pytest.MonkeyPatch) -> None:
         append, keep = self._store.append, self._store.artefacts.keep_document
 
-        async def appending(*arguments: object) -> object:
-            return await self._written(append, arguments)
+        async def appending(*arguments: object, **named: object) -> object:
+            return await self._written(partial(append, **named), arguments)
 
         async def keeping(*arguments: object) -> object:
             return await self._written(keep, arguments)

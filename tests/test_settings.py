@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import SettingsError
-from foveate.settings import Settings, StoreSettings, describe, load_settings
+from foveate.settings import Settings, describe, load_settings
+from settings_page import PAGE, generate
 
 TOML = '[store]\nreaders = 2\nsynchronous = "normal"\n\n[session]\nbudget_tokens = 5000\n'
 YAML = "store:\n  readers: 2\n  synchronous: normal\nsession:\n  budget_tokens: 5000\n"
@@ -53,11 +55,31 @@ def test_the_environment_sets_keys_by_part_and_name() -> None:
 
 def test_other_variables_are_not_settings() -> None:
     assert load(FOVEATE_DB="chat.db", PATH="/bin", STORE__READERS="9", HOME__X="y") == Settings()
+    assert load(FOVEATE_ENDPOINT_KEY="k", FOVEATE_TEAM_KEY="k", FOVEATE_SERVICE_HOST="10.0.0.1") == Settings()
 
 
 def test_a_list_in_the_environment_is_parted_by_commas() -> None:
-    settings = load(FOVEATE_MODELS__FALLBACKS="openai:gpt-5-mini, local,")
+    settings = load(FOVEATE_MODELS__FALLBACKS="openai:gpt-5-mini, local,", FOVEATE_TOPICS__PHRASE_LANGUAGES="de,en")
     assert settings.models.fallbacks == ("openai:gpt-5-mini", "local")
+    assert settings.topics.phrase_languages == ("de", "en")
+
+
+def test_one_name_stands_for_a_list_of_one() -> None:
+    assert load({"models": {"fallbacks": "local"}}).models.fallbacks == ("local",)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("FOVEATE_MODELS_DEFAULT", "FOVEATE_MODELS__DEFAULT"),
+        ("FOVEATE_MODELS_DAILY_USD", "FOVEATE_MODELS__DAILY_USD"),
+        ("FOVEATE_STORE_READER", "FOVEATE_STORE__READERS"),
+        ("FOVEATE_SESSION_BUDGET_TOKENS", "FOVEATE_SESSION__BUDGET_TOKENS"),
+    ],
+)
+def test_a_variable_that_is_nearly_a_settings_is_refused_with_the_one_that_was_meant(variable: str, meant: str) -> None:
+    error = refused(None, **{variable: "1"})
+    assert str(error) == f"setting {variable}: does not exist; did you mean {meant}?"
 
 
 def test_overrides_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
@@ -96,20 +118,41 @@ def test_loading_changes_nothing_it_was_given() -> None:
 @pytest.mark.parametrize(
     ("overrides", "key", "takes"),
     [
-        ({"store": {"readers": 0}}, "store.readers", "int ≥ 1, ≤ 64; got 0"),
-        ({"store": {"readers": 65}}, "store.readers", "int ≥ 1, ≤ 64; got 65"),
-        ({"store": {"readers": "many"}}, "store.readers", "int ≥ 1, ≤ 64; got 'many'"),
-        ({"store": {"readers": 2.5}}, "store.readers", "int ≥ 1, ≤ 64; got 2.5"),
-        ({"store": {"readers": True}}, "store.readers", "int ≥ 1, ≤ 64; got True"),
-        ({"store": {"readers": None}}, "store.readers", "int ≥ 1, ≤ 64; got None"),
-        ({"store": {"readers": [1]}}, "store.readers", "int ≥ 1, ≤ 64; got [1]"),
-        ({"store": {"lock_timeout_seconds": 0}}, "store.lock_timeout_seconds", "float > 0, ≤ 3600; got 0"),
-        ({"store": {"lock_timeout_seconds": float("nan")}}, "store.lock_timeout_seconds", "float > 0, ≤ 3600; got nan"),
+        ({"store": {"readers": 0}}, "store.readers", "a whole number from 1 to 64; got 0"),
+        ({"store": {"readers": 65}}, "store.readers", "a whole number from 1 to 64; got 65"),
+        ({"store": {"readers": "many"}}, "store.readers", "a whole number from 1 to 64; got 'many'"),
+        ({"store": {"readers": 2.5}}, "store.readers", "a whole number from 1 to 64; got 2.5"),
+        ({"store": {"readers": True}}, "store.readers", "a whole number from 1 to 64; got True"),
+        ({"store": {"readers": None}}, "store.readers", "a whole number from 1 to 64; got None"),
+        ({"store": {"readers": [1]}}, "store.readers", "a whole number from 1 to 64; got [1]"),
+        ({"store": {"lock_timeout_seconds": 0}}, "store.lock_timeout_seconds", "a number above 0, up to 3,600; got 0"),
+        (
+            {"store": {"lock_timeout_seconds": float("nan")}},
+            "store.lock_timeout_seconds",
+            "a number above 0, up to 3,600; got nan",
+        ),
         ({"store": {"synchronous": "off"}}, "store.synchronous", "full or normal; got 'off'"),
-        ({"session": {"strategy": ""}}, "session.strategy", "str of length ≥ 1; got ''"),
-        ({"session": {"model": 5}}, "session.model", "str | None; got 5"),
-        ({"store": 5}, "store", "keys of its own; got 5"),
-        ({"store": None}, "store", "keys of its own; got None"),
+        ({"session": {"strategy": ""}}, "session.strategy", "text, not empty; got ''"),
+        ({"session": {"model": 5}}, "session.model", "text, or nothing; got 5"),
+        (
+            {"models": {"requests_per_minute": "two"}},
+            "models.requests_per_minute",
+            "a whole number of at least 1, or nothing; got 'two'",
+        ),
+        ({"models": {"fallbacks": 5}}, "models.fallbacks", "a list of texts; got 5"),
+        ({"models": {"daily_usd": "inf"}}, "models.daily_usd", "a number from 0 to 1,000,000, or nothing; got 'inf'"),
+        (
+            {"models": {"unknown_price": {"input": 1.0, "output": float("inf")}}},
+            "models.unknown_price.output",
+            "a number from 0 to 100,000; got inf",
+        ),
+        (
+            {"models": {"prices": {"x": 5}}},
+            "models.prices[...]",
+            "a table by name, each with keys of its own, such as input; got {'x': 5}",
+        ),
+        ({"store": 5}, "store", "keys of its own, such as synchronous; got 5"),
+        ({"store": None}, "store", "keys of its own, such as synchronous; got None"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key_and_what_that_takes(
@@ -187,9 +230,16 @@ def test_describe_lists_every_key_with_what_it_takes_and_its_default() -> None:
     parts = msgspec.to_builtins(Settings())
     assert set(described) == {f"{part}.{key}" for part, values in parts.items() for key in values}
     assert described["store.synchronous"] == ("full or normal", "full")
-    assert described["store.readers"] == ("int ≥ 1, ≤ 64", 4)
-    assert described["session.model"] == ("str | None", None)
-    assert describe(StoreSettings)[0][0] == "synchronous"
+    assert described["store.readers"] == ("a whole number from 1 to 64", 4)
+    assert described["session.model"] == ("text, or nothing", None)
+    assert described["context.cache_ttl_seconds"] == ("a number above 0, or nothing", None)
+    assert described["models.fallbacks"] == ("a list of texts", ())
+    assert described["checkpoint.tier_tokens"][0] == "a list of 4 whole numbers"
+    assert not [takes for takes, _ in described.values() if re.search(r"[\[\]<>=|_]|typing|msgspec|Optional", takes)]
+
+
+def test_the_page_of_the_settings_is_current() -> None:
+    assert PAGE.read_text("utf-8") == generate(), "run `python tests/settings_page.py`"
 
 
 @given(st.sampled_from(describe()))

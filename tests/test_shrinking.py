@@ -20,6 +20,7 @@ from foveate.testing.scripted import Behaviour, CallsTool, Empty, Fails, Says, S
 from foveate.text import message_text
 from foveate.turn import Message, Text, ToolCall, ToolResult
 
+GOLDEN = Path(__file__).parent / "compress" / "golden" / "shrink.txt"
 TURNS = 12
 WINDOW_TOKENS = 10_500
 MORE = " It was checked on three machines, and nobody saw anything else that would be worth a word here." * 4
@@ -126,6 +127,14 @@ def test_a_good_agent_reaches_the_target_and_its_words_are_shown(tmp_path: Path)
     assert set(kinds[1:-1]) == {"llm-summarizing"}
     assert len(kinds) - 2 == shrunk.iterations
     assert all(unpaired(ask) == [] for ask in model.asks)
+
+
+def test_what_the_agent_is_told_first_reads_as_agreed(tmp_path: Path) -> None:
+    *_, model = ran(tmp_path, Says("Done."))
+    ask = model.asks[0]
+    body = "".join(f"--- {message.role}\n{message.text}\n" for message in ask.messages)
+    head = f"{ask.purpose}, at most {ask.max_output_tokens} tokens, temperature {ask.temperature}\n"
+    assert f"{head}{body}--- tools\n{json.dumps(ask.tools, indent=1)}\n" == GOLDEN.read_text("utf-8")
 
 
 def test_protected_messages_are_refused_and_stay(tmp_path: Path) -> None:

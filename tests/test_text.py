@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foveate.text import MARKS, compact_json, escape_marks, message_text, turn_text, unescape_marks
+from foveate.text import MARKS, as_typed, compact_json, escape_marks, message_text, turn_text, unescape_marks
 from foveate.tokens import ENCODINGS, EncodingName, count_tokens
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from strategies import messages, texts
@@ -158,3 +158,20 @@ def test_a_message_reads_as_a_person_would_write_it(message: Message, shown: str
 def test_json_stays_readable_and_text_stays_text() -> None:
     assert compact_json({"straße": [1, None]}) == '{"straße": [1, null]}'
     assert compact_json("not json {") == "not json {"
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("<command-message>ship</command-message>\n<command-name>/ship</command-name>", "/ship"),
+        ("<command-name>/ship</command-name><command-args>it <b> now</command-args>", "/ship it <b> now"),
+        ("<bash-input>ls -a</bash-input>\n", "! ls -a"),
+        ("<command-name>/ship</command-name> and more", "<command-name>/ship</command-name> and more"),
+        ("<command-name>/ship", "<command-name>/ship"),
+        ("<command-message>ship</command-message>", "<command-message>ship</command-message>"),
+        ("What is <command-name>/ship</command-name>?", "What is <command-name>/ship</command-name>?"),
+        ("", ""),
+    ],
+)
+def test_a_command_is_read_as_it_was_typed_and_all_else_as_it_is(text: str, typed: str) -> None:
+    assert as_typed(text) == typed

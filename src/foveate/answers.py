@@ -35,6 +35,7 @@ class SessionInfo:
     turns: int
     created_at: datetime
     updated_at: datetime
+    """When it was last used: the time of its newest message; until it has one, when it was made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ async with foveate.open("chat.db") as fov:
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from foveate.drafts import to_us
 from foveate.errors import InvalidMessage, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import Header
-from foveate.importing import ImportReport, Progress, import_transcript
+from foveate.importing import ImportReport, Progress, free_name, import_transcript
 from foveate.inputs import check_session_id, check_text, printable_text
 from foveate.models.caller import Caller, Load
 from foveate.models.providers import ProviderState
@@ -200,14 +200,20 @@ class Foveate:
         session_id: str | None = None,
         progress: Progress | None = None,
     ) -> ImportReport:
-        """Record a transcript; a second import adds only what is new in it. `session_id` renames its first session."""
-        renamed: dict[str, str] = {}
+        """Record a transcript; a second import adds only what is new in it. `session_id` renames its first session.
 
-        async def open_named(header: Header) -> Session:
-            if session_id and header.session not in renamed:
-                renamed[header.session] = session_id if not renamed else f"{session_id}/{header.session}"
-            name = renamed.get(header.session, header.session)
-            return await self._open_imported(replace(header, session=name))
+        Another file of a name that a session has already gets a session of its own, as in `talk-2`.
+        """
+        names: dict[str, str] = {}
+
+        async def open_named(header: Header, keys: Sequence[str]) -> Session:
+            if header.session not in names:
+                if session_id is None:
+                    name = await free_name(self._store, header, keys)
+                else:
+                    name = f"{session_id}/{header.session}" if names else session_id
+                names[header.session] = name
+            return await self._open_imported(replace(header, session=names[header.session]))
 
         return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -21,13 +21,13 @@ from foveate.context.assembled import Context
 from foveate.context.canonical import canonical_messages
 from foveate.context.prefix import matching_tokens
 from foveate.context.tools import TOOLS, definitions_tokens
-from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable
+from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable, TurnBegun
 from foveate.models import Answer, Ask
 from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.store.calls import CostRow
-from foveate.text import compact_json, message_text
-from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
+from foveate.text import compact_json, message_text, turn_text
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id, turn_number
 
 __all__ = ["Chat", "ChatEvent", "Finished", "Noticed", "Piece", "ToolAnswered", "ToolAsked"]
 
@@ -95,6 +95,7 @@ class _Made:
 class _Answering:
     """What answering a prompt has taken so far."""
 
+    turn: str
     nano_usd_before: int
     began: float = field(default_factory=time.monotonic)
     made: list[_Made] = field(default_factory=list)
@@ -160,16 +161,17 @@ class Chat:
         """
         if not text.strip():
             raise InvalidMessage("prompt", "has no text")
-        await self.session.record(Message("user", (Text(text),)), key=key)
-        async with aclosing(self._answer()) as events:
+        recorded = await self.session.record(Message("user", (Text(text),)), key=key)
+        async with aclosing(self._answer(recorded.id)) as events:
             async for event in events:
                 yield event
 
     async def answer(self) -> AsyncGenerator[ChatEvent, None]:
         """Answer the newest turn, if it waits for that: after a failure, or when the program was ended too early."""
-        if await self.waiting() is None:
+        turn = await self.waiting()
+        if turn is None:
             raise InputError("the newest turn has its answer; there is nothing to ask again")
-        async with aclosing(self._answer()) as events:
+        async with aclosing(self._answer(turn)) as events:
             async for event in events:
                 yield event
 
@@ -185,10 +187,11 @@ class Chat:
         said = [message for message in (await self.session.load_turn(turns)).messages if message.kind == "message"]
         return turn_id(turns) if said and said[-1].role in ("user", "tool") else None
 
-    async def _answer(self) -> AsyncGenerator[ChatEvent, None]:
-        taken = _Answering(await self._spent_nano_usd())
+    async def _answer(self, turn: str) -> AsyncGenerator[ChatEvent, None]:
+        taken = _Answering(turn, await self._spent_nano_usd())
         try:
             for rounds_left in range(MAX_TOOL_ROUNDS, -1, -1):
+                await self._check_newest(turn)
                 async with aclosing(self._ask(self._tools if rounds_left else (), taken)) as pieces:
                     async for piece in pieces:
                         if not isinstance(piece, Answer):
@@ -203,13 +206,28 @@ class Chat:
                     results.append(_result(call, text))
                     yield ToolAnswered(call.name, self.session.counter.count(text))
                 # Together, so that no call is ever left without its result.
-                recorded = await self.session.record([message, *results])
+                await self._record(turn, [message, *results])
                 taken.said.clear()
                 if self._is_complete(message):
-                    yield await self._finished(recorded.id, answer, taken)
+                    yield await self._finished(answer, taken)
                     return
         except (asyncio.CancelledError, GeneratorExit):
-            await self._keep_partial("".join(taken.said))
+            await self._keep_partial(taken)
+            raise
+
+    async def _check_newest(self, turn: str) -> None:
+        """Where another program talks in the session too, a model would answer what that one asked."""
+        newest = (await self.session.refresh()).turns
+        if turn != turn_id(newest):
+            raise TurnBegun(self.session.id, turn_number(turn) or 0, newest)
+
+    async def _record(self, turn: str, messages: Sequence[Message]) -> None:
+        """What belongs to a turn; once another has begun, it is kept where people see it and no model does."""
+        try:
+            await self.session.record(messages, turn=turn)
+        except TurnBegun:
+            late = Text(f"(an answer to {turn} that came too late)\n{turn_text(tuple(messages)).strip()}")
+            await self.session.record(Message("assistant", (late,), kind="display"))
             raise
 
     def _is_complete(self, message: Message) -> bool:
@@ -296,7 +314,9 @@ class Chat:
         if answer.finish == "refused" and not answer.text.strip():
             raise ModelUnavailable(model, "its provider's filter stopped the answer", reason="refused")
         if not answer.text.strip() and not answer.message.tool_calls:
-            raise ModelFailed(model, "the answer is empty", reason="empty")
+            limit = f"all of its {self._max_output_tokens:,} output tokens went into reasoning; allow it more"
+            problem = limit if answer.finish == "length" else "the answer is empty"
+            raise ModelFailed(model, problem, reason="empty")
 
     def _written(self, messages: Iterable[Message]) -> list[_Sent]:
         return [_Sent(text, self.session.counter.count(text)) for text in map(message_text, messages)]
@@ -319,16 +339,18 @@ class Chat:
         counted = int(context.tokens / self.session.info.calibration)
         await self.session.calibrate(counted_tokens=counted, reported_tokens=int(reported_tokens))
 
-    async def _keep_partial(self, text: str) -> None:
+    async def _keep_partial(self, taken: _Answering) -> None:
         """What was said before someone stopped it, with a note for people; nothing said is nothing kept."""
+        text = "".join(taken.said)
         if text.strip() and self._keeps_partial:
             said = Message("assistant", (Text(text),), model=self.models[0])
-            await self.session.record([said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
+            with suppress(TurnBegun):
+                await self._record(taken.turn, [said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
 
-    async def _finished(self, turn: str, answer: Answer, taken: _Answering) -> Finished:
+    async def _finished(self, answer: Answer, taken: _Answering) -> Finished:
         made = taken.made
         return Finished(
-            turn_id=turn,
+            turn_id=taken.turn,
             text=answer.text,
             model=answer.message.model or self.models[0],
             finish=answer.finish,

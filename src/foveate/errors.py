@@ -83,7 +83,7 @@ class BudgetExceeded(InputError):
         listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
         super().__init__(
             f"the budget is {budget_tokens:,} tokens, but what is never compressed takes {sum(parts.values()):,} "
-            f"({listed}); raise budget_tokens, or shorten the largest of these"
+            f"({listed}); raise the budget, or shorten the largest of these"
         )
         self.budget_tokens = budget_tokens
         self.parts = parts
@@ -96,7 +96,7 @@ class PinsExceedBudget(InputError):
         listed = ", ".join(f"{pin_id} {tokens:,}" for pin_id, tokens in pins.items())
         super().__init__(
             f"the pins take {sum(pins.values()):,} tokens of a budget of {budget_tokens:,} ({listed}); "
-            "unpin some, shorten them, or raise budget_tokens"
+            "unpin some, shorten them, or raise the budget"
         )
         self.budget_tokens = budget_tokens
         self.pins = pins
@@ -108,7 +108,7 @@ class HistoryExceedsBudget(InputError):
     def __init__(self, needed_tokens: int, room_tokens: int) -> None:
         super().__init__(
             f"the history takes {needed_tokens:,} tokens, {needed_tokens - room_tokens:,} more than the "
-            f"{room_tokens:,} there is room for; raise budget_tokens, or set standard.when_full to drop"
+            f"{room_tokens:,} there is room for; raise the budget, or set standard.when_full to drop"
         )
         self.needed_tokens = needed_tokens
         self.room_tokens = room_tokens
@@ -204,6 +204,19 @@ class PinLocked(Refused):
     def __init__(self, pin_id: str) -> None:
         super().__init__(f"pin {pin_id} is locked; pass even_if_locked=True to remove it all the same")
         self.pin_id = pin_id
+
+
+class TurnBegun(Refused):
+    """Something was to be added to a turn, and a later one has begun."""
+
+    def __init__(self, session_id: str, turn: int, newest: int) -> None:
+        super().__init__(
+            f"T-{newest} was begun in session {session_id!r} before T-{turn} had its answer: another program talks in "
+            "it, too; let one wait for the other, or fork the session"
+        )
+        self.session_id = session_id
+        self.turn = turn
+        self.newest = newest
 
 
 class ModelError(FoveateError):

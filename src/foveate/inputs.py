@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from foveate import formats
 from foveate.errors import InvalidMessage
@@ -13,7 +13,16 @@ MAX_SESSION_ID_CHARS = 300
 
 _EXAMPLE = '{"role": "user", "content": "…"}'
 
-Recordable: TypeAlias = "Turn | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]"
+
+class Dumpable(Protocol):
+    """A message or block as a provider's package has it: OpenAI's, Anthropic's and Google's are pydantic models."""
+
+    def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]: ...
+
+
+Recordable: TypeAlias = (
+    "Turn | Message | Mapping[str, Any] | Dumpable | Sequence[Message | Mapping[str, Any] | Dumpable]"
+)
 
 
 def check_session_id(session_id: str) -> str:
@@ -40,7 +49,7 @@ def printable_text(text: str) -> str:
 
 def as_messages(given: object, format_name: str | None) -> list[Message]:
     """What a user passed, as canonical messages; an error says what else was expected."""
-    if isinstance(given, Message | Mapping):
+    if isinstance(given, Message | Mapping) or hasattr(given, "model_dump"):
         given = [given]
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise InvalidMessage("messages", f"is {type(given).__name__}; give a list of messages such as {_EXAMPLE}")
@@ -49,10 +58,24 @@ def as_messages(given: object, format_name: str | None) -> list[Message]:
         raise InvalidMessage("messages", f"is empty; give at least one, such as {_EXAMPLE}")
     if all(isinstance(entry, Message) for entry in listed):
         return [_with_true_original(message) for message in listed]
+    listed = [_as_record(entry) for entry in listed]
     for index, entry in enumerate(listed):
         if not isinstance(entry, Mapping):
             raise InvalidMessage(f"messages[{index}]", f"is {type(entry).__name__}; a message looks like {_EXAMPLE}")
     return formats.parse_messages(listed, format_name)
+
+
+def _as_record(entry: object) -> object:
+    """A dict as it stands, a provider's object as the dict it is sent as, also where it is a block of a message."""
+    if isinstance(entry, Mapping):
+        return {key: [*map(_dumped, value)] if isinstance(value, list) else value for key, value in entry.items()}
+    return _dumped(entry)
+
+
+def _dumped(value: Any) -> object:
+    if isinstance(value, Mapping) or not hasattr(value, "model_dump"):
+        return value
+    return value.model_dump(mode="json", exclude_none=True)
 
 
 def _with_true_original(message: Message) -> Message:

@@ -8,9 +8,9 @@ turn = await session.record([{"role": "user", "content": "…"}, {"role": "assis
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from foveate import exporting
@@ -31,12 +31,12 @@ from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.assembled import Context
 from foveate.context.board import Board
-from foveate.context.tools import tool_definitions
+from foveate.context.tools import Offer, widest_format
 from foveate.contexts import Contexts, Request, given_settings
 from foveate.documents import Documents
-from foveate.drafts import draft_messages, draft_turn
+from foveate.drafts import announce, by_turn, draft_messages, draft_turn
 from foveate.errors import InvalidMessage, TurnNotFound
-from foveate.events import Event, EventBus
+from foveate.events import EventBus
 from foveate.goals import Goals
 from foveate.inputs import Recordable, as_messages, check_session_id, check_text, numbered_keys
 from foveate.models.caller import Caller
@@ -80,8 +80,7 @@ class Session:
         self._contexts = Contexts(
             shared.store, row.id, shared.events, shared.settings, recaller=recaller, worker=shared.worker
         )
-        self._tools_format: str | None = None
-        self._own_tools: Sequence[Mapping[str, Json]] = ()
+        self._offer: Offer | None = None
 
     @property
     def info(self) -> SessionInfo:
@@ -127,14 +126,16 @@ class Session:
         at: str | float | datetime | None = None,
         format: str | None = None,  # noqa: A002 - the word users know
         key: str | None = None,
+        turn: str | int | None = None,
     ) -> Recorded:
         """Keep messages for good, and return the last turn they went to; durable when this returns.
 
-        They are OpenAI, Anthropic or Gemini shaped dicts, canonical messages, or a whole Turn. Each prompt starts a
-        turn; what comes before the first prompt is added to the open turn. `at` is when they were said, for those
-        that don't say. Recording again with the same `key` adds nothing.
+        They are OpenAI, Anthropic or Gemini shaped dicts, what those providers' packages answer with, canonical
+        messages, or a whole Turn. Each prompt starts a turn; what comes before the first prompt is added to the open
+        turn. `at` is when they were said, for those that don't say. Recording again with the same `key` adds nothing.
+        An answer that belongs to one `turn` is refused if another began meanwhile: `TurnBegun`.
         """
-        return (await self.record_all(messages, at=at, format=format, key=key))[-1]
+        return (await self.record_all(messages, at=at, format=format, key=key, turn=turn))[-1]
 
     async def record_all(
         self,
@@ -143,6 +144,7 @@ class Session:
         at: str | float | datetime | None = None,
         format: str | None = None,  # noqa: A002
         key: str | None = None,
+        turn: str | int | None = None,
     ) -> list[Recorded]:
         """Like `record`, and return every turn that was recorded or added to, in order."""
         moment = None if at is None else parse_time(at)
@@ -156,18 +158,21 @@ class Session:
             drafts = await draft_messages(
                 given, moment, numbered_keys(key, len(given)), self._counter, self.compression_level
             )
-        placed = list(zip(drafts, await self.append(drafts), strict=True))
+        newest = None if turn is None else turn_number(turn)
+        if turn is not None and newest is None:
+            raise TurnNotFound(self.id, str(turn), self.info.turns)
+        placed = list(zip(drafts, await self.append(drafts, newest_turn=newest), strict=True))
         return [
             Recorded(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
-            for number, group in _by_turn(placed).items()
+            for number, group in by_turn(placed).items()
         ]
 
-    async def append(self, drafts: Sequence[Draft]) -> list[Place]:
+    async def append(self, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
         """Keep drafts that are made already, all or none, and tell the subscribers."""
-        places = await self._store.append(self.id, drafts)
+        places = await self._store.append(self.id, drafts, newest_turn=newest_turn)
         self._shared.worker.wake(self.id)
         if self._events.is_watched:
-            self._announce(drafts, places)
+            announce(self._events, self.id, drafts, places)
         return places
 
     async def get_turn(
@@ -221,32 +226,39 @@ class Session:
         order: Order | None = None,
         strategy: str | None = None,
         recall: bool = True,
+        tools: bool | None = None,
     ) -> Context:
         """All that a model is shown before a prompt, and the prompt, within the budget.
 
         At a budget or by a strategy other than the session's own it is a one-off: planned afresh, filled to the full,
-        changing nothing. The history tools are counted once `tools` has been asked for them. What the prompt brings
-        up of older turns is shown behind the history, unless `recall` is off.
+        changing nothing. What the prompt brings up of older turns is shown behind the history, unless `recall` is off.
+        With `tools` the history tools are counted, and are in `Context.request`; if not said, once `Session.tools` was
+        asked for them.
         """
         await self.refresh()
+        offer = None if tools is False else self._offer or (Offer() if tools else None)
         request = Request(
             prompt=prompt if isinstance(prompt, str) else as_messages(prompt, None),
             budget_tokens=self._row.budget_tokens if budget_tokens is None else budget_tokens,
             system=system,
             pins=await self.pins(),
-            tools_format=self._tools_format,
+            tools_format=widest_format(self._counter) if offer else None,
             order=order or self._shared.settings.context.order,
-            own_tools_tokens=self._counter.base(compact_json(list(self._own_tools))) if self._own_tools else 0,
+            own_tools_tokens=self._counter.base(compact_json(offer.besides)) if offer and offer.besides else 0,
             strategy=strategy,
             recall=recall,
         )
-        return await self._contexts.make(self._row, self._counter, request)
+        return replace(await self._contexts.make(self._row, self._counter, request), offer=offer)
 
-    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Json]] = ()) -> list[dict[str, Json]]:  # noqa: A002
-        """The history tools as a provider takes them, and tools of your own `besides`; contexts leave room for all."""
-        definitions = tool_definitions(format)
-        self._tools_format, self._own_tools = format, tuple(besides)
-        return [*definitions, *map(dict, besides)]
+    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Any]] = ()) -> list[Any]:  # noqa: A002
+        """The history tools as a provider takes them, and tools of your own `besides`; contexts count all from now on.
+
+        `context.request(format)` has the same.
+        """
+        offer = Offer(tuple(besides), format)
+        definitions = offer.definitions(format)
+        self._offer = offer
+        return definitions
 
     async def call_tool(self, name: str, arguments: object) -> str:
         """A model's call of a history tool, answered as text; mistakes are explained to the model."""
@@ -327,7 +339,10 @@ class Session:
         return (await self._update({"calibration": factor})).calibration
 
     async def pin(self, text: str, *, locked: bool = False) -> Pin:
-        """Keep a rule or fact in every context, verbatim; a locked one is not removed by mistake."""
+        """Keep a rule or fact in every context, verbatim; a locked one is not removed by mistake.
+
+        A text that is pinned already, word for word, has the pin it had, locked if either is to be.
+        """
         if not text.strip():
             raise InvalidMessage("pin", "has no text")
         check_text("pin", text)
@@ -380,20 +395,3 @@ class Session:
 
     def _reader(self) -> Reader:
         return Reader(self._store, self._row, self._counter, self._contexts.viewer)
-
-    def _announce(self, drafts: Sequence[Draft], places: Sequence[Place]) -> None:
-        """Tell what is durable now; what was there already is no news."""
-        now = datetime.now(UTC)
-        fresh = [(draft, place) for draft, place in zip(drafts, places, strict=True) if place.is_new]
-        for draft, place in fresh:
-            data: dict[str, Json] = {"role": draft.role, "position": place.position, "tokens": draft.tokens}
-            self._events.publish(Event("message-added", self.id, now, turn_id(place.turn), data))
-        for number, group in _by_turn(fresh).items():
-            self._events.publish(Event("turn-recorded", self.id, now, turn_id(number), {"messages": len(group)}))
-
-
-def _by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft, Place]]]:
-    groups: dict[int, list[tuple[Draft, Place]]] = {}
-    for draft, place in placed:
-        groups.setdefault(place.turn, []).append((draft, place))
-    return groups

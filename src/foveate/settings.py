@@ -13,12 +13,13 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 from foveate.errors import SettingsError
+from foveate.given import Key, converted, is_list, keys_of, refuse_unknown_keys
 from foveate.strategy import Strategy, load
 from foveate.strategy.allotments import Allotments
 from foveate.strategy.checkpoint import Checkpoint
@@ -31,7 +32,8 @@ from foveate.strategy.topics import Topics
 ENVIRONMENT_PREFIX = "FOVEATE_"
 CONFIG_VARIABLE = "FOVEATE_CONFIG"
 """Names a settings file for programs that are given none."""
-P = TypeVar("P", bound=Struct)
+NEARLY = 0.9
+"""How alike a variable is to a setting's that it is taken for a slip, by difflib's ratio."""
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,8 +55,11 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What a new session gets where nothing else is said."""
 
     strategy: Annotated[str, Meta(min_length=1)] = "gradient"
+    """How it is shown: a strategy's name."""
     budget_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
+    """What a context takes at most."""
     model: str | None = None
+    """Whose tokens are counted; None: those of OpenAI's newer models."""
 
 
 class EventSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,9 +98,9 @@ class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """US dollars for a million tokens."""
 
-    input: Annotated[float, Meta(ge=0)]
-    output: Annotated[float, Meta(ge=0)]
-    cached: Annotated[float, Meta(ge=0)] | None = None
+    input: Annotated[float, Meta(ge=0, le=100_000)]
+    output: Annotated[float, Meta(ge=0, le=100_000)]
+    cached: Annotated[float, Meta(ge=0, le=100_000)] | None = None
     """For input that came from the provider's cache; None: as other input."""
 
 
@@ -109,7 +114,9 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     default: str | None = None
     """For chat, C and T, where they have no model of their own."""
     chat: str | None = None
+    """For `foveate chat` and `foveate run`."""
     compress: str | None = None
+    """For C, and for T if that has none of its own."""
     tiny: str | None = None
     """Differs from `compress`: T is then made in a call of its own."""
     smooth: str | None = None
@@ -130,6 +137,8 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stall_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
     """A stream that is silent for longer has failed."""
     max_retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    """So often is a model that failed asked again, before the next of `fallbacks` is; the levels of a turn are tried
+    again later instead."""
     backoff_seconds: Annotated[float, Meta(ge=0, le=600)] = 1.0
     """Before the first retry; it doubles with each, and is varied at random."""
     max_backoff_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
@@ -141,11 +150,14 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     concurrency: Annotated[int, Meta(ge=1, le=256)] = 4
     """Calls to one provider at a time."""
     requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    """To one provider; None: no limit."""
     tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    daily_usd: Annotated[float, Meta(ge=0)] | None = 5.0
+    """Sent to one provider and answered by it."""
+    daily_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = 5.0
     """All calls of one day (UTC) together cost at most this; None: no cap."""
     prices: dict[str, Price] = {}
-    """By model name, where the price list has none or another."""
+    """By model name, where the price list has none or another: US dollars for a million tokens of `input` and `output`,
+    and of `cached` input where that is cheaper."""
     unknown_price: Price = Price(input=5.0, output=25.0)
     """Assumed for a model that no list knows, unless it runs on this machine."""
     key_variables: dict[str, str] = {}
@@ -256,8 +268,14 @@ def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | N
             raise SettingsError(f"{name}.{next(iter(values))}", "does not exist; this strategy has no settings")
         return made()
     base = msgspec.to_builtins(part) if isinstance(part, made) else {}
-    _refuse_unknown_keys(values, made, prefix=f"{name}.")
-    return _converted({**base, **values}, made, prefix=f"{name}.")
+    refuse_unknown_keys(values, made, prefix=f"{name}.")
+    return converted({**base, **values}, made, prefix=f"{name}.")
+
+
+def describe() -> list[Key]:
+    """Each key with what it takes and its default, for docs and help."""
+    parts = msgspec.structs.fields(Settings)
+    return [key for part in parts for key in keys_of(part.type, prefix=f"{part.name}.")]
 
 
 def load_settings(
@@ -306,7 +324,16 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
         part, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
         if variable.startswith(ENVIRONMENT_PREFIX) and separator:
             _merge(values, {part: {key: value}})
+        elif variable.startswith(ENVIRONMENT_PREFIX):
+            _refuse_misspelt(variable)
     return values
+
+
+def _refuse_misspelt(variable: str) -> None:
+    """One that is nearly a setting's is meant as one; others of this prefix may be anybody's."""
+    names = {key.name.replace(".", "__").upper() for key in describe()}
+    if near := difflib.get_close_matches(variable.removeprefix(ENVIRONMENT_PREFIX), names, 1, NEARLY):
+        raise SettingsError(variable, f"does not exist; did you mean {ENVIRONMENT_PREFIX}{near[0]}?")
 
 
 def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
@@ -319,77 +346,16 @@ def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
 
 
 def _convert(values: dict[str, object]) -> Settings:
-    _refuse_unknown_keys(values, Settings, prefix="")
+    refuse_unknown_keys(values, Settings, prefix="")
     for name, part in get_type_hints(Settings).items():
         given = values.get(name)
         if isinstance(given, dict):
             values[name] = {key: _as_list(value, get_type_hints(part)[key]) for key, value in given.items()}
-    return _converted(values, Settings, prefix="")
+    return converted(values, Settings)
 
 
 def _as_list(value: object, hint: object) -> object:
-    """A list as an environment variable has it: parted by commas."""
-    if isinstance(value, str) and get_origin(hint) is tuple:
+    """A list may be given as one text, as a variable has it: parted by commas."""
+    if isinstance(value, str) and is_list(hint):
         return [entry.strip() for entry in value.split(",") if entry.strip()]
     return value
-
-
-def _converted(values: dict[str, object], part: type[P], *, prefix: str) -> P:
-    try:
-        return msgspec.convert(values, part, strict=False)
-    except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `$.")
-        key = place.rstrip("`")
-        if isinstance(error.__cause__, ValueError):
-            # A part's own check of its keys together.
-            raise SettingsError(f"{prefix}{key}".rstrip("."), problem) from error
-        given: object = values
-        for step in key.split("."):
-            given = given.get(step) if isinstance(given, Mapping) else given
-        wanted = next((takes for name, takes, _ in describe(part) if name == key), "keys of its own")
-        raise SettingsError(f"{prefix}{key}", f"takes {wanted}; got {given!r}") from error
-
-
-def _refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefix: str) -> None:
-    """msgspec refuses them too, but can't say what was meant."""
-    hints = {name: hint for name, hint in get_type_hints(part).items() if get_origin(hint) is not ClassVar}
-    for key, value in values.items():
-        if key not in hints:
-            near = difflib.get_close_matches(str(key), hints, n=1)
-            meant = (
-                f"did you mean {prefix}{near[0]}?"
-                if near
-                else f"there are {', '.join(prefix + name for name in hints)}"
-            )
-            raise SettingsError(f"{prefix}{key}", f"does not exist; {meant}")
-        hint = hints[key]
-        if isinstance(value, Mapping) and isinstance(hint, type) and issubclass(hint, Struct):
-            _refuse_unknown_keys(value, hint, f"{prefix}{key}.")
-
-
-def describe(part: type[Struct] = Settings, prefix: str = "") -> list[tuple[str, str, object]]:
-    """Each key with what it takes and its default, for docs and help."""
-    rows: list[tuple[str, str, object]] = []
-    for field in msgspec.structs.fields(part):
-        if part is Settings:
-            rows.extend(describe(field.type, f"{prefix}{field.name}."))
-        else:
-            made = field.default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT
-            default = field.default_factory() if made else field.default
-            rows.append((f"{prefix}{field.name}", _takes(field.type), default))
-    return rows
-
-
-def _takes(hint: object) -> str:
-    if get_origin(hint) is Annotated:
-        base, *notes = get_args(hint)
-        bounds = ", ".join(
-            f"{sign} {bound}"
-            for note in notes
-            for sign, bound in ((">", note.gt), ("≥", note.ge), ("≤", note.le), ("of length ≥", note.min_length))
-            if bound is not None
-        )
-        return f"{_takes(base)} {bounds}".strip()
-    if get_origin(hint) is Literal:
-        return " or ".join(map(str, get_args(hint)))
-    return hint.__name__ if isinstance(hint, type) else str(hint)

@@ -89,6 +89,7 @@ class Session:
         at: str | float | datetime | None = None,
         format: str | None = None,
         key: str | None = None,
+        turn: str | int | None = None,
     ) -> Recorded: ...
     def record_all(
         self,
@@ -97,8 +98,9 @@ class Session:
         at: str | float | datetime | None = None,
         format: str | None = None,
         key: str | None = None,
+        turn: str | int | None = None,
     ) -> list[Recorded]: ...
-    def append(self, drafts: Sequence[Draft]) -> list[Place]: ...
+    def append(self, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]: ...
     def get_turn(
         self, turn: str | int, level: str = "R", format: Literal["tagged", "plain"] = "tagged"
     ) -> TurnContent: ...
@@ -117,8 +119,9 @@ class Session:
         order: Order | None = None,
         strategy: str | None = None,
         recall: bool = True,
+        tools: bool | None = None,
     ) -> Context: ...
-    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Json]] = ()) -> list[dict[str, Json]]: ...
+    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Any]] = ()) -> list[Any]: ...
     def call_tool(self, name: str, arguments: object) -> str: ...
     def search(
         self,

@@ -20,6 +20,8 @@ _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
 _LIKE_A_MARK = re.compile(_MARK)
 _FORGED = re.compile(rf"{_LINE_START}(\\*{_MARK})")
 _ESCAPED = re.compile(rf"{_LINE_START}\\(\\*{_MARK})")
+# What Claude Code makes of a slash command, and of a shell command, that is typed into it.
+_COMMAND_TAG = re.compile(r"\s*<(command-name|command-message|command-args|bash-input)>")
 
 
 def escape_marks(text: str) -> str:
@@ -34,6 +36,21 @@ def unescape_marks(text: str) -> str:
 def several(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things: 1 session, 1,200 sessions, 2 matches."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def as_typed(text: str) -> str:
+    """A command as a person typed it, `/ship it now` or `! ls`, where a program has put it into markup of its own."""
+    parts: dict[str, str] = {}
+    rest = text
+    while opening := _COMMAND_TAG.match(rest):
+        parts[opening[1]], closing, rest = rest[opening.end() :].partition(f"</{opening[1]}>")
+        if not closing:
+            return text
+    if rest.strip():
+        return text
+    if "bash-input" in parts:
+        return f"! {parts['bash-input'].strip()}"
+    return f"{parts['command-name']} {parts.get('command-args', '')}".strip() if "command-name" in parts else text
 
 
 def encodable(text: str) -> str:

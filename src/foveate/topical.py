@@ -94,7 +94,7 @@ class TopicsContext:
     compression_ratio: float
     """How many times smaller the history is shown than it was said."""
     context: Context
-    """What a model takes: `context.messages("anthropic")`."""
+    """What a model takes: `context.request("anthropic")`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,10 +71,28 @@ def test_an_era_that_a_model_cannot_word_stays_and_is_not_asked_for_again(answer
         async with scripted_store(tmp_path / "chat.db", answer, rolling(max_retries=1)) as (fov, model):
             await talk(fov)
             assert await units_of(fov) == by_rules
-            assert 2 <= len(model.asks) <= 4
+            for _ in range(8):
+                await fov.settle(session_id="s")
             asked = len(model.asks)
+            assert 2 <= asked <= 2 * fov.settings.models.max_calls_per_turn
             await fov.settle(session_id="s")
             assert len(model.asks) == asked
+
+    asyncio.run(run())
+
+
+def test_an_era_is_asked_for_again_when_the_provider_is_back(tmp_path: Path) -> None:
+    async def run() -> None:
+        down = True
+        async with scripted_store(
+            tmp_path / "chat.db", lambda ask: Fails("server") if down else honest(ask), rolling(max_retries=1)
+        ) as (fov, model):
+            await talk(fov)
+            by_rules = await units_of(fov)
+            assert model.asks
+            down = False
+            await fov.settle(session_id="s")
+            assert all(one != other for one, other in zip(await units_of(fov), by_rules, strict=True))
 
     asyncio.run(run())
 

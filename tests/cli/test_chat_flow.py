@@ -11,7 +11,7 @@ pieces = st.lists(st.text(alphabet="ab,. \n日", max_size=12), max_size=20)
 
 def flowed(given_pieces: list[str], width: int | None) -> str:
     shown: list[str] = []
-    flow = Flow(shown.append, width)
+    flow = Flow(shown.append, lambda: width)
     for piece in given_pieces:
         flow.add(piece)
     flow.end()
@@ -46,10 +46,20 @@ def test_a_line_ends_between_words_whatever_the_pieces() -> None:
 
 def test_a_flow_can_be_used_again() -> None:
     shown: list[str] = []
-    flow = Flow(shown.append, 20)
+    flow = Flow(shown.append, lambda: 20)
     flow.add("One")
     flow.end()
     flow.end()
     flow.add("Two")
     flow.end()
     assert "".join(shown) == "One\nTwo\n"
+
+
+def test_lines_fit_a_terminal_that_is_resized_meanwhile() -> None:
+    shown: list[str] = []
+    widths = iter([10, 10, 20, 20])
+    flow = Flow(shown.append, lambda: next(widths, 20))
+    flow.add("one two three ")
+    flow.add("four five six seven ")
+    flow.end()
+    assert "".join(shown) == "one two \nthree four five six \nseven \n"

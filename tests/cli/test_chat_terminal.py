@@ -1,5 +1,6 @@
 """`foveate chat` in a terminal: what a person sees, and what Ctrl-C, Ctrl-D and Tab do."""
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,9 @@ SCRIPT = """
 [[reply]]
 contains = "stall"
 stalls = 3
+[[reply]]
+contains = "nothing"
+stalls = 0
 [[reply]]
 contains = "half"
 breaks_off = 2
@@ -60,7 +64,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
         terminal.wait_for("> ")
 
         terminal.type("Only half.\n")
-        terminal.wait_for("Error: model scripted:")
+        assert "Error: model" in terminal.wait_for("the answer broke off")
         terminal.wait_for("/retry asks again.")
         terminal.wait_for("> ")
         terminal.type(CTRL_D)
@@ -102,5 +106,42 @@ def test_without_a_model_the_local_one_is_offered_and_can_be_declined(shell: She
         assert "No model is configured." in shown
         assert "135 million parameters" in shown
         terminal.type("n\n")
-        terminal.wait_for("Error: no model is configured; give --model NAME")
         assert terminal.wait_for_end() == 1
+        assert "configured" not in terminal.rest()
+
+
+def test_a_model_that_is_not_installed_is_not_offered(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['xllamacpp'] = None")
+    with Terminal(shell, "chat", "s", PYTHONPATH=str(tmp_path)) as terminal:
+        shown = terminal.wait_for("pip install 'foveate[local]'")
+        assert "Use it?" not in shown
+        assert terminal.wait_for_end() == 1
+
+
+@pytest.mark.parametrize(
+    ("term", "keys"),
+    [("xterm", "\x1b[200~def f():\r  return 1\r\r/end\r\x1b[201~\r"), ("dumb", "def f():\n  return 1\n\n/end\n")],
+)
+def test_a_text_that_is_pasted_is_one_prompt(shell: Shell, model: str, term: str, keys: str) -> None:
+    with Terminal(shell, "chat", "fresh", "--new", "--model", model, TERM=term) as terminal:
+        terminal.wait_for("Ctrl-D leaves")
+        terminal.wait_for("> ")
+        terminal.type(keys)
+        terminal.wait_for("The port is 8443.")
+        terminal.wait_for("% predicted)")
+        terminal.wait_for("> ")
+        terminal.type(CTRL_D)
+        assert terminal.wait_for_end() == 0
+    (turn,) = shell.json("show", "fresh", "T-1")
+    assert turn["messages"][0]["parts"] == [{"text": "def f():\n  return 1\n\n/end"}]
+    assert shell.json("show", "fresh")["session"]["turns"] == 1
+
+
+def test_while_a_model_reads_its_seconds_are_counted_and_then_taken_away(shell: Shell, model: str) -> None:
+    with Terminal(shell, "chat", "fresh", "--new", "--model", model, TERM="xterm") as terminal:
+        terminal.wait_for("Ctrl-D leaves")
+        terminal.wait_for("> ")
+        terminal.type("Say nothing.\r")
+        assert re.search(r"reading \d{3} tokens … \d+ s\x1b.*\r\x1b\[2K", terminal.wait_for(" 1 s"), re.DOTALL)
+        terminal.type(CTRL_C)
+        assert "\r\x1b[2K" in terminal.wait_for("Stopped; what was said so far is kept.")

@@ -51,6 +51,16 @@ def test_importing_a_file_that_grew_adds_what_is_new(tmp_path: Path) -> None:
     assert sessions_of(shell.json("import", str(path))) == {"talk": (3, 1)}
 
 
+def test_a_name_that_another_file_has_is_told(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", 400)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "talk.jsonl").write_text(LINE.replace("Hello", f"Hello from {name}"))
+    shown = shell("import", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert f"talk-2 is of {tmp_path}/b/talk.jsonl: session talk holds another file of that name" in shown
+    assert "holds another" not in shell("import", str(tmp_path / "b" / "talk.jsonl"), "--session", "mine")
+
+
 def test_a_folder_is_searched_for_transcripts_of_every_kind(tmp_path: Path) -> None:
     folder = tmp_path / "all"
     for name in ("pi/tidebook.jsonl", "swe_agent/sundays.traj", "aider/history.md", "jsonl/openai.jsonl"):

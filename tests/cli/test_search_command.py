@@ -56,8 +56,18 @@ def test_all_sessions_are_searched_and_named(shell: Shell) -> None:
     assert "other  T-1" in shell("search", "--all", "ports")
 
 
+def test_one_argument_is_what_to_look_for_in_every_session(shell: Shell) -> None:
+    assert shell.json("search", "other ports") == shell.json("search", "--all", "other ports")
+    assert "other  T-1" in shell("search", "other")
+
+
+def test_words_that_begin_with_no_session_are_told_how_to_look_everywhere(shell: Shell) -> None:
+    said = shell.error("search", "tide", "it's late")
+    assert "no session 'tide'; 'foveate sessions' lists those that exist" in said
+    assert """'foveate search --all tide 'it'"'"'s late'' looks in all of them""" in said
+
+
 def test_nothing_to_look_for_is_an_error_and_nothing_found_is_not(shell: Shell) -> None:
-    assert "there is nothing to look for" in shell.error("search", "s")
     assert "there is nothing to look for" in shell.error("search", "s", "  ")
     assert "no session 'nobody'" in shell.error("search", "nobody", "port")
     assert "Nothing was found for 'zebra'." in shell("search", "s", "zebra")
@@ -77,7 +87,7 @@ def test_older_turns_that_are_not_indexed_yet_are_told_and_pruned_ones_are_not(t
         for number in range(40):
             fov.session("s").record([{"role": "user", "content": f"port {number}"}], at="2026-02-01T10:00:00Z")
         assert fov.unsearched_turns("s") == fov.unsearched_turns() == 41 - MAX_LOOSE_TURNS
-    told = "9 older turns are not indexed yet and were not searched; 'foveate compress s' does it."
+    told = "Not indexed yet, and so not searched: 9 older turns; 'foveate compress s' does it."
     assert told in " ".join(shell("search", "s", "port").split())
     assert shell.json("search", "s", "port")["unsearched_turns"] == 9
     assert "'foveate compress --all' does it" in " ".join(shell("search", "--all", "port").split())
@@ -85,4 +95,4 @@ def test_older_turns_that_are_not_indexed_yet_are_told_and_pruned_ones_are_not(t
         fov.prune("s", before="2026-02-02", dry_run=False)
         assert fov.unsearched_turns("s") == 0
     shell("compress", "s")
-    assert "not indexed" not in shell("search", "s", "port")
+    assert "Not indexed" not in shell("search", "s", "port")

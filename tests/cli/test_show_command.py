@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from command_line import HELLO, Shell, shell_with
+from transcripts import FIXTURES
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
 TOOLS: list[dict[str, Any]] = [
@@ -121,3 +122,48 @@ def test_one_message_is_shown_exactly_as_it_was_recorded(tmp_path: Path) -> None
     assert found == TOOLS[2]
     assert "messages 0 to 3; there is no 9" in shell.error("show", "s", "T-2", "--message", "9", code=2)
     assert "is of one turn" in shell.error("show", "s", "T-1", "T-2", "--message", "0", code=2)
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path / "chat.db", 120)
+    shell("import", str(FIXTURES / "claude_code"))
+    return shell
+
+
+def test_commands_are_shown_as_they_were_typed(imported: Shell) -> None:
+    assert imported("show", "3f1c").splitlines()[-1].split(maxsplit=5)[-1].rstrip() == "/ship to the beta channel"
+    shown = imported("show", "3f1c", "T-4")
+    assert "user\n/ship to the beta channel\n" in shown
+    assert "<command-" not in shown
+    assert "<command-name>/ship</command-name>" in imported("show", "3f1c", "T-4", "--plain")
+    assert " ! ls dist " in imported("show", "8a60")
+
+
+def test_records_have_the_names_of_their_program_and_those_without_words_are_only_counted(imported: Shell) -> None:
+    shown = " ".join(imported("show", "8a60", "T-1").split())
+    assert "(summary) Tide chart in the browser (custom-title) browser chart (agent-name) browser chart user" in shown
+    assert "(5 records without words not shown: mode, atis-latch, worktree-state, attachment; " in shown
+    assert "(away_summary) The chart has a local axis." in imported("show", "8a60", "T-4")
+
+
+def test_a_block_without_words_of_its_own_is_named_with_what_it_holds(imported: Shell) -> None:
+    shown = " ".join(imported("show", "8a60", "T-4").split())
+    assert "[server_tool_use] {" in shown
+    assert '"query": "axis labels local time"' in shown
+    assert "[anthropic]" not in shown
+
+
+def test_thinking_that_nobody_can_read_leaves_no_empty_message(imported: Shell) -> None:
+    shown = imported("show", "3f1c", "T-2")
+    assert "assistant\n\n" not in shown
+    assert "reasoning of the assistant" in shown
+
+
+def test_a_turn_begins_when_its_outline_says(imported: Shell) -> None:
+    assert imported("show", "8a60").splitlines()[3].startswith("T-1   2026-11-02 09:10 ")
+    assert imported("show", "8a60", "T-1").startswith("T-1  2026-11-02 09:10  ")
+
+
+def test_one_turn_is_no_turns(tmp_path: Path) -> None:
+    assert shell_with(tmp_path, turns=1)("show", "s").startswith("A talk  1 turn, counted by ")

@@ -28,6 +28,8 @@ def test_stats_of_all_sessions_or_of_one(tmp_path: Path) -> None:
     assert (stats["stats"]["turns"], stats["stats"]["messages"]) == (3, 6)
     assert stats["compression_ratio"] > 0
     assert "no session 'nobody'" in shell.error("stats", "nobody")
+    assert ": the whole store takes " in " ".join(shell("stats", "s").split())
+    assert ": 2 sessions, " in " ".join(shell("stats").split())
 
 
 @pytest.mark.parametrize("width", [80, 120, 160])

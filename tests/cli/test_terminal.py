@@ -137,3 +137,43 @@ def test_shortened_text_is_one_line_of_at_most_that_length(text: str, width: int
     line = shorten(text, width)
     assert len(line) <= width
     assert len(line.splitlines()) <= 1
+
+
+NARROW = (
+    Column(""),
+    Column("level", expendable=1),
+    Column("turns", "number"),
+    Column("of the history", "number"),
+    Column("model", "cut"),
+)
+
+
+@pytest.mark.parametrize("width", range(12, 80))
+def test_numbers_and_heads_stand_whole_at_any_width(width: int) -> None:
+    shown = table(width, ("R", "raw", "12,345", "100%", "openai:gpt-5-mini"), columns=NARROW)
+    said = " ".join(" ".join(shown).split())
+    for word in ("turns", "12,345", "of the history", "100%", "model"):
+        assert word in said
+    assert all(cell_len(line) <= width for line in shown)
+
+
+def test_where_no_table_fits_a_row_is_told_in_lines() -> None:
+    rows = (("R", "raw", "12", "100%", "openai:gpt-5-mini"), ("C", "", "3", "20%", "local"))
+    assert table(24, *rows, columns=NARROW) == [
+        "R",
+        "level: raw",
+        "turns: 12",
+        "of the history: 100%",
+        "model: openai:gpt-5-mini",
+        "",
+        "C",
+        "turns: 3",
+        "of the history: 20%",
+        "model: local",
+    ]
+
+
+def test_prose_is_folded_between_words_before_a_table_is_given_up() -> None:
+    columns = (Column("state", "fold"), Column("requests", "number"))
+    head, *_ = table(30, ("left alone for a minute, after three failures", "5 a minute"), columns=columns)
+    assert head.split() == ["state", "requests"]

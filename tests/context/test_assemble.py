@@ -182,7 +182,7 @@ def test_a_budget_below_the_fixed_part_is_an_error_that_says_what_takes_how_much
     with pytest.raises(BudgetExceeded) as caught:
         assemble(replace(sample_parts(), budget_tokens=200))
     assert str(caught.value).startswith("the budget is 200 tokens, but what is never compressed takes 5")
-    assert str(caught.value).endswith("raise budget_tokens, or shorten the largest of these")
+    assert str(caught.value).endswith("raise the budget, or shorten the largest of these")
     assert list(caught.value.parts) == [
         *("system", "explanation", "pins", "prompt", "tool definitions", "framing of messages")
     ]
@@ -231,7 +231,7 @@ def test_a_first_conversation_has_only_its_prompt() -> None:
 def test_a_turn_whose_calls_were_never_answered_goes_out_as_text() -> None:
     hanging = [Message("user", (Text("go"),)), Message("assistant", (ToolCall("exec", {}, id="a"),))]
     parts = Parts(budget_tokens=2_000, counter=O200K, history=[native_block(1, hanging)], prompt="Well?")
-    assert [message["role"] for message in assemble(parts).messages("openai")] == ["system", "user", "user"]  # type: ignore[index, call-overload]
+    assert [message["role"] for message in assemble(parts).messages("openai")] == ["system", "user", "user"]
 
 
 def test_a_prompt_of_results_stands_right_behind_its_calls() -> None:

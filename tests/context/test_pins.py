@@ -35,7 +35,7 @@ def test_pins_larger_than_the_budget_are_an_error_that_lists_them() -> None:
     assert isinstance(caught.value, InputError)
     assert caught.value.pins == {"P-1": 11, "P-2": 110}
     assert str(caught.value) == (
-        "the pins take 121 tokens of a budget of 60 (P-1 11, P-2 110); unpin some, shorten them, or raise budget_tokens"
+        "the pins take 121 tokens of a budget of 60 (P-1 11, P-2 110); unpin some, shorten them, or raise the budget"
     )
 
 

@@ -37,7 +37,7 @@ def test_an_answer_comes_with_what_it_took(tmp_path: Path) -> None:
             answered = await on.caller.ask(ask(), ["a"])
             assert (answered.answer.text, answered.calls, answered.nano_usd) == ("Yes.", 1, 0)
             (row,) = on.rows
-            assert (row.model, row.purpose, row.outcome, row.is_estimate) == ("a", "compress", "ok", False)
+            assert (row.model, row.purpose, row.outcome, row.is_estimate) == ("a", "roll-up", "ok", False)
             assert (row.input_tokens, row.output_tokens) == (ask().input_tokens, 2)
 
     asyncio.run(run())
@@ -129,12 +129,25 @@ def test_when_no_model_answers_the_error_is_one_that_may_pass(tmp_path: Path) ->
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("first", "second", "chosen"), [("too-long", "network", "a"), ("network", "too-long", "a")])
+def test_a_request_too_long_for_the_model_it_was_made_for_is_told_as_that(
+    first: str, second: str, chosen: str, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        scripts = [Fails(reason, is_permanent=reason == "too-long") for reason in (first, second)]
+        async with stage(tmp_path, *scripts, settings=QUICK) as on:
+            error = await on.error(models=["a", "b"])
+            assert (error.model, len(error.__notes__)) == (chosen, 1)
+
+    asyncio.run(run())
+
+
 def test_without_a_name_the_error_says_what_to_set(tmp_path: Path) -> None:
     async def run() -> None:
         async with stage(tmp_path) as on:
             error = await on.error(models=[])
             assert isinstance(error, ModelUnavailable)
-            assert "no model is named for compress; set models.default" in str(error)
+            assert "no model is named for roll-up; set models.default" in str(error)
 
     asyncio.run(run())
 

@@ -158,7 +158,7 @@ def test_what_was_spent_before_counts_after_opening_the_file_again(tmp_path: Pat
         (BreaksOff(), True),
     ],
 )
-def test_a_failed_call_costs_its_input_where_a_provider_may_send_a_bill(
+def test_a_failed_call_costs_all_that_was_reserved_where_a_provider_may_send_a_bill_for_it(
     behaviour: Behaviour, is_billed: bool, tmp_path: Path
 ) -> None:
     async def run() -> None:
@@ -168,7 +168,8 @@ def test_a_failed_call_costs_its_input_where_a_provider_may_send_a_bill(
             (row,) = on.rows
             assert row.is_estimate == is_billed
             assert row.input_tokens == (ask().input_tokens if is_billed else 0)
-            assert row.nano_usd == row.input_tokens * 10_000
+            assert row.output_tokens == (ask().max_output_tokens if is_billed else 0)
+            assert row.nano_usd == row.input_tokens * 10_000 + row.output_tokens * 50_000
 
     asyncio.run(run())
 
@@ -215,7 +216,7 @@ def test_the_accounts_know_the_session_and_turn(tmp_path: Path) -> None:
             await on.caller.ask(ask(), ["a"], session_id="s", turn=3)
             assert on.rows[0].turn == 3
             (cost,) = await on.store.calls.costs("s")
-            assert (cost.model, cost.purpose, cost.calls) == ("a", "compress", 1)
+            assert (cost.model, cost.purpose, cost.calls) == ("a", ask().purpose, 1)
             assert cost.day == "2026-09-21"
 
     asyncio.run(run())
@@ -296,5 +297,16 @@ def test_a_call_over_midnight_belongs_to_the_day_it_began(tmp_path: Path) -> Non
             await on.caller.ask(ask(), ["a"])
             assert await on.caller.spent_today_usd() == 0
             assert on.rows[0].latency_us == 2_000_000
+
+    asyncio.run(run())
+
+
+def test_an_answer_says_what_its_calls_took_without_the_waiting_between_them(tmp_path: Path) -> None:
+    async def run() -> None:
+        time = FakeClock()
+        script: list[Behaviour] = [Fails("busy"), Delays(2, Says("Yes."))]
+        async with stage(tmp_path, Scripted(script, name="a", sleep=time.sleep), time=time) as on:
+            assert (await on.caller.ask(ask(), ["a"])).seconds == 2
+            assert time.at > MORNING + 2
 
     asyncio.run(run())

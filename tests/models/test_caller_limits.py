@@ -224,7 +224,7 @@ def test_each_change_is_told_once(tmp_path: Path) -> None:
             await on.caller.ask(ask(), ["a"], session_id="s", turn=8)
             failed, *_, held, recovered = on.events
             assert failed.data == {
-                "model": "a", "provider": "of a", "reason": "server", "problem": "500", "purpose": "compress"
+                "model": "a", "provider": "of a", "reason": "server", "problem": "500", "purpose": "roll-up"
             }  # fmt: skip
             assert held.session_id == ""
             assert (held.data["reason"], held.data["retry_after_seconds"]) == ("breaker", 60.0)

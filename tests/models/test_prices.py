@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.models._usage import believed
 from foveate.models.prices import FREE, Tariff, tariff_for
 from foveate.settings import ModelsSettings, Price
 from foveate.turn import Usage
@@ -58,6 +59,16 @@ def test_a_model_on_this_machine_costs_nothing(name: str) -> None:
     assert (tariff.nano_usd(Usage(10**6, 10**6)), tariff.is_estimate) == (0, False)
 
 
+@pytest.mark.parametrize("address", ["http://10.0.0.7:11434/v1", "https://ollama.example.com", "10.0.0.7", "http://["])
+def test_ollama_on_another_machine_is_not_free(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", address)
+    tariff = tariff_for("ollama:qwen3:8b", ModelsSettings())
+    assert tariff.is_estimate
+    assert tariff.nano_usd(Usage(input_tokens=1_000)) > 0
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.2:11434")
+    assert tariff_for("ollama:qwen3:8b", ModelsSettings()) == Tariff(FREE)
+
+
 @pytest.mark.parametrize(
     "name", ["openai:no-such-model", "q@https://llm.example.com/v1", "not a name", "q@http://10.0.0.7:1"]
 )
@@ -86,7 +97,9 @@ def test_no_usage_costs_more_than_the_most_or_less_than_nothing(
 ) -> None:
     usage = Usage(input_tokens, output_tokens, read_tokens, write_tokens)
     for tariff in (tariff_for("anthropic:claude-sonnet-4-5", SETTINGS), Tariff(Price(input=1, output=2, cached=3.5))):
-        assert 0 <= tariff.nano_usd(usage) <= tariff.most_nano_usd(max(0, input_tokens), max(0, output_tokens))
+        assert (
+            0 <= tariff.nano_usd(believed(usage)) <= tariff.most_nano_usd(max(0, input_tokens), max(0, output_tokens))
+        )
 
 
 def test_prices_are_rounded_up_to_whole_nano_dollars() -> None:

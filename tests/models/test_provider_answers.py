@@ -77,6 +77,27 @@ def test_an_answer_says_why_it_ended(protocol: Protocol, finish: Any, expected: 
 
 
 @every_provider
+@pytest.mark.parametrize("said", [Said(""), Said(" \n "), Said("", finish="length"), Said("", thinking="Hm.")])
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_an_answer_without_words_says_what_it_took(
+    protocol: Protocol, said: Said, is_stream: bool, asking: Asking
+) -> None:
+    asking.server.will(streamed(protocol, said) if is_stream else plain(protocol, said))
+    answer = asking.pieces(MODELS[protocol])[-1] if is_stream else asking.answer(MODELS[protocol])
+    assert isinstance(answer, Answer)
+    assert (answer.text.strip(), answer.finish) == ("", said.finish)
+    assert answer.usage == Usage(input_tokens=100, output_tokens=7, cache_read_tokens=80)
+
+
+@pytest.mark.parametrize("said", [Said("Yes.", thinking="Let me see."), Said("", tool=("get_turn", {"turn": "T-1"}))])
+def test_every_event_of_a_stream_is_a_sign_of_life(said: Said, asking: Asking) -> None:
+    asking.server.will(streamed("openai", said))
+    *pieces, _ = asking.pieces(asking.endpoint(), asks(tools=(TOOL,), purpose="chat"))
+    assert "".join(map(str, pieces)) == said.text
+    assert "" in pieces
+
+
+@every_provider
 def test_the_request_has_the_instructions_the_limit_and_no_randomness(protocol: Protocol, asking: Asking) -> None:
     asking.server.will(plain(protocol, Said()))
     asking.answer(MODELS[protocol], asks(says("system", "One."), says("developer", "Two."), says("user", "Hello?")))

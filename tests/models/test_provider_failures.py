@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
-from asking import KEY, MODELS, Asking, asks, says
+from asking import KEY, MODELS, Asking, reason, unused_port
 from faulty_server import (
     Behaviour,
     HangUp,
@@ -22,64 +21,13 @@ from faulty_server import (
     refused,
     streamed,
 )
-from foveate.errors import ModelError, ModelFailed, ModelUnavailable
+from foveate.errors import ModelFailed
 from foveate.models._failures import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
 from foveate.settings import ModelsSettings
 
 PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic", "google")
 every_provider = pytest.mark.parametrize("protocol", PROTOCOLS)
 IMPATIENT = ModelsSettings(timeout_seconds=0.05, stall_seconds=0.05)
-
-
-def reason(error: ModelError) -> str:
-    assert isinstance(error, ModelUnavailable | ModelFailed)
-    return error.reason
-
-
-OVERFLOWS: list[tuple[Protocol, Behaviour]] = [
-    (
-        "openai",
-        refused("openai", 400, "This model's maximum context length is 8192 tokens.", code="context_length_exceeded"),
-    ),
-    (
-        "openai",
-        Reply(
-            400,
-            {
-                "error": {
-                    "code": 400,
-                    "message": "request (9000 tokens) exceeds the available context size (2048 tokens)",
-                    "type": "exceed_context_size_error",
-                    "n_prompt_tokens": 9000,
-                    "n_ctx": 2048,
-                }
-            },
-        ),
-    ),
-    ("openai", Reply(500, {"error": {"message": "the request exceeds the available context size", "code": 500}})),
-    (
-        "anthropic",
-        refused("anthropic", 400, "prompt is too long: 210000 tokens > 200000", code="invalid_request_error"),
-    ),
-    ("anthropic", refused("anthropic", 413, "Request exceeds the maximum size", code="request_too_large")),
-    (
-        "google",
-        refused(
-            "google",
-            400,
-            "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576).",
-            code="INVALID_ARGUMENT",
-        ),
-    ),
-]
-
-
-@pytest.mark.parametrize(("protocol", "behaviour"), OVERFLOWS)
-def test_a_request_larger_than_the_window_is_too_long(protocol: Protocol, behaviour: Behaviour, asking: Asking) -> None:
-    asking.server.will(behaviour)
-    error = asking.error(MODELS[protocol])
-    assert isinstance(error, ModelUnavailable)
-    assert error.reason == "too-long"
 
 
 REFUSALS: list[tuple[str, str, dict[Protocol, Behaviour]]] = [
@@ -151,9 +99,6 @@ ANSWERS: list[tuple[str, str, dict[Protocol, Behaviour]]] = [
     ("text instead of JSON", "malformed", {p: Reply(200, "hi", content_type="text/plain") for p in PROTOCOLS}),
     ("half of JSON", "malformed", {protocol: Reply(200, '{"choices": [') for protocol in PROTOCOLS}),
     ("bytes that are no text", "malformed", {protocol: Reply(200, b"\xff\xfe\x00") for protocol in PROTOCOLS}),
-    ("an empty answer", "empty", {protocol: plain(protocol, Said("")) for protocol in PROTOCOLS}),
-    ("an answer of spaces", "empty", {protocol: plain(protocol, Said(" \n ")) for protocol in PROTOCOLS}),
-    ("a limit that went into thinking", "empty", {p: plain(p, Said("", finish="length")) for p in PROTOCOLS}),
     ("half a body", "broken-off", {p: Reply(200, plain(p, Said()).body, missing_bytes=9) for p in PROTOCOLS}),
 ]
 
@@ -185,7 +130,6 @@ STREAMS: list[tuple[str, str, Any]] = [
     ("half a stream", "broken-off", lambda p: streamed(p, Said("Good day."), finished=False, end="cut")),
     ("a stream that does not say it is done", "broken-off", lambda p: streamed(p, Said("Good day."), finished=False)),
     ("a stream of nothing", "empty", lambda _: Stream([])),
-    ("a stream without text", "empty", lambda p: streamed(p, Said(""))),
 ]
 
 
@@ -202,7 +146,7 @@ def test_garbage_in_a_stream_is_malformed(asking: Asking) -> None:
     begun = list(streamed("openai", Said("Good"), finished=False).events)
     asking.server.will(Stream([*begun, "data: {garbage\n\n"]))
     given, error = asking.stream_error(asking.endpoint())
-    assert (given, reason(error)) == (["Go", "od"], "malformed")
+    assert ("".join(map(str, given)), reason(error)) == ("Good", "malformed")
 
 
 @pytest.mark.parametrize(
@@ -221,12 +165,6 @@ def test_an_error_inside_a_stream_is_the_servers(protocol: Protocol, event: str,
     assert reason(error) == "server"
 
 
-def test_llama_cpp_reports_an_overflow_inside_a_stream_too(asking: Asking) -> None:
-    event = '{"error":{"code":400,"message":"exceeds the available context size","type":"exceed_context_size_error"}}'
-    asking.server.will(Stream([f"data: {event}\n\n"]))
-    assert reason(asking.stream_error(asking.endpoint())[1]) == "too-long"
-
-
 @every_provider
 def test_no_answer_in_time_is_a_time_out(protocol: Protocol, asking: Asking) -> None:
     asking.server.will(Stall())
@@ -241,12 +179,6 @@ def test_a_stream_that_stalls_is_a_time_out_where_no_caller_watches(protocol: Pr
     given, error = Asking(asking.server, IMPATIENT).stream_error(MODELS[protocol], grace_seconds=0.2)
     assert "".join(map(str, given)) == "Good day."
     assert reason(error) == "timeout"
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 ADDRESSES = [
@@ -284,14 +216,6 @@ def test_an_endpoint_that_wants_a_key_says_where_to_put_it(asking: Asking, monke
     assert "wants a key (401); set the environment variable FOVEATE_ENDPOINT_KEY" in str(
         asking.error(asking.endpoint())
     )
-
-
-def test_a_prompt_that_speaks_of_context_windows_does_not_pass_for_an_overflow(asking: Asking) -> None:
-    """Some servers repeat what was sent when they refuse it."""
-    echoed = {"detail": [{"msg": "bad", "input": "prompt is too long, context_length_exceeded, insufficient_quota"}]}
-    asking.server.will(Reply(422, echoed))
-    error = asking.error(asking.endpoint(), asks(says("user", "prompt is too long, context_length_exceeded")))
-    assert reason(error) == "refused"
 
 
 NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)

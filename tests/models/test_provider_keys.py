@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import pickle
 import traceback
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asking import KEY, MODELS, Asking, chained
+from asking import KEY, MODELS, Asking, chained, unused_port
 from faulty_server import (
     Behaviour,
     HangUp,
@@ -22,7 +24,8 @@ from faulty_server import (
     refused,
     streamed,
 )
-from foveate.models._secrets import SHOWN_CHARS, scrub, scrub_line
+from foveate.models._failures import Target
+from foveate.models._secrets import SHOWN_CHARS, scrub, scrub_line, secrets_in
 from foveate.models.names import load_model
 from foveate.settings import ModelsSettings
 
@@ -80,6 +83,59 @@ def test_a_key_that_looks_like_nothing_is_taken_out_because_it_is_known(
     error = asking.error(MODELS["openai"])
     assert "correct.horse" not in str(error)
     assert "region 1" in str(error)
+
+
+PASSWORD = "Zq8vX2m:N4pL7w"
+BEHIND_A_PASSWORD = {
+    "OLLAMA_BASE_URL": "ollama:qwen3",
+    "OPENAI_BASE_URL": MODELS["openai"],
+    "ANTHROPIC_BASE_URL": MODELS["anthropic"],
+    "GOOGLE_GEMINI_BASE_URL": MODELS["google"],
+}
+
+
+@pytest.mark.parametrize("variable", BEHIND_A_PASSWORD)
+def test_a_password_in_an_address_is_as_secret_as_a_key(
+    variable: str, asking: Asking, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    name = BEHIND_A_PASSWORD[variable]
+    told = ""
+    asking.server.will(Reply(500, {"error": {"message": f"no such user as u, {PASSWORD} or {quote(PASSWORD)}"}}))
+    for port in (asking.server.port, unused_port()):
+        monkeypatch.setenv(variable, f"http://u:{quote(PASSWORD)}@127.0.0.1:{port}/v1")
+        for error in asking.errors(name):
+            assert f"127.0.0.1:{port}" in str(error)
+            told += "".join(traceback.format_exception(error)) + repr(vars(error))
+        told += repr(load_model(name, ModelsSettings()))
+    for form in (PASSWORD, quote(PASSWORD)):
+        assert form not in told
+        assert form not in caplog.text
+
+
+def test_what_is_asked_does_not_show_its_secrets() -> None:
+    target = Target("openai:x", "x", "api.openai.com", "OPENAI_API_KEY", has_key=True, secrets=(KEY,))
+    assert KEY not in repr(target)
+    assert KEY not in str(target.failed(f"see {KEY}", reason="server")) + str(target.unavailable(KEY, reason="name"))
+
+
+@pytest.mark.parametrize("key", [KEY, "a+b/c=d?e f~g", "correct.horse.battery"])
+def test_a_key_is_taken_out_in_the_forms_a_server_repeats_it_in(key: str) -> None:
+    for form in (key, quote(key, safe=""), b64encode(key.encode()).decode(), urlsafe_b64encode(key.encode()).decode()):
+        assert form.rstrip("=") not in scrub(f"you sent {form}, or not", [key])
+
+
+@pytest.mark.parametrize(
+    ("url", "secrets"),
+    [
+        ("http://user:pa%3Ass@host:1/v1", ("pa%3Ass", "pa:ss")),
+        ("https://token@host/v1", ("token",)),
+        ("https://host/v1", ()),
+        ("", ()),
+    ],
+)
+def test_what_gives_access_in_an_address_is_a_secret(url: str, secrets: tuple[str, ...]) -> None:
+    assert secrets_in(url) == secrets
 
 
 @pytest.mark.parametrize(

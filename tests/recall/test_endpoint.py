@@ -37,7 +37,7 @@ def server() -> Iterator[EmbeddingServer]:
 
 def chosen(server: EmbeddingServer, *, models: dict[str, object] | None = None, **more: object) -> Settings:
     recall = {"embeddings": server.url, "embeddings_model": "tiny", "deadline_seconds": None, **more}
-    given = {"recall": recall, "compress": {"processes": 0}, "models": models or {}}
+    given = {"recall": recall, "compress": {"processes": 0}, "models": models or {"breaker_failures": 1_000}}
     return load_settings(environment={}, overrides=given)
 
 

@@ -15,6 +15,7 @@ from foveate.recall.judging import PART, Judge, read_numbers
 from foveate.settings import RecallSettings
 from foveate.testing.scripted import Says, Scripted
 
+GOLDEN = Path(__file__).parent / "golden" / "choose.txt"
 TEXTS = [f"passage number {number}" for number in range(25)]
 
 
@@ -50,6 +51,15 @@ def test_a_filter_sees_parts_side_by_side_and_what_it_takes_comes_first(tmp_path
     assert len(model.asks) == -(-len(TEXTS) // PART)
     assert found[:3] == [1, 11, 21]
     assert sorted(found) == list(range(len(TEXTS)))
+
+
+def test_what_is_asked_reads_as_agreed(tmp_path: Path) -> None:
+    model = Scripted(lambda _: Says(json.dumps({"numbers": [2]})))
+    order(tmp_path, model, RecallSettings(judge_model="large"))
+    (ask,) = model.asks
+    body = "".join(f"--- {message.role}\n{message.text}\n" for message in ask.messages)
+    head = f"{ask.purpose}, at most {ask.max_output_tokens} tokens, temperature {ask.temperature}\n"
+    assert f"{head}{body}--- schema\n{json.dumps(ask.schema, indent=1)}\n" == GOLDEN.read_text("utf-8")
 
 
 def test_the_judge_sees_what_the_filter_left(tmp_path: Path) -> None:

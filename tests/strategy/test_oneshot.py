@@ -101,7 +101,7 @@ def test_its_settings_are_the_gradients_and_its_own() -> None:
     assert isinstance(made, Gradient)
     assert (made.epic_tokens, made.tasks_tokens, made.log_share, made.recent) == (100, 3_000, 1.0, 0.5)
     assert Oneshot().epic_tokens == 5_000
-    with pytest.raises(SettingsError, match=r"oneshot\.log_share: takes float"):
+    with pytest.raises(SettingsError, match=r"oneshot\.log_share: takes a number"):
         make_strategy("oneshot", load_settings(environment={}), {"log_share": 2})
     with pytest.raises(SettingsError, match="add up to 1"):
         make_strategy("oneshot", load_settings(environment={}), {"recent": 0.5})

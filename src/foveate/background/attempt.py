@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from foveate.background.asking import Original, Passed, Weighed, weigh, write_request
 from foveate.background.pool import Pool
-from foveate.compress import Level
+from foveate.compress import TINY_TOKENS, Level
 from foveate.compress.model import PROMPT_VERSION, Assignment, Group
 from foveate.errors import ModelError, ModelHeldBack
 from foveate.models.caller import Answered, Caller
@@ -37,6 +37,14 @@ class Means:
 
 
 @dataclass(slots=True)
+class Parts:
+    """What the guard let pass, in this attempt or an earlier one, and by whom."""
+
+    passed: dict[Level, Passed] = field(default_factory=dict)
+    maker: str = ""
+
+
+@dataclass(slots=True)
 class Attempt:
     """A turn before a model."""
 
@@ -49,14 +57,16 @@ class Attempt:
     refusals: int = 0
     is_garbled: bool = False
     """The last answer could not even be read."""
-    maker: str = ""
+    parts: Parts = field(default_factory=Parts)
+    failed: list[tuple[Group, ModelError]] = field(default_factory=list)
+    """Who could not be asked, and why."""
     _promised: int = 0
     _noted: int = 0
     _asked: set[Level] = field(default_factory=set)
-    _passed: dict[Level, Passed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._noted = self.due.calls + self.due.reserved
+        self._asked.update(self.parts.passed)
 
     @property
     def calls(self) -> int:
@@ -70,26 +80,38 @@ class Attempt:
     @property
     def has_passed(self) -> bool:
         """Every level that must come from a model does."""
-        return self._asked - OPTIONAL <= self._passed.keys() and bool(self._passed)
+        return self._asked - OPTIONAL <= self.parts.passed.keys() and bool(self.parts.passed)
+
+    @property
+    def usable(self) -> dict[Level, Passed]:
+        """What passed, without a level that would be smaller than what rules made of the one below it."""
+        usable = dict(self.parts.passed)
+        if "C" in usable and "T" not in usable and usable["C"].tokens < TINY_TOKENS:
+            del usable["C"]
+        if "S" in usable and "C" not in usable and usable["S"].tokens < self.due.compressed_tokens:
+            del usable["S"]
+        return usable
 
     async def run(self) -> None:
-        """Ask what there is to ask; a `ModelError` says why it could not be."""
-        if self.means.settings.mode == "separate":
-            await self._run_side_by_side()
+        """Ask for what has not passed yet; `failed` says what could not be asked."""
+        wanted = [group for group in self.means.groups if not self.parts.passed.keys() >= set(group.levels)]
+        mode = self.means.settings.mode
+        if mode == "separate":
+            await asyncio.gather(*(self._run(group, None) for group in wanted))
             return
-        for group in self.means.groups:
-            source = await self._source(group) if self.means.settings.mode == "chained" else None
-            assignment = await self._assign(group, source)
-            if assignment:
-                await self._weigh(group, assignment, await self._ask(group, assignment))
+        for group in wanted:
+            if any(mode == "chained" or group.models == other.models for other, _ in self.failed):
+                return  # what is made of the last can't be made, or would fail like it
+            await self._run(group, await self._source(group) if mode == "chained" else None)
 
     def refined(self) -> Refined:
-        smoothed, compressed, tiny = (self._passed.get(level) for level in ("S", "C", "T"))
+        smoothed, compressed, tiny = (self.usable.get(level) for level in ("S", "C", "T"))
         return Refined(
-            maker=self.maker if self.maker != LOCAL_MAKER else f"model {self.maker}",
+            maker=self.parts.maker if self.parts.maker != LOCAL_MAKER else f"model {self.parts.maker}",
             version=PROMPT_VERSION,
             calls=self.calls,
             refusals=self.refusals,
+            is_complete=self.has_passed and not self.failed,
             smoothed=bodies.squeeze(smoothed.text) if smoothed else None,
             smoothed_tokens=smoothed.shown_tokens if smoothed else None,
             compressed=bodies.squeeze(compressed.text) if compressed else None,
@@ -98,16 +120,14 @@ class Attempt:
             tiny_tokens=tiny.shown_tokens if tiny else None,
         )
 
-    async def _run_side_by_side(self) -> None:
-        assigned = [(group, await self._assign(group, None)) for group in self.means.groups]
-        pairs = [(group, assignment) for group, assignment in assigned if assignment]
-        answers = await asyncio.gather(*(self._ask(*pair) for pair in pairs), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        for (group, assignment), answer in zip(pairs, answers, strict=True):
-            assert isinstance(answer, Answered)
-            await self._weigh(group, assignment, answer)
+    async def _run(self, group: Group, source: str | None) -> None:
+        assignment = await self._assign(group, source)
+        if not assignment:
+            return
+        try:
+            await self._weigh(group, assignment, await self._ask(group, assignment))
+        except ModelError as error:
+            self.failed.append((group, error))
 
     async def _assign(self, group: Group, source: str | None) -> Assignment | None:
         nonce = secrets.token_hex(NONCE_BYTES)
@@ -137,7 +157,7 @@ class Attempt:
             self._promised -= allowed
             self.made += spent
         assert spent <= allowed, "a caller makes no more calls than it was allowed"
-        self.maker = answered.answer.message.model or group.models[0]
+        self.parts.maker = answered.answer.message.model or group.models[0]
         return answered
 
     async def _allow(self, model: str) -> int:
@@ -164,14 +184,14 @@ class Attempt:
         (weighed,) = await self.means.pool.run(weigh, [job])
         if not weighed.passed:
             await self.means.caller.refuse(answered)
-        self._passed.update(weighed.passed)
+        self.parts.passed.update(weighed.passed)
         self.refusals += weighed.refusals
         self.is_garbled = weighed.is_garbled
         return weighed
 
     def _above(self) -> dict[Level, int]:
         """For each level the tokens of the next higher one in use."""
-        smoothed, compressed = self._passed.get("S"), self._passed.get("C")
+        smoothed, compressed = self.parts.passed.get("S"), self.parts.passed.get("C")
         return {
             "S": self.raw_tokens,
             "C": smoothed.tokens if smoothed else self.due.smoothed_tokens,
@@ -183,7 +203,7 @@ class Attempt:
         above: Level | None = {"C": "S", "T": "C"}.get(group.levels[0])  # type: ignore[assignment]
         if above is None:
             return None
-        passed = self._passed.get(above)
+        passed = self.parts.passed.get(above)
         if passed:
             return _marked(passed.text)
         kept = await self.means.store.derived.renditions(self.due.session_id, self.due.turn, self.due.turn)

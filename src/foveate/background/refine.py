@@ -17,7 +17,7 @@ from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
 from foveate.background.asking import Original
-from foveate.background.attempt import Attempt, Means
+from foveate.background.attempt import Attempt, Means, Parts
 from foveate.background.pool import Pool
 from foveate.compress import Level
 from foveate.compress.local import LocalCompressor
@@ -32,10 +32,13 @@ from foveate.turn import Json, turn_id
 
 START_SECONDS = 0.5
 """A program that ends sooner, such as a command that records, leaves models alone."""
-LATER = 15
-"""A failed attempt is repeated after so many times `backoff_seconds`, doubled with each call it took,"""
+LATER = 5
+"""A failed attempt is repeated after so many times `backoff_seconds`,"""
+LATER_GROWTH = 6
+"""so many times later with each call it took: the six calls of a turn outlast two hours without a provider,"""
 MAX_LATER_SECONDS = 6 * 3600.0
-"""up to this."""
+"""but no later than this. When a model answers again, all that wait are due."""
+MAX_PARTS = 256
 LEAST_HOLD_SECONDS = 0.2
 UNAVAILABLE_SECONDS = 3600.0
 """How long nothing is asked when a key, a package or a name is missing; a restart and `settle` ask at once."""
@@ -84,6 +87,10 @@ class Refiner:
         self._task: asyncio.Task[None] | None = None
         self._unavailable_until = 0.0
         self._told: set[str] = set()
+        self._parts: dict[int, Parts] = {}
+        """What passed of turns that wait for the rest, by the rendition they have."""
+        self._has_put_off = True
+        """Turns may wait for a provider that failed, be it in another process; what succeeds next hurries them."""
         self._closed = False
 
     @property
@@ -236,18 +243,13 @@ class Refiner:
                 await self._due.postpone(due, Postponed(due_us=None, calls=due.calls))  # pruned meanwhile
                 return
             original = Original(due.turn, rows, session.encoding)
-            attempt = Attempt(self._means, due, original, sum(row.tokens for row in rows))
+            before = self._parts.pop(due.rendition, Parts())
+            attempt = Attempt(self._means, due, original, sum(row.tokens for row in rows), parts=before)
             self._tell("llm-summarizing", due, {"model": self._means.groups[0].models[0]})
             await attempt.run()
             await self._conclude(attempt)
         except SessionNotFound:
             return  # deleted meanwhile
-        except ModelHeldBack as error:
-            assert attempt
-            await (self._fail(attempt, error) if error.reason == "calls" else self._hold(attempt, error))
-        except ModelError as error:
-            assert attempt
-            await self._fail(attempt, error)
         except Exception:  # noqa: BLE001 - the worker's boundary: one turn's fault must not stop the rest
             _log.warning("%s of %s can't be given to a model", turn_id(due.turn), due.session_id, exc_info=True)
             calls = attempt.calls if attempt else due.calls
@@ -257,17 +259,28 @@ class Refiner:
         due = attempt.due
         if not attempt.was_asked:
             await self._due.postpone(due, Postponed(due_us=None, calls=due.calls))
+        elif attempt.failed:
+            await self._fail(attempt, min((error for _, error in attempt.failed), key=_finality))
         elif attempt.has_passed:
-            made = attempt.refined()
-            if await self._due.refine(due, made):
-                self._tell("compressed", due, {"maker": made.maker, "calls": attempt.calls})
+            await self._keep(attempt)
         else:
             # At temperature 0 the same model says the same again, and a turn costs what it is long.
             seconds = self._later_seconds(attempt) if attempt.is_garbled else None
-            await self._put_off(attempt, "its answers did not pass", seconds)
+            problem = "its answer could not be read" if attempt.is_garbled else "its answers did not pass the guard"
+            await self._put_off(attempt, problem, seconds)
+
+    async def _keep(self, attempt: Attempt) -> None:
+        """What passed stands from now on; what was put off while no model answered is due."""
+        made = attempt.refined()
+        if await self._due.refine(attempt.due, made):
+            self._tell("compressed", attempt.due, {"maker": made.maker, "calls": attempt.calls})
+        if self._has_put_off and not attempt.failed:
+            self._has_put_off = False
+            await self._due.hurry(self._now_us())
 
     async def _hold(self, attempt: Attempt, error: ModelHeldBack) -> None:
         """Nothing is wrong with the turn: it and the session's others wait until the model may be asked again."""
+        self._remember(attempt)
         seconds = max(error.retry_after_seconds, LEAST_HOLD_SECONDS)
         until_us = self._now_us() + int(seconds * 1_000_000)
         await self._due.postpone(attempt.due, Postponed(due_us=until_us, calls=attempt.calls))
@@ -275,6 +288,9 @@ class Refiner:
             await self._due.hold(attempt.due.session_id, until_us)
 
     async def _fail(self, attempt: Attempt, error: ModelError) -> None:
+        if isinstance(error, ModelHeldBack) and error.reason != "calls":
+            await self._hold(attempt, error)
+            return
         if isinstance(error, ModelUnavailable) and error.reason in ABOUT_THE_TURN:
             await self._put_off(attempt, error.problem, None)
             return
@@ -282,14 +298,18 @@ class Refiner:
             if str(error) not in self._told:
                 self._told.add(str(error))
                 _log.warning("%s; turns are compressed without it", error)
+            if attempt.parts.passed:  # another model is there, and goes on with its part
+                await self._put_off(attempt, error.problem, None)
+                return
             self._unavailable_until = time.monotonic() + UNAVAILABLE_SECONDS
             await self._put_off(attempt, error.problem, 0.0)
             return
+        self._has_put_off = True
         asked_for = error.retry_after_seconds if isinstance(error, ModelFailed) else None
         await self._put_off(attempt, error.problem, max(self._later_seconds(attempt), asked_for or 0.0))
 
     def _later_seconds(self, attempt: Attempt) -> float:
-        seconds = self._settings.backoff_seconds * LATER * 2 ** max(0, attempt.calls - 1)
+        seconds = self._settings.backoff_seconds * LATER * LATER_GROWTH ** max(0, attempt.calls - 1)
         return float(min(seconds, MAX_LATER_SECONDS)) * random.uniform(0.5, 1)  # noqa: S311 - jitter
 
     async def _put_off(self, attempt: Attempt, problem: str, seconds: float | None) -> None:
@@ -297,17 +317,36 @@ class Refiner:
         due = attempt.due
         is_over = seconds is None or attempt.calls >= self._settings.max_calls_per_turn
         due_us = None if is_over or seconds is None else self._now_us() + int(seconds * 1_000_000)
-        noted = Postponed(due_us=due_us, calls=attempt.calls, refusals=attempt.refusals, is_marked=True)
-        await self._due.postpone(due, noted)
+        if due_us is None and attempt.usable:
+            await self._keep(attempt)
+        else:
+            self._remember(attempt)
+            noted = Postponed(due_us=due_us, calls=attempt.calls, refusals=attempt.refusals, is_marked=True)
+            await self._due.postpone(due, noted)
         data: dict[str, Json] = {
+            "model": attempt.parts.maker or self._means.groups[0].models[0],
             "problem": problem[:MAX_PROBLEM_CHARS],
             "calls": attempt.calls,
             "is_given_up": due_us is None,
         }
         self._tell("compression-failed", due, data)
 
+    def _remember(self, attempt: Attempt) -> None:
+        """What passed is not asked for again in the next attempt; after a restart it is."""
+        if attempt.parts.passed:
+            if len(self._parts) >= MAX_PARTS:
+                del self._parts[next(iter(self._parts))]
+            self._parts[attempt.due.rendition] = attempt.parts
+
     def _tell(self, kind: EventKind, due: DueTurn, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, due.session_id, datetime.now(UTC), turn_id(due.turn), data))
+
+
+def _finality(error: ModelError) -> int:
+    """The lower, the more can be hoped for: what is held back comes by itself, what failed may pass another time."""
+    if isinstance(error, ModelHeldBack):
+        return 2 if error.reason == "calls" else 0
+    return 1 if isinstance(error, ModelFailed) else 3
 
 
 class _Beat:

@@ -33,6 +33,8 @@ class Rounds:
         self._now: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._working = asyncio.Lock()
+        self._failed: dict[str, int] = {}
+        """Calls in a row that failed, of each session's next request."""
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -62,17 +64,25 @@ class Rounds:
         """The answer; None if it failed as often as it may.
 
         That it was asked is noted before, so that nothing is paid for by one process after another; and taken back if
-        nothing was sent.
+        nothing was sent, or if the provider failed and the calls are not used up: then it is asked for another time.
         """
         await note(True)
+        calls_left = self._max_calls - self._failed.get(session_id, 0)
         try:
-            return await self._caller.ask(ask, self._models, session_id=session_id, max_calls=self._max_calls)
-        except ModelFailed:
-            return None
+            answered = await self._caller.ask(ask, self._models, session_id=session_id, max_calls=calls_left)
+        except ModelFailed as error:
+            failed = self._failed.pop(session_id, 0) + error.calls
+            if failed >= self._max_calls:
+                return None
+            self._failed[session_id] = failed
+            await note(False)
+            raise
         except ModelError as error:
             if not error.calls:
                 await note(False)
             raise
+        self._failed.pop(session_id, None)
+        return answered
 
     async def refuse(self, answered: Answered) -> None:
         """Note that an answer did not pass."""

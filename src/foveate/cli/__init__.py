@@ -25,6 +25,12 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except FoveateError as error:
             raise click.ClickException(str(error)) from error
+        except click.NoSuchOption as error:
+            group = error.ctx.command if error.ctx else None
+            if not isinstance(group, click.Group) or group is self:
+                raise
+            known = ", ".join(group.commands)
+            raise click.UsageError(f"{error.message} Options stand behind one of {known}.", error.ctx) from error
         except PermissionError as error:
             raise click.ClickException(f"{error.filename}: {error.strerror}") from error
         except KeyboardInterrupt:

@@ -9,6 +9,7 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, console, line, print_json, print_table, shorten
+from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +69,7 @@ def print_board(out: Console, board: Board, now_turn: int) -> None:
     rows = []
     for entry in board.retrieved:
         left = entry.until_turn - now_turn
-        stays = "saved" if entry.is_saved else f"{left} more turns" if left > 0 else "last turn"
+        stays = "saved" if entry.is_saved else several(left, "more turn") if left > 0 else "last turn"
         page = f"{entry.page} of {entry.pages}" if entry.pages > 1 else ""
         rows.append((entry.name, stays, page, shorten(entry.text, MAX_CHARS)))
     rows += [(entry.name, "this prompt", "", shorten(entry.text, MAX_CHARS)) for entry in board.prefetched]

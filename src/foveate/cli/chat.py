@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,18 +11,18 @@ import click
 
 from foveate.cli.options import json_option, store_file, store_option
 from foveate.cli.terminal import console, line
+from foveate.errors import InputError, ModelUnavailable, SessionExists, SessionNotFound
 
 if TYPE_CHECKING:
     from foveate.api import Foveate
     from foveate.cli.chat_lines import Lines
     from foveate.cli.chat_loop import LoopThread
     from foveate.cli.chat_room import Room, Wishes
+    from foveate.settings import ModelsSettings, Settings
 
 EXAMPLE = "openai:gpt-5-mini, with its key in $OPENAI_API_KEY"
-NO_MODEL = (
-    f"no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in {EXAMPLE}. "
-    "'--model local' is a small model on this machine that needs no key"
-)
+NO_MODEL = f"no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in {EXAMPLE}"
+LOCAL = "'--model local' is a small model on this machine that needs no key"
 OFFER = f"""No model is configured. --model NAME or $FOVEATE_MODELS__CHAT names one, as in {EXAMPLE}.
 
 A small model (SmolLM2, 135 million parameters) can run on this machine, without a key or a network. It shows how a \
@@ -30,7 +31,7 @@ chat works, and costs nothing; its answers are poor."""
 
 @click.command(name="chat", short_help="Talk with a model, for ever; go on with any session, imported ones too.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
-@click.option("--new", "is_new", is_flag=True, help="Begin the session of that name.")
+@click.option("--new", "is_new", is_flag=True, help="Begin a session, of that name if one is given.")
 @click.option("--model", metavar="NAME", help="Who answers, as in openai:gpt-5-mini; the session remembers it.")
 @click.option("--budget", metavar="TOKENS", help="The most a prompt may have, as in 8k; the session remembers it.")
 @click.option(
@@ -60,7 +61,7 @@ def command(
     """Talk with a model inside the session's budget. Nothing said is lost, however long it goes on.
 
     Without SESSION a new one begins. A line is a prompt, /help lists the commands. From a pipe each line is a prompt,
-    too; the first call that fails ends it, with exit code 1. --json writes one JSON object for each answer.
+    too; the first that fails ends it, with exit code 1. --json writes one JSON object for each answer, or error.
 
     \b
     foveate chat --model openai:gpt-5-mini
@@ -71,9 +72,11 @@ def command(
     from foveate.cli.chat_commands import COMMANDS
     from foveate.cli.chat_lines import Lines
     from foveate.cli.chat_loop import LoopThread
-    from foveate.cli.chat_room import Wishes, read_tokens
+    from foveate.cli.chat_room import Room, Wishes, check_model, read_tokens
     from foveate.cli.context import read_text
+    from foveate.settings import load_settings
 
+    settings = load_settings()
     budget_tokens = read_tokens(budget) if budget else None
     wishes = Wishes(
         model=model,
@@ -84,11 +87,17 @@ def command(
     )
     lines = Lines(is_typed=sys.stdin.isatty(), commands=[f"/{name}" for name in COMMANDS])
     with LoopThread() as loop:
-        fov = loop.run(_open(store_file(store_path, create=True)))
+        if not store_path.expanduser().exists():
+            # No file is made for a chat that can't begin.
+            if session_id and not is_new:
+                raise SessionNotFound(session_id)
+            wishes = replace(wishes, model=_model(wishes, lines, settings.models))
+            loop.run(check_model(wishes.model or "", settings.models))
+        fov = loop.run(_open(store_file(store_path, create=True), settings))
         try:
-            room = _room(fov, wishes, lines, as_json=as_json)
+            room = Room(fov, wishes, is_typed=lines.is_typed, as_json=as_json)
             chosen = loop.run(_find(room, session_id, is_new=is_new))
-            answering = _model(room, lines, chosen.own_model)
+            answering = _model(wishes, lines, settings.models, own=chosen.own_model)
             loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
             if lines.is_typed:
                 loop.run(room.introduce())
@@ -97,7 +106,7 @@ def command(
         finally:
             loop.run(fov.close())
     if lines.is_typed and is_kept:
-        console().print(line(("Everything is kept. To go on: ", "dim"), f"foveate chat {room.session.id}"))
+        console().print(line(("Everything is kept. To go on: ", "dim"), room.command))
     if not succeeded:
         raise SystemExit(1)
 
@@ -109,23 +118,14 @@ class Chosen(NamedTuple):
     own_model: str | None = None
 
 
-async def _open(path: Path) -> Foveate:
+async def _open(path: Path, settings: Settings) -> Foveate:
     import foveate
 
-    return await foveate.open(path)
-
-
-def _room(fov: Foveate, wishes: Wishes, lines: Lines, *, as_json: bool) -> Room:
-    from foveate.cli.chat_room import Room
-
-    out = console()
-    is_shared = lines.is_typed and not as_json
-    return Room(fov, wishes, out=out, notes=out if is_shared else console(stderr=True), as_json=as_json)
+    return await foveate.open(path, settings=settings)
 
 
 async def _find(room: Room, session_id: str | None, *, is_new: bool) -> Chosen:
     from foveate.cli.chat_room import new_name
-    from foveate.errors import SessionExists
 
     if session_id is None:
         return Chosen(await room.new_id(new_name()))
@@ -137,15 +137,24 @@ async def _find(room: Room, session_id: str | None, *, is_new: bool) -> Chosen:
     return Chosen(session_id)
 
 
-def _model(room: Room, lines: Lines, own: str | None) -> str:
+def _model(wishes: Wishes, lines: Lines, settings: ModelsSettings, *, own: str | None = None) -> str:
     """Who answers; a person is asked where nothing says it."""
-    model = room.model_for(own)
-    if model is None and lines.is_typed:
-        room.notes.print(line(OFFER))
-        model = "local" if lines.ask("Use it?") else None
-    if model is None:
-        raise click.ClickException(NO_MODEL)
-    return model
+    from foveate.cli.chat_room import model_for
+
+    if model := model_for(wishes.model, own, settings):
+        return model
+    from foveate.models import local
+
+    try:
+        local.parse_name(local.PREFIX)
+    except ModelUnavailable as error:
+        raise click.ClickException(f"{NO_MODEL}. {LOCAL}, but {error.problem}") from error
+    if not lines.is_typed:
+        raise click.ClickException(f"{NO_MODEL}. {LOCAL}")
+    console(stderr=True).print(line(OFFER))
+    if not lines.ask("Use it?"):
+        raise SystemExit(1)
+    return local.PREFIX
 
 
 def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
@@ -165,8 +174,6 @@ def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
             continue
         if not succeeded and not lines.is_typed:
             return False
-    if lines.is_typed:
-        room.notes.print()
     return True
 
 
@@ -175,6 +182,10 @@ def _read(room: Room, lines: Lines) -> str | None:
     while True:
         try:
             return lines.read()
+        except InputError as error:
+            if not lines.is_typed:
+                raise
+            room.tell_error(error)
         except KeyboardInterrupt:
             if not lines.is_typed:
                 raise

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from foveate.cli.chat_room import Leave, Room, read_tokens
 from foveate.cli.terminal import line
-from foveate.errors import FoveateError, InputError
+from foveate.errors import InputError
+from foveate.turn import turn_number
 
 EVEN_IF_LOCKED = "--even-if-locked"
 SOME_RESULTS = 10
+LEVELS = ("R", "S", "C", "T")
 ALIKE = 0.7
 """How much a name must be like a command's to be taken for it."""
 
@@ -26,13 +29,29 @@ class Command:
 
 async def run(room: Room, text: str) -> None:
     """Do what a line that begins with a slash says."""
-    name, _, rest = text[1:].partition(" ")
-    command = COMMANDS.get(name.strip().lower())
+    name, rest = [*text[1:].split(maxsplit=1), "", ""][:2]
+    command = COMMANDS.get(name.lower())
     if command is None:
         near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=ALIKE)
         meant = f"did you mean /{near[0]}?" if near else "/help lists them."
-        raise InputError(f"there is no command /{name.strip()}; {meant} (//{name.strip()} sends it to the model)")
+        raise InputError(f"there is no command /{name}; {meant} (//{name} sends it to the model)")
     await command.run(room, rest.strip())
+
+
+def _words(text: str, name: str, most: int = 1) -> list[str]:
+    """What follows a command, as a shell reads it: quotes hold words together."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"/{name} {text}: a quote has no end; put a backslash before it") from error
+    if len(words) > most:
+        raise InputError(f"write /{name} {COMMANDS[name].usage}; what has spaces stands in quotes")
+    return words
+
+
+def _word(text: str, name: str) -> str:
+    """The one word that may follow a command, or nothing."""
+    return next(iter(_words(text, name)), "")
 
 
 async def _help(room: Room, _: str) -> None:
@@ -71,7 +90,7 @@ async def _pins(room: Room, _: str) -> None:
 
 
 async def _unpin(room: Room, text: str) -> None:
-    pin_id = text.replace(EVEN_IF_LOCKED, "").strip()
+    pin_id = _word(text.replace(EVEN_IF_LOCKED, ""), "unpin")
     if not pin_id:
         raise InputError(f"say which pin, as in: /unpin P-1 (or /unpin P-1 {EVEN_IF_LOCKED})")
     await room.session.unpin(pin_id, even_if_locked=EVEN_IF_LOCKED in text)
@@ -81,7 +100,7 @@ async def _unpin(room: Room, text: str) -> None:
 async def _levels(room: Room, text: str) -> None:
     from foveate.cli.levels import print_levels
 
-    turn = await _turn(room, text)
+    turn = await _turn(room, _word(text, "levels"))
     raw = await room.session.get_turn(turn, "R", format="plain")
     others = [await room.session.get_turn(turn, level, "plain") for level in raw.available_levels if level != "R"]
     print_levels(room.notes, [raw, *others], full=False)
@@ -92,7 +111,9 @@ async def _levels(room: Room, text: str) -> None:
 async def _show(room: Room, text: str) -> None:
     from foveate.cli.show import print_turn
 
-    words = text.split()
+    words = _words(text, "show", most=2)
+    if len(words) == 1 and words[0].upper() in LEVELS:
+        words.insert(0, "")
     turn = await _turn(room, words[0] if words else "")
     if len(words) > 1:
         content = await room.session.get_turn(turn, words[1].upper(), format="plain")
@@ -125,9 +146,9 @@ async def _board(room: Room, text: str) -> None:
     print_board(room.notes, await room.session.board(), room.session.info.turns)
 
 
-async def _fork(room: Room, name: str) -> None:
+async def _fork(room: Room, text: str) -> None:
     parent = room.session
-    forked = await parent.fork(name or await room.new_id(f"{parent.id}-fork"))
+    forked = await parent.fork(_word(text, "fork") or await room.new_id(f"{parent.id}-fork"))
     await room.enter(forked.id, room.chat.models[0])
     room.notes.print(
         line((forked.id, "bold"), f" shares everything so far; {parent.id} stays as it is. You talk in the fork now.")
@@ -139,17 +160,14 @@ async def _budget(room: Room, text: str) -> None:
     if not text:
         room.notes.print(line(f"The budget is {info.budget_tokens:,} tokens. /budget N changes it."))
         return
-    tokens, model = read_tokens(text), room.chat.models[0]
-    await room.enter(info.id, model, budget_tokens=tokens)
-    try:
-        context = await room.chat.context()
-    except FoveateError:
-        await room.enter(info.id, model, budget_tokens=info.budget_tokens)
-        raise
+    tokens = read_tokens(text)
+    await room.enter(info.id, room.chat.models[0], budget_tokens=tokens)
+    context = await room.chat.context()
     room.notes.print(line(f"The budget is {tokens:,} tokens now, of which {context.tokens:,} are in use."))
 
 
-async def _model(room: Room, name: str) -> None:
+async def _model(room: Room, text: str) -> None:
+    name = _word(text, "model")
     if not name:
         room.notes.print(line(f"The model is {room.chat.models[0]}. /model NAME changes it."))
         return
@@ -176,7 +194,7 @@ async def _quit(_room: Room, _: str) -> None:
 async def _turn(room: Room, text: str) -> int | str:
     """The turn that was named, or the newest."""
     if text:
-        return int(text) if text.isdecimal() else text.upper()
+        return int(text) if text.isdecimal() else (text.upper() if turn_number(text.upper()) else text)
     turns = (await room.session.refresh()).turns
     if not turns:
         raise InputError("there are no turns yet")

@@ -9,11 +9,11 @@ _WORD_OR_SPACE = re.compile(r"\s+|\S+")
 
 
 class Flow:
-    """Breaks lines at a width; without one the text goes through as it comes."""
+    """Breaks lines at a width, which may change meanwhile; without one the text goes through as it comes."""
 
-    def __init__(self, write: Callable[[str], object], width: int | None) -> None:
+    def __init__(self, write: Callable[[str], object], width: Callable[[], int | None]) -> None:
         self._write = write
-        self._width = width
+        self._get_width = width
         self._column = 0
         self._held = ""
         """The beginning of a word, or the spaces before one."""
@@ -21,7 +21,7 @@ class Flow:
 
     def add(self, piece: str) -> None:
         self._is_open = self._is_open or bool(piece)
-        if self._width is None:
+        if self._get_width() is None:
             self._write(piece)
             return
         *complete, self._held = _WORD_OR_SPACE.findall(self._held + piece) or [""]
@@ -37,14 +37,15 @@ class Flow:
     def _put(self, tokens: list[str]) -> None:
         from rich.cells import cell_len
 
+        width = self._get_width()
         for token in tokens:
             size = cell_len(token)
             if "\n" in token:
                 before, _, rest = token.partition("\n")
-                is_room = self._width is None or self._column + cell_len(before) <= self._width
+                is_room = width is None or self._column + cell_len(before) <= width
                 self._column = cell_len(token.rpartition("\n")[2])
                 self._write(token if is_room else f"\n{rest}")
-            elif self._width and self._column and self._column + size > self._width:
+            elif width and self._column and self._column + size > width:
                 # A space that would stand at the end of a line, or begin the next, is left out.
                 self._column = 0 if token.isspace() else size
                 self._write("\n" if token.isspace() else f"\n{token}")

@@ -57,4 +57,9 @@ class LoopThread:
         with asyncio.Runner() as runner:
             self._loop = runner.get_loop()
             self._ready.set()
-            self._loop.run_forever()
+            while True:
+                try:
+                    self._loop.run_forever()
+                    return
+                except (KeyboardInterrupt, SystemExit):  # as of a closed pipe; whoever waits for the work gets it too
+                    continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -22,32 +23,32 @@ from foveate.chatting import (
     check_window,
 )
 from foveate.cli.chat_flow import Flow
-from foveate.cli.terminal import line, print_json_line, shorten
-from foveate.errors import FoveateError, InputError, ModelError, ModelUnavailable, SessionExists
+from foveate.cli.chat_reading import Reading
+from foveate.cli.chat_status import status
+from foveate.cli.terminal import console, line, print_json_line, shorten
+from foveate.errors import FoveateError, InputError, InvalidMessage, ModelUnavailable, SessionExists, StoreError
 from foveate.models.names import load_model, models_for, understand
 from foveate.models.windows import window_of
 from foveate.store.calls import NANO
-from foveate.text import compact_json
+from foveate.text import compact_json, several
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
+    from foveate.answers import SessionInfo
     from foveate.api import Foveate
+    from foveate.context.assembled import Context
     from foveate.session import Session
+    from foveate.settings import ModelsSettings
     from foveate.turn import Turn
 
-UNLIMITED = 2**62
 WINDOW_SHARE = 8
 """An answer takes at most this part of a known window, one in so many."""
 TURNS_SHOWN = 3
 """Of a session that is gone on with."""
-BAR_CELLS = 8
 CALL_CHARS = 100
 TITLE_CHARS = 60
 """A new session is called by what was said first."""
 MAX_FORKS = 1_000
-CENT = 0.01
+THOUSAND = 1_000
 
 
 class Leave(Exception):
@@ -65,21 +66,36 @@ class Wishes:
     has_tools: bool = True
 
 
+class _WatchedChat(Chat):
+    """Says how large a prompt is when a model begins to read it."""
+
+    reading: Reading | None = None
+    """None while no model is asked."""
+
+    async def context(self) -> Context:
+        context = await super().context()
+        if self.reading:
+            self.reading.begin(context.tokens)
+        return context
+
+
 class Room:
     """One chat at a time. `out` is for what the model says, `notes` for all else."""
 
-    def __init__(self, fov: Foveate, wishes: Wishes, *, out: Console, notes: Console, as_json: bool) -> None:
+    def __init__(self, fov: Foveate, wishes: Wishes, *, is_typed: bool, as_json: bool) -> None:
         self.fov = fov
-        self.out = out
-        self.notes = notes
+        self.out = out = console()
+        self.notes = out if is_typed and not as_json else console(stderr=True)
         self._wishes = wishes
+        self._is_typed = is_typed
         self._as_json = as_json
-        self._chat: Chat | None = None
-        self._flow = Flow(self._write, out.width if out.is_terminal else None)
+        self._chat: _WatchedChat | None = None
+        self._flow = Flow(self._write, lambda: out.width if out.is_terminal else None)
+        self._reading = Reading(out)
         self._is_begun_here = False
 
     @property
-    def chat(self) -> Chat:
+    def chat(self) -> _WatchedChat:
         assert self._chat is not None, "a room is entered first"
         return self._chat
 
@@ -87,34 +103,16 @@ class Room:
     def session(self) -> Session:
         return self.chat.session
 
-    def model_for(self, own: str | None) -> str | None:
-        """Who answers: the command line's model, the session's own if it can be asked, or the settings'."""
-        settings = self.fov.settings.models
-        configured = next(iter(models_for("chat", settings)), None)
-        if self._wishes.model or not own:
-            return self._wishes.model or configured
-        try:
-            understand(own, settings)
-        except ModelUnavailable:
-            return configured
-        return own
-
     async def enter(self, session_id: str, model: str, *, budget_tokens: int | None = None) -> None:
         """Go on with a session, or begin it, with this model; what can't be leaves everything as it was."""
         settings = self.fov.settings
-        await load_model(model, settings.models).close()
+        await check_model(model, settings.models)
         window_tokens = self._window(model)
         output_tokens = self._wishes.max_output_tokens or most_output(window_tokens)
-        budgets = {info.id: info.budget_tokens for info in await self.fov.sessions()}
-        budget_tokens = budget_tokens or budgets.get(session_id)
-        if budget_tokens is None:
-            most = (window_tokens or UNLIMITED) - output_tokens - WINDOW_MARGIN_TOKENS
-            budget_tokens = max(1, min(settings.session.budget_tokens, most))
-        if window_tokens:
-            check_window(budget_tokens, output_tokens, window_tokens)
-        session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens)
-        self._is_begun_here = self._is_begun_here or session_id not in budgets
-        self._chat = Chat(
+        known = next((info for info in await self.fov.sessions() if info.id == session_id), None)
+        fitting = self._fitting_budget(known, budget_tokens, output_tokens=output_tokens, window_tokens=window_tokens)
+        session = await self.fov.session(session_id, model=model, budget_tokens=fitting)
+        chat = _WatchedChat(
             session,
             self.fov.caller,
             tuple(dict.fromkeys((model, *settings.models.fallbacks))),
@@ -123,6 +121,48 @@ class Room:
             has_tools=self._wishes.has_tools,
             costs=self.fov.costs,
         )
+        if budget_tokens and (known is None or known.budget_tokens != budget_tokens):
+            await self._try_budget(chat, known)
+        elif known and known.budget_tokens != fitting:
+            told = f"The budget is {fitting:,} tokens now, not {known.budget_tokens:,}: {model} takes {window_tokens:,}"
+            self.notes.print(line((f"{told} with its answer. {self._option} changes it.", "dim")))
+        self._is_begun_here = self._is_begun_here or known is None
+        self._chat = chat
+
+    @property
+    def _option(self) -> str:
+        """Where a budget is said."""
+        return "/budget" if self._chat else "--budget"
+
+    def _fitting_budget(
+        self, known: SessionInfo | None, asked: int | None, *, output_tokens: int, window_tokens: int | None
+    ) -> int:
+        """The budget as asked for, or the session's own, or the default, which nobody chose: it is made to fit."""
+        default = self.fov.settings.session.budget_tokens
+        budget_tokens = asked or (known.budget_tokens if known else default)
+        if window_tokens is None:
+            return budget_tokens
+        most = window_tokens - output_tokens - WINDOW_MARGIN_TOKENS
+        if asked is None and budget_tokens == default:
+            budget_tokens = max(1, min(budget_tokens, most))
+        try:
+            check_window(budget_tokens, output_tokens, window_tokens)
+        except InputError as error:
+            written = f"{most // THOUSAND}k" if most >= THOUSAND else f"{most}"
+            raise InputError(f"{error}, as in {self._option} {written}" if most > 0 else str(error)) from error
+        return budget_tokens
+
+    async def _try_budget(self, chat: Chat, before: SessionInfo | None) -> None:
+        """Take a budget back in which no context can be made, and say so."""
+        info = chat.session.info
+        try:
+            await chat.context()
+        except InputError as error:
+            if before:
+                await self.fov.session(info.id, model=before.model, budget_tokens=before.budget_tokens)
+            else:
+                await self.fov.delete_session(info.id)
+            raise InputError(f"{self._option} {info.budget_tokens:,}: {error}") from error
 
     async def handle(self, text: str) -> bool:
         """A prompt or a command; False if it failed, and then that was said."""
@@ -136,35 +176,58 @@ class Room:
                 await self._say(text[1:] if text.startswith("//") else text)
         except FoveateError as error:
             self.end_line()
-            self.notes.print(line(("Error: ", "bold red"), str(error)), soft_wrap=True)
-            if isinstance(error, ModelError) and not is_command:
-                self.notes.print(line(("The prompt is kept; /retry asks again.", "dim")))
+            self.tell_error(error)
+            if not is_command and not isinstance(error, StoreError | InvalidMessage):
+                again = "/retry asks again." if self._is_typed else f"to ask again: echo /retry | {self.command}"
+                self.notes.print(line((f"The prompt is kept; {again}", "dim")), soft_wrap=True)
+            if self._as_json:
+                print_json_line({"session_id": self.session.id, "error": str(error)})
             return False
         return True
+
+    def tell_error(self, error: FoveateError) -> None:
+        told = line(("Error: ", "bold red"), str(error))
+        self.notes.print(told, soft_wrap=not self.notes.is_terminal)
+
+    @property
+    def command(self) -> str:
+        """What goes on with the session, to be copied."""
+        return f"foveate chat {shlex.quote(self.session.id)}"
 
     async def _say(self, text: str) -> None:
         if self._is_begun_here and not self.session.info.title:
             await self.session.rename(shorten(text, TITLE_CHARS))
+            if not self._is_typed:
+                self.notes.print(line((f"A new session: {self.session.id}", "dim")), soft_wrap=True)
         await self.show(self.chat.say(text))
 
     async def show(self, events: AsyncGenerator[ChatEvent, None]) -> None:
         """An answer as it comes, and what it took."""
         tools: list[dict[str, object]] = []
-        async with aclosing(events):
-            async for event in events:
-                match event:
-                    case Piece(text):
-                        if not self._as_json:
-                            self._flow.add(text)
-                    case ToolAsked(name, arguments):
-                        tools.append({"name": name, "arguments": arguments})
-                        self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
-                    case ToolAnswered(name, tokens):
-                        self._note(f"← {name}: {tokens:,} tokens")
-                    case Noticed(text):
-                        self._note(text)
-                    case Finished():
-                        await self._finish(event, tools)
+        self.chat.reading = None if self._as_json else self._reading
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._reading.end()
+                    await self._show_event(event, tools)
+        finally:
+            self.chat.reading = None
+            self._reading.end()
+
+    async def _show_event(self, event: ChatEvent, tools: list[dict[str, object]]) -> None:
+        match event:
+            case Piece(text):
+                if not self._as_json:
+                    self._flow.add(text)
+            case ToolAsked(name, arguments):
+                tools.append({"name": name, "arguments": arguments})
+                self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
+            case ToolAnswered(name, tokens):
+                self._note(f"← {name}: {tokens:,} tokens")
+            case Noticed(text):
+                self._note(text)
+            case Finished():
+                await self._finish(event, tools)
 
     def end_line(self) -> None:
         """Show what is left of an answer that goes no further."""
@@ -183,7 +246,9 @@ class Room:
         if not info.turns:
             return
         first = max(1, info.turns - TURNS_SHOWN + 1)
-        self.notes.print(line((f"{info.turns:,} turns so far" + (", the newest:" if first > 1 else ":"), "dim")))
+        self.notes.print(
+            line((f"{several(info.turns, 'turn')} so far" + (", the newest:" if first > 1 else ":"), "dim"))
+        )
         for outline in await self.session.outline(first):
             if not outline.is_pruned:
                 self._recall(await self.session.load_turn(outline.number))
@@ -226,7 +291,8 @@ class Room:
         for who, text in ((turn.id, asked), (" " * len(turn.id), answered)):
             if text:
                 mark = ">" if who.strip() else " "
-                self.notes.print(line((f"{who} {mark} ", "dim"), shorten(text, width)), no_wrap=True)
+                told = line((f"{who} {mark} ", "dim"), shorten(text, width))
+                self.notes.print(told, no_wrap=True, overflow="ellipsis")
 
     def _write(self, text: str) -> None:
         self.out.print(line(text), end="", soft_wrap=True)
@@ -239,14 +305,33 @@ class Room:
     async def _finish(self, done: Finished, tools: Sequence[dict[str, object]]) -> None:
         if self._as_json:
             shares = {"predicted_cached_share": done.predicted_cached_share, "cached_share": done.cached_share}
-            print_json_line({**asdict(done), **shares, "usd": done.usd, "tools": tools})
+            whole = {"session_id": self.session.id, **asdict(done), **shares, "usd": done.usd, "tools": tools}
+            print_json_line(whole)
             return
         self.end_line()
         if done.finish == "length":
             self._note("The answer ends here because its output limit was reached; --max-output raises it.")
-        self.notes.print(status(done, await self.spent_usd()), no_wrap=True, overflow="ellipsis")
+        told = status(done, await self.spent_usd(), width=self.notes.width)
+        self.notes.print(told, no_wrap=True, overflow="ellipsis")
         if self.notes is self.out:
             self.out.print()
+
+
+def model_for(wished: str | None, own: str | None, settings: ModelsSettings) -> str | None:
+    """Who answers: the model that is wished for, the session's own if it can be asked, or the settings'."""
+    configured = next(iter(models_for("chat", settings)), None)
+    if wished or not own:
+        return wished or configured
+    try:
+        understand(own, settings)
+    except ModelUnavailable:
+        return configured
+    return own
+
+
+async def check_model(model: str, settings: ModelsSettings) -> None:
+    """`ModelUnavailable` if it can't be asked: it says what to install, set or write."""
+    await load_model(model, settings).close()
 
 
 def new_name() -> str:
@@ -261,26 +346,6 @@ def read_tokens(text: str) -> int:
     if not digits.isascii() or not digits.isdecimal() or not int(digits[:12]):
         raise InputError(f"{text.strip()!r} is no number of tokens; write it as 8000 or 8k")
     return int(digits[:12]) * times
-
-
-def status(done: Finished, spent_usd: float) -> Text:
-    """What an answer took, in a line; the end of it can be spared where the terminal is narrow."""
-    filled = min(BAR_CELLS, round(BAR_CELLS * done.tokens / done.budget_tokens))
-    reported = "?" if done.cached_share is None else f"{done.cached_share:.0%}"
-    parts = [
-        f"{done.turn_id} {'█' * filled}{'░' * (BAR_CELLS - filled)} {done.tokens:,}/{done.budget_tokens:,}",
-        f"{reported} cached ({done.predicted_cached_share:.0%} predicted)",
-        f"{dollars(done.usd)} of {dollars(spent_usd)}",
-        done.model,
-        f"{done.seconds:.1f} s",
-    ]
-    return line((" · ".join(parts), "dim"))
-
-
-def dollars(usd: float) -> str:
-    return (
-        "$0" if not usd else f"${usd:.2f}" if usd >= CENT * 100 else f"${usd:.4f}" if usd >= CENT / 100 else "<$0.0001"
-    )
 
 
 def most_output(window_tokens: int | None) -> int:

@@ -14,6 +14,7 @@ import click
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import console, line, print_json, progress_bar
 from foveate.errors import InputError, SessionNotFound
+from foveate.text import several
 
 if TYPE_CHECKING:
     from foveate.comparison import Comparison
@@ -156,7 +157,7 @@ def _read_file(path: Path, limit: int | None) -> Subject:
         notes.append(f"{longest.id} is the longest of {len(report.sessions):,} sessions in it.")
     unread = len(report.problems) + report.unlisted_problems
     if unread:
-        notes.append(f"{unread:,} records could not be read; 'foveate import' lists them.")
+        notes.append(f"Not read: {several(unread, 'record')}; 'foveate import' says why.")
     return replace(found, name=path.name, note=" ".join(notes))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foveate.cli.terminal import Column, amount, line, print_table, shorten
+from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,11 +20,9 @@ NEEDLE_CHARS = 40
 
 def show(out: Console, name: str, compared: Comparison) -> None:
     title = f"{name}: " if not compared.title else f"{name}, {shorten(compared.title, 60)}: "
-    out.print(line((title, "bold"), f"{compared.turns:,} turns, {amount(compared.raw_tokens)} tokens"))
-    made = (
-        f"{compared.sampled()}; {compared.facts:,} facts; {compared.seconds:.0f} s with {compared.processes} processes"
-    )
-    out.print(line((made, "dim")))
+    out.print(line((title, "bold"), f"{several(compared.turns, 'turn')}, {amount(compared.raw_tokens)} tokens"))
+    took = f"{compared.seconds:.0f} s with {several(compared.processes, 'process', 'processes')}"
+    out.print(line((f"{compared.sampled()}; {several(compared.facts, 'fact')}; {took}", "dim")))
     for budget in compared.budgets:
         out.print(line((f"\nAt {budget:,} tokens", "bold"), ("  (* best of its row)", "dim")))
         _show_figures(out, compared, budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, console, line, moment, print_json, print_table, printable, progress_bar
+from foveate.text import several
 
 if TYPE_CHECKING:
     from foveate.answers import SessionStats
-    from foveate.events import Event
+    from foveate.events import Event, EventKind
     from foveate.sync import Foveate
     from foveate.turn import Json
 
@@ -27,6 +29,25 @@ COLUMNS = (
     Column("fallbacks", "number"),
     Column("waiting", "number"),
 )
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What went wrong with models meanwhile."""
+
+    problem: str = ""
+    """The last one: who, and what."""
+    given_up: int = 0
+    """Turns for which no model is asked again by itself."""
+
+    def note(self, event: Event) -> None:
+        if "problem" in event.data:  # rules, whose renditions may fail too, name none
+            self.problem = f"{event.data.get('model')}: {event.data['problem']}"
+            self.given_up += event.data.get("is_given_up") is True
+
+    @property
+    def why(self) -> str:
+        return f" ({self.problem})" if self.problem else ""
 
 
 @click.command(name="compress", short_help="Finish what the background has not compressed yet.")
@@ -54,27 +75,22 @@ def command(*, session_ids: tuple[str, ...], every: bool, again: bool, store_pat
     """
     if bool(session_ids) == every:
         raise click.UsageError("name sessions, or say --all")
-    problems: list[str] = []
+    trouble = Trouble()
     with opened(store_path) as fov:
         ids = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
         if again:
             for name in ids:
                 fov.compress_again(session_id=name)
         before = {name: fov.open_session(name).stats() for name in ids}
-        with fov.subscribe(partial(_note, problems), ["model-failed", "model-held-back"]) as subscription:
+        kinds: list[EventKind] = ["model-failed", "model-held-back", "compression-failed"]
+        with fov.subscribe(trouble.note, kinds) as subscription:
             _settle(fov, before, shown=not as_json)
             subscription.drain()
         after = {name: fov.open_session(name).stats() for name in ids}
-    problem = problems[-1] if problems else ""
     if as_json:
-        print_json({name: _counts(before[name], stats, problem) for name, stats in after.items()})
+        print_json({name: _counts(before[name], stats, trouble.problem) for name, stats in after.items()})
         return
-    _show(before, after, problem)
-
-
-def _note(problems: list[str], event: Event) -> None:
-    """The last problem is the one that is told."""
-    problems[:] = [f"{event.data.get('model')}: {event.data.get('problem')}"]
+    _show(before, after, trouble)
 
 
 def _settle(fov: Foveate, before: Mapping[str, SessionStats], *, shown: bool) -> None:
@@ -89,7 +105,7 @@ def _settle(fov: Foveate, before: Mapping[str, SessionStats], *, shown: bool) ->
         progress.update(task, completed=total)
 
 
-def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats], problem: str) -> None:
+def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats], trouble: Trouble) -> None:
     out = console()
     rows = [
         (
@@ -109,10 +125,13 @@ def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats],
     print_table(out, COLUMNS, rows)
     moments = [stats.waiting_until for stats in after.values() if stats.waiting_until]
     if moments:
-        waiting = sum(stats.waiting for stats in after.values())
-        why = f" ({problem})" if problem else ""
-        told = f"A model is asked for {waiting:,} more turns from {moment(min(moments))} UTC on{why}."
-        out.print(line((f"{told} Until then they stand as rules made them.", "dim")))
+        waiting = several(sum(stats.waiting for stats in after.values()), "more turn")
+        told = f"A model is asked for {waiting} from {moment(min(moments))} UTC on{trouble.why}"
+        by_whom = "by the next 'foveate compress', or by a program that has the store open, such as a chat"
+        out.print(line((f"{told}, {by_whom}. Until then what rules made stands.", "dim")))
+    if trouble.given_up:
+        told = f"No model is asked again for {several(trouble.given_up, 'turn')}{trouble.why}: what rules made stands."
+        out.print(line((f"{told} 'foveate compress --again' asks once more.", "dim")))
 
 
 def _done(before: SessionStats, after: SessionStats) -> int:

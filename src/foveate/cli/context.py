@@ -10,6 +10,7 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import console, is_watched, line, print_exactly, print_json, printable
+from foveate.text import several
 
 if TYPE_CHECKING:
     from foveate.context.assembled import Context
@@ -114,6 +115,5 @@ def _show(session_id: str, context: Context, *, one_off: bool, is_other: bool, p
     out = console()
     draw(out, context, one_off=one_off, is_other=is_other)
     if pending:
-        out.print(
-            line((f"{pending:,} turns are not compressed yet; 'foveate compress {session_id}' does it.", "yellow"))
-        )
+        advice = f"'foveate compress {session_id}' does it"
+        out.print(line((f"Not compressed yet: {several(pending, 'turn')}; {advice}.", "yellow")))

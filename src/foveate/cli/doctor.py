@@ -32,6 +32,8 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
     foveate doctor --db chat.db --json
     foveate doctor --rebuild-index
     """
+    from foveate.models.names import models_for
+
     if rebuild_index:
         _rebuild(store_path, shown=not as_json)
     checked = 0
@@ -47,13 +49,14 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
         stats = [fov.open_session(info.id).stats() for info in fov.sessions()] if not problems else []
         sessions = len(fov.sessions())
         index = None if problems else fov.index_state()
+        has_model = bool(models_for("compress", fov.settings.models))
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     if as_json:
         answer = {"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems}
         print_json({**answer, "pending_turns": pending, "fallback_turns": fallbacks, "index": index})
     else:
         _show(store_path, checked, sessions, problems)
-        _inform(pending, fallbacks)
+        _inform(pending, fallbacks, has_model=has_model)
         if index:
             _tell_index(index)
     if problems:
@@ -78,16 +81,20 @@ def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]
         out.print(line((f"  {entry['advice']}", "dim")))
     if len(problems) > MAX_SHOWN:
         out.print(f"… and {len(problems) - MAX_SHOWN} more (--json lists all)")
-    out.print(line(f"{path}: {len(problems)} problems; {checked:,} messages checked"))
+    out.print(line(f"{path}: {several(len(problems), 'problem')}; {several(checked, 'message')} checked"))
 
 
-def _inform(pending: int, fallbacks: int) -> None:
+def _inform(pending: int, fallbacks: int, *, has_model: bool) -> None:
     """What is no fault, but good to know."""
     out = console()
     if pending:
-        out.print(line((f"  {pending:,} turns are still to be compressed; 'foveate compress --all' does it", "dim")))
+        advice = "'foveate compress --all' does it"
+        out.print(line((f"  still to be compressed: {several(pending, 'turn')}; {advice}", "dim")))
     if fallbacks:
-        out.print(line((f"  {fallbacks:,} turns have a stand-in for a level that could not be made", "dim")))
+        why = "a short version lost too much, or a model failed; a longer one stands in, nothing is lost"
+        first = "" if has_model else "a model may do better: set models.default, then "
+        advice = f"{first}'foveate compress --all --again' tries once more"
+        out.print(line((f"  with a stand-in: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
 
 
 def _tell_index(index: IndexState) -> None:
@@ -97,12 +104,12 @@ def _tell_index(index: IndexState) -> None:
 
     out = console()
     makers = ", ".join(maker.removeprefix(f"{PASSAGES_VERSION} ") or "words only" for maker in index.makers) or "none"
-    found = f"  search index: {index.passages:,} passages of {index.turns:,} turns, vectors by {makers}"
+    counts = f"{several(index.passages, 'passage')} of {several(index.turns, 'turn')}"
     compared = "all compared" if index.passages <= EXACT_PASSAGES else "nearest compared in long sessions"
-    out.print(line((f"{found}, {compared}", "dim")))
+    out.print(line((f"  search index: {counts}, vectors by {makers}, {compared}", "dim")))
     out.print(line((f"  vectors are made by {index.model}", "dim")))
     if index.problem:
         out.print(line((f"  it can't be asked now ({index.problem}); searches go by words until it can", "yellow")))
     if index.missing:
         advice = "'foveate compress --all' does it, or 'foveate doctor --rebuild-index' after a change of model"
-        out.print(line((f"  {index.missing:,} turns are still to be indexed; {advice}", "dim")))
+        out.print(line((f"  still to be indexed: {several(index.missing, 'turn')}; {advice}", "dim")))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from foveate.importing import ImportReport
+    from foveate.importing import ImportedSession, ImportReport
     from foveate.sync import Foveate
 
 SUFFIXES = (".jsonl", ".json", ".traj", ".zip", ".md")
@@ -32,6 +32,7 @@ COLUMNS = (
 )
 MAX_SESSIONS_SHOWN = 40
 MAX_PROBLEMS_SHOWN = 20
+MAX_RENAMED_SHOWN = 10
 
 
 @click.command(name="import", short_help="Bring in transcripts, files or whole folders.")
@@ -46,8 +47,9 @@ def command(
     """Bring in transcripts: files, or folders that are searched for them.
 
     Claude Code, Codex, ChatGPT exports (also zipped), pi, SWE-agent, tau-bench, Aider and plain JSONL are told
-    apart by themselves. Importing again adds only what is new. What can't be read is listed, line by line, and
-    the command then exits with 1.
+    apart by themselves. Importing again adds only what is new. A file without a session id of its own is the session
+    of its name; another file of that name, one that begins differently, becomes talk-2. What can't be read is listed,
+    line by line, and the command then exits with 1.
 
     \b
     foveate import ~/.claude/projects
@@ -62,7 +64,7 @@ def command(
     if as_json:
         print_json({"reports": [asdict(report) for report in reports], "failures": failures})
     else:
-        _show(console(), reports, failures)
+        _show(console(), reports, failures, is_named=session_id is not None)
     if failures or any(report.problems for report in reports):
         raise click.exceptions.Exit(1)
 
@@ -108,7 +110,16 @@ def _tell(progress: Progress, task: TaskID, before: int, done: int) -> None:
     progress.update(task, completed=before + done)
 
 
-def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> None:
+def _tell_renamed(out: Console, rows: list[tuple[ImportReport, ImportedSession]]) -> None:
+    """Where a name was taken by another file."""
+    renamed = [(report, session) for report, session in rows if session.id != session.name]
+    for report, session in renamed[:MAX_RENAMED_SHOWN]:
+        out.print(line(f"{session.id} is of {report.source}: session {session.name} holds another file of that name"))
+    if len(renamed) > MAX_RENAMED_SHOWN:
+        out.print(f"… and {len(renamed) - MAX_RENAMED_SHOWN} more like that (--json lists them)")
+
+
+def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_named: bool) -> None:
     rows = [(report, session) for report in reports for session in report.sessions]
     lines = []
     for report, session in rows[:MAX_SESSIONS_SHOWN]:
@@ -117,7 +128,10 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> Non
     if lines:
         print_table(out, COLUMNS, lines)
     if len(rows) > MAX_SESSIONS_SHOWN:
-        out.print(f"… and {len(rows) - MAX_SESSIONS_SHOWN} more sessions ('foveate sessions' lists all)")
+        more = several(len(rows) - MAX_SESSIONS_SHOWN, "more session")
+        out.print(f"… and {more} ('foveate sessions' lists all)")
+    if not is_named:
+        _tell_renamed(out, rows)
     problems = [(Path(report.source).name, problem) for report in reports for problem in report.problems]
     for source, problem in problems[:MAX_PROBLEMS_SHOWN]:
         out.print(line(("not read", "yellow"), f"  {source}, {problem.place}: {problem.reason}"))
@@ -128,6 +142,6 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str]) -> Non
     found, added = sum(report.found for report in reports), sum(report.added for report in reports)
     size = sum(report.bytes_read for report in reports)
     unread = len(problems) + sum(report.unlisted_problems for report in reports)
-    note = f", {unread:,} lines not read" if unread else ""
+    note = f", {several(unread, 'line')} not read" if unread else ""
     total = f"{several(len(rows), 'session')}, {several(found, 'message')}, {added:,} of them new"
     out.print(line(total, (note, "yellow"), f"; {amount(size)}B read"))

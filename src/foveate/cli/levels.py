@@ -9,6 +9,7 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import console, cut_middle, line, print_json
+from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +65,7 @@ def _head(content: TurnContent, raw: TurnContent, between: str) -> Text:
     style = next(style for level, (_, style) in LEVELS.items() if level == content.level)
     share = f", {content.tokens / raw.tokens:.0%} of raw" if raw.tokens and content.level != "R" else ""
     name = f" {content.turn_id}-{content.level} {NAMES[content.level]} "
-    return line((name, style), f"{between}{content.tokens:,} tokens{share}")
+    return line((name, style), f"{between}{several(content.tokens, 'token')}{share}")
 
 
 def _stacked(out: Console, found: list[TurnContent], raw: TurnContent, *, full: bool) -> None:

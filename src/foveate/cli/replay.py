@@ -10,6 +10,7 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import amount, console, line, print_json, progress_bar
+from foveate.text import several
 
 if TYPE_CHECKING:
     from foveate.replaying import ReplayReport
@@ -106,8 +107,9 @@ def _show(report: ReplayReport) -> None:
     out = console()
     rebuilds = ", ".join(f"{count} {cause}" for cause, count in report.rebuilds.items())
     most = max((call.tokens for call in report.calls), default=0)
+    turns = several(report.turns, "turn")
     rows = [
-        ("played", f"{report.turns:,} turns, {amount(report.raw_tokens)} tokens, {len(report.calls):,} calls"),
+        ("played", f"{turns}, {amount(report.raw_tokens)} tokens, {several(len(report.calls), 'call')}"),
         ("at", f"{report.budget_tokens:,} tokens, {report.schedule}, {report.order}"),
         ("overruns", f"{report.overruns} (the largest prompt had {most:,} tokens)"),
         ("cached", f"{report.cached_share:.1%} of all prompts' tokens"),
@@ -117,7 +119,8 @@ def _show(report: ReplayReport) -> None:
     if report.mean_use is not None and report.mean_history_use is not None:
         use = f"{report.mean_use:.0%} of the budget on average once full, {report.mean_history_use:.0%} of the "
         rows.append(("in use", f"{use}history's room"))
-        rows.append(("shown singly", f"{report.fewest_turns_shown} turns at the worst moment, the others in eras"))
+        fewest = several(report.fewest_turns_shown or 0, "turn")
+        rows.append(("shown singly", f"{fewest} at the worst moment, the others in eras"))
     rows.append(("time", f"{report.cpu_ms:.1f} ms of CPU per call"))
     for name, value in rows:
         out.print(line((f"{name:<14}", "dim"), value))

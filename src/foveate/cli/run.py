@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"done": 0, "question": 2, "blocked": 3, "cap": 4}
 SECONDS_PER_MINUTE = 60
+UNLIMITED = 2**62
 NO_MODEL = (
     "no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in openai:gpt-5-mini, with its key in "
     "$OPENAI_API_KEY"
@@ -162,7 +163,7 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnded:
 async def _session(fov: Foveate, order: _Order) -> tuple[Session, str, int]:
     """The session of the run, who works in it, and the most tokens of an answer."""
     from foveate.chatting import WINDOW_MARGIN_TOKENS, check_window
-    from foveate.cli.chat_room import UNLIMITED, most_output
+    from foveate.cli.chat_room import most_output
     from foveate.models.names import load_model, models_for
     from foveate.models.windows import window_of
 

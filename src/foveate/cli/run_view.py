@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foveate.chatting import ChatEvent, Noticed, Piece, ToolAnswered, ToolAsked
 from foveate.cli.chat_flow import Flow
-from foveate.cli.chat_room import dollars, status
+from foveate.cli.chat_status import dollars, status
 from foveate.cli.terminal import amount, console, line, print_json_line, shorten
 from foveate.running import Began, IterationBegan, IterationEnded, RunEnded, RunEvent, TasksChanged
 from foveate.signals import REASONS, UPDATE
@@ -28,8 +28,8 @@ class View:
     def __init__(self, session_id: str, *, as_json: bool) -> None:
         self._session_id = session_id
         self._as_json = as_json
-        self._out = console()
-        self._flow = Flow(self._write, self._out.width if self._out.is_terminal else None)
+        self._out = out = console()
+        self._flow = Flow(self._write, lambda: out.width if out.is_terminal else None)
         self._spent_usd = 0.0
         self._tools: list[dict[str, object]] = []
 
@@ -87,7 +87,7 @@ class View:
             print_json_line({"iteration": event.iteration, **asdict(answer), "usd": answer.usd, "tools": tools})
             return
         self._flow.end()
-        self._out.print(status(answer, self._spent_usd), no_wrap=True, overflow="ellipsis")
+        self._out.print(status(answer, self._spent_usd, width=self._out.width), no_wrap=True, overflow="ellipsis")
 
     def _ended(self, event: RunEnded) -> None:
         if self._as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +11,15 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import console, line, moment, print_json, printable
+from foveate.errors import InputError, SessionNotFound
+from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
     from foveate.answers import Found
+    from foveate.sync import Foveate
 
 SNIPPET_CHARS = 240
 MARKED = "bold yellow"
@@ -24,7 +28,7 @@ ROLES = ("user", "assistant", "tool", "system")
 
 @click.command(name="search", short_help="Find the turns that speak of something.")
 @click.argument("words", metavar="[SESSION] WORDS...", nargs=-1, required=True)
-@click.option("--all", "every", is_flag=True, help="In every session; then no session is named.")
+@click.option("--all", "every", is_flag=True, help="In every session: all words are what to look for.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most this many turns.")
 @click.option("--role", type=click.Choice(ROLES), help="Only what is said by this one.")
 @click.option("--tool", metavar="NAME", help="Only the calls and results of this tool.")
@@ -48,19 +52,23 @@ def command(
 ) -> None:
     """Find turns by words and by meaning, the best first, each with the passage that says it best.
 
+    One argument alone is what to look for, in every session; of more, the first names the session, unless --all is
+    said.
+
     Words are found in any form (port, ports); identifiers and paths whole and in parts. No sign in the query has a
     meaning of its own.
 
     \b
+    foveate search "storage port"
     foveate search demo storage port
     foveate search demo "how do we take backups?" --limit 3
     foveate search demo timeout --role user --after 2026-11-01
     foveate search --all getUserById
     """
-    session_id: str | None = None if every else words[0]
+    every = every or len(words) == 1
     query = " ".join(words if every else words[1:])
     with opened(store_path) as fov:
-        session_id = session_id and fov.find_session(session_id).id
+        session_id = None if every else _find(fov, words)
         found = fov.search(
             query,
             limit,
@@ -78,9 +86,17 @@ def command(
     print_found(console(), found, query, names_session=every)
     if unsearched:
         advice = f"'foveate compress {session_id or '--all'}' does it"
-        console().print(
-            line((f"{unsearched:,} older turns are not indexed yet and were not searched; {advice}.", "yellow"))
-        )
+        left_out = several(unsearched, "older turn")
+        console().print(line((f"Not indexed yet, and so not searched: {left_out}; {advice}.", "yellow")))
+
+
+def _find(fov: Foveate, words: Sequence[str]) -> str:
+    """The session that the first word names."""
+    try:
+        return fov.find_session(words[0]).id
+    except SessionNotFound as error:
+        asked = " ".join(map(shlex.quote, words))
+        raise InputError(f"{error}; 'foveate search --all {asked}' looks in all of them") from error
 
 
 def print_found(out: Console, found: Sequence[Found], query: str, *, names_session: bool = False) -> None:

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import Column, console, moment, print_json, print_table, reliable
+from foveate.text import several
 
 if TYPE_CHECKING:
     from foveate.answers import SessionInfo
@@ -25,7 +26,7 @@ COLUMNS = (
     Column("reliability", expendable=3),
     Column("platform", expendable=1),
     Column("fork of", expendable=2),
-    Column("updated"),
+    Column("last used"),
 )
 
 
@@ -45,7 +46,8 @@ COLUMNS = (
 def command(
     context: click.Context, *, platform: str | None, channel: str | None, limit: int, store_path: Path, as_json: bool
 ) -> None:
-    """List the sessions, the one used last first.
+    """List the sessions, the one used last first: of each the time of its newest message counts, so that imported
+    ones stand where they belong.
 
     \b
     foveate sessions
@@ -173,7 +175,8 @@ def delete(session_id: str, yes: bool, store_path: Path, as_json: bool) -> None:
     with opened(store_path) as fov:
         info = fov.open_session(session_id).info
         if not yes:
-            click.confirm(f"Delete session {session_id} and its {info.turns} turns for good?", abort=True, err=True)
+            turns = several(info.turns, "turn")
+            click.confirm(f"Delete session {session_id} and its {turns} for good?", abort=True, err=True)
         fov.delete_session(session_id)
     _show_change(info, f"Deleted {session_id}.", as_json=as_json)
 

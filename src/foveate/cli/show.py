@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,14 @@ from foveate.cli.terminal import (
     shorten,
 )
 from foveate.errors import TurnNotFound
+from foveate.text import as_typed, compact_json, several
+from foveate.turn import Attachment, Opaque, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from foveate.sync import Session
-    from foveate.turn import Attachment, Message, Opaque, Part, Turn
+    from foveate.turn import Json, Message, Part, Turn
 
 COLUMNS = (
     Column("turn"),
@@ -39,6 +42,8 @@ COLUMNS = (
 )
 LIST_LIMIT = 30
 MAX_PROMPT_CHARS = 200
+MAX_RECORD_CHARS = 100
+MAX_NAME_CHARS = 40
 STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "developer": "dim", "tool": "magenta"}
 
 
@@ -124,7 +129,7 @@ def _outline(session: Session, *, as_json: bool) -> None:
         print_json({"session": info, "turns": turns})
         return
     out = console()
-    out.print(line((info.title or info.id, "bold"), f"  {info.turns} turns, counted by {info.counter}"))
+    out.print(line((info.title or info.id, "bold"), f"  {several(info.turns, 'turn')}, counted by {info.counter}"))
     rows = []
     for turn in turns:
         prompt = "(pruned)" if turn.is_pruned else _prompt(session.load_turn(turn.number))
@@ -138,25 +143,61 @@ def _outline(session: Session, *, as_json: bool) -> None:
 
 def _prompt(turn: Turn) -> str:
     opening = next((message for message in turn.messages if message.opens_turn), turn.messages[0])
-    return shorten(opening.text, MAX_PROMPT_CHARS)
+    return shorten(as_typed(opening.text), MAX_PROMPT_CHARS)
 
 
 def print_turn(out: Console, turn: Turn, *, full: bool) -> None:
     from rich.rule import Rule
 
-    out.print(Rule(f"{turn.id}  {moment(turn.at)}  {turn.tokens:,} tokens", align="left", style="dim"))
+    out.print(Rule(f"{turn.id}  {moment(turn.at)}  {several(turn.tokens, 'token')}", align="left", style="dim"))
+    hidden: list[str] = []
     for message in turn.messages:
-        _show_message(out, message, full=full)
+        if not _has_words(message):
+            hidden.append(_record_name(message))
+        elif message.kind == "display":
+            text = shorten(message.text, MAX_RECORD_CHARS)
+            out.print(line((f"  ({_record_name(message)}) {text}", "dim")))
+        else:
+            _show_message(out, message, full=full)
+    if hidden:
+        kinds = ", ".join(dict.fromkeys(hidden))
+        told = f"{several(len(hidden), 'record')} without words not shown: {kinds}; 'foveate show --json' has all"
+        out.print(line((f"  ({told})", "dim")))
+
+
+def _has_words(message: Message) -> bool:
+    """Whether a person can read anything of it: of what a program noted beside the conversation, only text."""
+    if message.kind == "display":
+        return bool(message.text.strip())
+    return any(map(_is_readable, message.parts))
+
+
+def _is_readable(part: Part) -> bool:
+    """Thinking that only its provider can read is not, nor are empty words."""
+    return bool(part.text.strip()) if isinstance(part, Text | Reasoning) else True
+
+
+def _record_name(message: Message) -> str:
+    """What its program calls it: `ai-title`, `turn_duration`; of a message, who would have said it."""
+    if message.kind != "display":
+        return f"reasoning of the {message.role}" if message.parts else f"empty {message.role}"
+    if message.original is None or not isinstance(message.original.data, Mapping):
+        return message.role
+    data = message.original.data
+    name = _word(data.get("payload"), "type") or _word(data, "subtype") or _word(data, "type")
+    return shorten(name or message.original.format, MAX_NAME_CHARS)
+
+
+def _word(data: Json, key: str) -> str:
+    value = data.get(key) if isinstance(data, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 def _show_message(out: Console, message: Message, *, full: bool) -> None:
-    if message.kind == "display":
-        out.print(line((f"  {shorten(message.text, 100) or 'shown only'}", "dim")))
-        return
     if message.role != "tool":
         note = " (injected)" if message.kind == "injection" else ""
         out.print(line((f"{message.name or message.role}{note}", STYLES[message.role])))
-    for part in message.parts:
+    for part in filter(_is_readable, message.parts):
         _show_part(out, part, full=full)
     out.print()
 
@@ -164,32 +205,28 @@ def _show_message(out: Console, message: Message, *, full: bool) -> None:
 def _show_part(out: Console, part: Part, *, full: bool) -> None:
     from rich.padding import Padding
 
-    from foveate import turn as values
-    from foveate.text import compact_json
-
     match part:
-        case values.Text(text):
-            out.print(line(text))
-        case values.Reasoning(text):
+        case Text(text):
+            out.print(line(as_typed(text)))
+        case Reasoning(text):
             out.print(line((text, "italic dim")))
-        case values.ToolCall(name, arguments):
+        case ToolCall(name, arguments):
             out.print(
                 line(("→ ", "magenta"), (name, "bold magenta"), f" {cut_middle(compact_json(arguments), full=full)}")
             )
-        case values.ToolResult(name=name, content=content, is_error=is_error, exit_code=code):
+        case ToolResult(name=name, content=content, is_error=is_error, exit_code=code):
             outcome = f" exit {code}" if code is not None else (" error" if is_error else "")
             out.print(line((f"← {name or 'result'}{outcome}", "red" if is_error or code else "magenta")))
             for inner in content:
-                text = inner.text if isinstance(inner, values.Text) else _reference(inner)
+                text = inner.text if isinstance(inner, Text) else _reference(inner, full=full)
                 out.print(Padding(line((cut_middle(text, full=full), "dim")), (0, 0, 0, 2)))
-        case values.Attachment() | values.Opaque():
-            out.print(line((_reference(part), "yellow")))
+        case Attachment() | Opaque():
+            out.print(line((_reference(part, full=full), "yellow")))
 
 
-def _reference(part: Attachment | Opaque) -> str:
-    """What stands for a thing that a terminal can't show."""
-    from foveate import turn as values
-
-    if isinstance(part, values.Opaque):
-        return f"[{part.format}]"
-    return f"[{part.media}: {shorten(part.name or part.uri or part.file_id or 'inline', MAX_PROMPT_CHARS)}]"
+def _reference(part: Attachment | Opaque, *, full: bool) -> str:
+    """What stands for a thing that a terminal can't show, or that has no words of its own."""
+    if isinstance(part, Attachment):
+        return f"[{part.media}: {shorten(part.name or part.uri or part.file_id or 'inline', MAX_PROMPT_CHARS)}]"
+    said = compact_json(part.data)
+    return f"[{_word(part.data, 'type') or part.format}] {said if full else shorten(said, MAX_PROMPT_CHARS)}"

@@ -44,12 +44,12 @@ COST_COLUMNS = (
     Column("purpose"),
     Column("model", "cut"),
     Column("calls", "number"),
-    Column("failed", "number", expendable=2),
-    Column("unfit", "number", expendable=3),
-    Column("seconds", "number", expendable=4),
-    Column("in", "number"),
-    Column("cached", "number", expendable=1),
-    Column("out", "number"),
+    Column("failed", "number", expendable=4),
+    Column("unfit", "number", expendable=5),
+    Column("seconds", "number", expendable=6),
+    Column("in", "number", expendable=1),
+    Column("cached", "number", expendable=3),
+    Column("out", "number", expendable=2),
     Column("price", "number"),
 )
 PROVIDER_COLUMNS = (
@@ -132,7 +132,8 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
     out = console()
     if rows:
         print_table(out, COLUMNS, rows)
-    out.print(line((f"{store_path}: {several(len(rows), 'session')}, {amount(size)}B on disk", "dim")))
+    whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
+    out.print(line((f"{store_path}: {whole}{amount(size)}B on disk", "dim")))
     if costs:
         out.print(line((f"Models: {_today(costs, daily_usd)}; --cost tells more", "dim")))
 
@@ -157,7 +158,8 @@ def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> N
 def print_bill(out: Console, bill: Bill) -> None:
     """The calls that are asked about, how the providers stand, and what all of today's calls take of the cap."""
     if bill.shown:
-        print_table(out, COST_COLUMNS, [_cost_cells(row) for row in bill.shown])
+        names_session = bill.session_id is None
+        print_table(out, COST_COLUMNS, [_cost_cells(row, names_session=names_session) for row in bill.shown])
         calls, failed = sum(row.calls for row in bill.shown), sum(row.failed for row in bill.shown)
         out.print(line(f"{several(calls, 'call')}, {failed} of them failed, for {_price(bill.shown)} together."))
     else:
@@ -192,10 +194,10 @@ def _share(used: int, limit: int | None) -> str:
     return f"{amount(used)} a minute" if limit is None else f"{amount(used)} of {amount(limit)} a minute"
 
 
-def _cost_cells(row: CostRow) -> tuple[str, ...]:
+def _cost_cells(row: CostRow, *, names_session: bool) -> tuple[str, ...]:
     return (
         row.day,
-        row.session_id or "-",
+        (row.session_id or "-") if names_session else "",
         row.purpose,
         row.model,
         str(row.calls),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 THOUSAND = 1000
 GAP = 2
+END = 1
+"""So much of the gap behind the last column is not needed."""
 LEAST_CUT = 16
 """A text that is cut keeps this many cells, if it has them."""
 LONG_LINES = 40
@@ -54,13 +56,20 @@ class Column:
 
 
 def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
-    """A table that fits the terminal. A cell that is `str` is taken as it is; only a `Text` has a style."""
+    """A table that fits the terminal. A cell that is `str` is taken as it is; only a `Text` has a style.
+
+    Where no table fits, each row is told in lines.
+    """
     from rich import box
     from rich.table import Table
 
     cells = {column: _cells(rows, index) for index, column in enumerate(columns)}
     widths = {column: max(cell.cell_len for cell in [*cells[column], _cell(column.name)]) for column in columns}
     shown = _fitting([column for column in columns if any(cells[column])], widths, out.width)
+    narrowest = sum(_narrowest(column, cells[column], widths[column]) + GAP for column in shown)
+    if narrowest - END > out.width:
+        _print_rows(out, cells, len(rows))
+        return
     cut = _cut_widths(shown, widths, out.width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, GAP - 1, 0, 0))
     for column in shown:
@@ -76,6 +85,18 @@ def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence
     out.print(table)
 
 
+def _print_rows(out: Console, cells: Mapping[Column, Sequence[Text]], count: int) -> None:
+    """Each row as lines of `name: value`, for a terminal in which columns can't stand side by side."""
+    for index in range(count):
+        if index:
+            out.print()
+        for column, values in cells.items():
+            if values[index]:
+                name = line((f"{column.name}: " if column.name else "", "bold"))
+                is_cut = column.shape == "cut"
+                out.print(name.append_text(values[index]), no_wrap=is_cut, overflow="ellipsis" if is_cut else "fold")
+
+
 def _cells(rows: Sequence[Sequence[str | Text]], index: int) -> list[Text]:
     return [_cell(row[index]) for row in rows]
 
@@ -84,9 +105,9 @@ def _cell(value: str | Text) -> Text:
     return line(value) if isinstance(value, str) else value
 
 
-def _fitting(columns: list[Column], widths: dict[Column, int], room: int) -> list[Column]:
+def _fitting(columns: list[Column], widths: Mapping[Column, int], room: int) -> list[Column]:
     """The columns without those that can be spared and for which there is no room."""
-    while sum(column.least(widths[column]) for column in columns) + _gaps(columns) > room:
+    while _least(columns, widths) > room:
         most = max(columns, key=lambda column: column.expendable)
         if not most.expendable:
             break
@@ -94,9 +115,9 @@ def _fitting(columns: list[Column], widths: dict[Column, int], room: int) -> lis
     return columns
 
 
-def _cut_widths(columns: Sequence[Column], widths: dict[Column, int], room: int) -> dict[Column, int]:
+def _cut_widths(columns: Sequence[Column], widths: Mapping[Column, int], room: int) -> dict[Column, int]:
     """How wide each column that may be cut can be: the narrow ones whole, the others share what is left."""
-    spare = room - _gaps(columns) - sum(column.least(widths[column]) for column in columns)
+    spare = room - _least(columns, widths)
     cut = sorted((column for column in columns if column.shape == "cut"), key=lambda column: widths[column])
     given: dict[Column, int] = {}
     for place, column in enumerate(cut):
@@ -107,8 +128,17 @@ def _cut_widths(columns: Sequence[Column], widths: dict[Column, int], room: int)
     return given
 
 
-def _gaps(columns: Sequence[Column]) -> int:
-    return GAP * len(columns)
+def _least(columns: Sequence[Column], widths: Mapping[Column, int]) -> int:
+    """How wide a table of these columns is at least."""
+    return sum(column.least(widths[column]) + GAP for column in columns)
+
+
+def _narrowest(column: Column, cells: Sequence[Text], width: int) -> int:
+    """How wide a column must be to be read: what goes on below does so between words, or inside a very long one."""
+    if column.shape != "fold":
+        return column.least(width)
+    words = [_cell(word).cell_len for cell in [*cells, _cell(column.name)] for word in cell.plain.split()]
+    return min(MOST_WHOLE, max(words, default=0))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import console, line, print_json
+from foveate.text import several
 
 
 @click.command(name="unpin", short_help="Remove a pin.")
@@ -30,4 +31,4 @@ def command(*, session_id: str, pin_id: str, even_if_locked: bool, store_path: P
     if as_json:
         print_json(pins)
     else:
-        console().print(line(f"{pin_id} is removed; {len(pins)} pins are left."))
+        console().print(line(f"{pin_id} is removed; left: {several(len(pins), 'pin')}."))

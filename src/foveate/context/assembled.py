@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from foveate.context import invariants
 from foveate.context.board import Board
-from foveate.context.provider import Layout, render_layout
+from foveate.context.provider import Layout, render_layout, render_request
+from foveate.context.tools import Offer
 from foveate.strategy import Band, Shown
 from foveate.strategy.schedule import Cause
 from foveate.turn import Json, Message
@@ -96,12 +97,28 @@ class Context:
     planned: Planned = field(default=Planned(), repr=False)
     board: Board = field(default=Board(), repr=False)
     """What was retrieved, and what was put there ahead for this prompt."""
+    offer: Offer | None = field(default=None, repr=False)
+    """The tools that were counted."""
 
-    def messages(self, format: str = "openai", *, cache: bool = True) -> list[Json]:  # noqa: A002
-        """What a provider takes: `openai`, `openai-responses`, `anthropic` or `gemini`; ends with the prompt.
+    def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
+        """All that was counted, as the keyword arguments of a provider's own call.
 
-        OpenAI's begin with a system message; for the other two, pass `system` where the API has its place.
-        `cache` puts Anthropic's breakpoints where the next context will still be the same.
+            client.chat.completions.create(model=…, **context.request("openai"))
+            client.responses.create(model=…, **context.request("openai-responses"))
+            client.messages.create(model=…, max_tokens=…, **context.request("anthropic"))
+            client.models.generate_content(model=…, **context.request("gemini"))
+
+        It has `tools` if the context counts them. `cache` is as in `messages`.
+        """
+        tools = self.offer.definitions(format) if self.offer else ()
+        return render_request(format, self.messages(format, cache=cache), system=self.system, tools=tools)
+
+    def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
+        """The messages alone, in `openai`, `openai-responses`, `anthropic` or `gemini`; they end with the prompt.
+
+        OpenAI's begin with a system message. The other two take `system`, in which explanation and pins are too, apart
+        from messages, and each takes tools apart: `request` has everything in its place. `cache` puts Anthropic's
+        breakpoints where the next context will still be the same.
         """
         rendered = render_layout(self.layout, self.system, format, cache=cache)
         invariants.check_messages(format, rendered, self.native_messages)

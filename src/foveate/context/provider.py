@@ -3,14 +3,15 @@
     system · tagged history · newest turns, native · memory and the turn at work · board and prompt
 
 What came in the same format goes out to the letter, except for cache hints, which belong to the request that
-had them, and except where a call stands without its result: the provider would refuse that.
+had them, for what an answer of Anthropic's has beside its content, and except where a call stands without its result:
+the provider would refuse that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from foveate.context.invariants import tool_pairs_whole
 from foveate.errors import UnknownFormat
@@ -56,6 +57,20 @@ class Layout:
     """Nothing that changes stands before the native turns."""
 
 
+def render_request(format: str, messages: list[Any], *, system: str, tools: Sequence[Record]) -> dict[str, Any]:  # noqa: A002
+    """The keyword arguments of the provider's own call, everything in its place; what is empty is left out."""
+    offered = {"tools": list(tools)} if tools else {}
+    match format:
+        case "anthropic":
+            return {**({"system": system} if system else {}), "messages": messages, **offered}
+        case "gemini":
+            config = {**({"system_instruction": system} if system else {}), **offered}
+            return {"contents": messages, **({"config": config} if config else {})}
+        case "openai-responses":
+            return {"input": messages, **offered}
+    return {"messages": messages, **offered}
+
+
 def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002
     if format not in FORMATS:
         raise UnknownFormat(f"no messages of format {format!r}; there are {', '.join(FORMATS)}")
@@ -92,7 +107,7 @@ def _render_native(messages: Sequence[Message], format: str) -> list[Record]:  #
         ]
         rendered = render_messages(format, by_meaning)
     records = [record for record in rendered if isinstance(record, Mapping)]
-    return [_without_cache_hints(record) for record in records] if format == "anthropic" else records
+    return [_sendable(record) for record in records] if format == "anthropic" else records
 
 
 def _render_end(layout: Layout, format: str) -> list[Record]:  # noqa: A002
@@ -160,12 +175,12 @@ def _can_carry(block: Record) -> bool:
     return block.get("type") not in _THINKING and block.get("text") != ""
 
 
-def _without_cache_hints(record: Record) -> Record:
+def _sendable(record: Record) -> Record:
+    """Role and content, without cache hints: Anthropic refuses what else its own answer had."""
     content = record.get("content")
-    if isinstance(content, str) or not isinstance(content, Sequence):
-        return record
-    cleaned = [_clean(block) if isinstance(block, Mapping) else block for block in content]
-    return {**record, "content": cleaned} if cleaned != list(content) else record
+    if not isinstance(content, str) and isinstance(content, Sequence):
+        content = [_clean(block) if isinstance(block, Mapping) else block for block in content]
+    return {"role": record.get("role"), "content": content}
 
 
 def _clean(block: Record) -> Record:

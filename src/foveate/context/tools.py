@@ -1,6 +1,6 @@
 """The history tools: their definitions for each provider, and a model's calls of them as typed requests.
 
-The definitions together take under 400 tokens; a wrong call is an `InvalidToolCall` that tells the model what to
+The definitions together take about 300 tokens; a wrong call is an `InvalidToolCall` that tells the model what to
 write instead.
 """
 
@@ -10,8 +10,10 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
+from foveate.context.provider import FORMATS
 from foveate.errors import InvalidToolCall, UnknownFormat
 from foveate.strategy import Shown
 from foveate.tokens import Counter
@@ -218,6 +220,28 @@ def _shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a model may call in answer to a context: the history tools, and tools of the caller's own."""
+
+    besides: tuple[Mapping[str, Json], ...] = ()
+    format: str = ""
+    """Which the caller's own are written in."""
+
+    def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
+        """All of them as a provider takes them."""
+        if self.besides and format != self.format:
+            problem = f"your own tools were given to tools({self.format!r}); give them as {format} has them"
+            raise UnknownFormat(f"{problem}: tools({format!r}, besides=…)")
+        return [*tool_definitions(format), *map(dict, self.besides)]
+
+
+@cache
+def widest_format(counter: Counter) -> str:
+    """The format whose definitions take the most tokens: with room for those there is room for any."""
+    return max(FORMATS, key=lambda name: definitions_tokens(name, counter))
+
+
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
     """The tools as a provider takes them: `openai`, `openai-responses`, `anthropic` or `gemini`."""
     match format:
@@ -230,7 +254,7 @@ def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
             return [_function(tool, "input_schema") for tool in TOOLS]
         case "gemini":
             return [{"functionDeclarations": [_function(tool, "parameters") for tool in TOOLS]}]
-    raise UnknownFormat(f"no tools for {format!r}; there are openai, openai-responses, anthropic, gemini")
+    raise UnknownFormat(f"no tools for {format!r}; there are {', '.join(FORMATS)}")
 
 
 def definitions_tokens(format: str, counter: Counter) -> int:  # noqa: A002

@@ -41,6 +41,8 @@ class Header:
     model: str | None = None
     platform: str | None = None
     channel: str | None = None
+    is_named_by_file: bool = False
+    """Whether it has no name but that of its file, which another file may have too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from foveate.formats._records import (
     value_at,
 )
 from foveate.formats._sessions import Sessions, TitleRank, made_session, session_in_name
+from foveate.text import as_typed
 from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Text, ToolResult, Usage
 
 NAME: Final = "claude-code"
@@ -60,7 +61,6 @@ _SHOWN_TEXT = {
     "system": "content",
 }
 _TITLES = {"ai-title": TitleRank.GENERATED, "custom-title": TitleRank.CHOSEN, "summary": TitleRank.SUMMARY}
-_COMMAND = re.compile(r"<command-name>(.*?)</command-name>(?:.*<command-args>(.*?)</command-args>)?", re.DOTALL)
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (-?\d{1,9})\b")
 
 
@@ -150,15 +150,10 @@ def _news(sessions: Sessions, session: str, record: Mapping[str, Json], message:
     if kind in _TITLES:
         title, rank = text_at(record, _SHOWN_TEXT[kind]), _TITLES[kind]
     elif message.opens_turn:
-        title, rank = _prompt_title(message.text), TitleRank.PROMPT
+        title, rank = as_typed(message.text), TitleRank.PROMPT
     moved = text_at(record, "relocatedCwd")
     channel = moved or sessions.channel(session) or text_at(record, "cwd")
     yield from sessions.learn(session, title=title, rank=rank, model=message.model, channel=channel)
-
-
-def _prompt_title(text: str) -> str:
-    command = _COMMAND.search(text)
-    return f"{command[1]} {command[2] or ''}" if command else text
 
 
 def parse(data: Json, path: str) -> Message:

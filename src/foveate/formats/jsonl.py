@@ -75,7 +75,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
                 continue
             if not seen:
                 seen = True
-                yield Header(session)
+                yield Header(session, is_named_by_file=True)
             yield _read_one(value, session, position=position, place=place, usual=usual)
 
 
@@ -172,7 +172,7 @@ def _provider_of(value: Json) -> str | None:
 
 
 def _read_list(value: Mapping[str, Json], listed: list[Json], session: str, where: str) -> Iterator[Item]:
-    yield Header(session)
+    yield Header(session, is_named_by_file=True)
     usual = detect_messages(listed)
     if len(value) > 1:
         rest: dict[str, Json] = {key: [] if held is listed else held for key, held in value.items()}

@@ -49,7 +49,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
         yield Problem("the file", "is not a trajectory: it has no list 'history'")
         return
     session = PurePath(name).stem or "session"
-    yield Header(session, model=_model(trajectory), platform=NAME)
+    yield Header(session, model=_model(trajectory), platform=NAME, is_named_by_file=True)
     for position, record in enumerate(history):
         place = f"message {position + 1}"
         try:

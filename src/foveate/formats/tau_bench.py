@@ -44,7 +44,8 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
 
 
 def _read_run(run: Mapping[str, Json], session: str, place: str) -> Iterator[Item]:
-    yield Header(session, title=f"tau-bench task {run.get('task_id')}, trial {run.get('trial', 0)}", platform=NAME)
+    title = f"tau-bench task {run.get('task_id')}, trial {run.get('trial', 0)}"
+    yield Header(session, title=title, platform=NAME, is_named_by_file=True)
     traj = run["traj"]
     records = traj if isinstance(traj, list) else []
     for position, record in enumerate(records):

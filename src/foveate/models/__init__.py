@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from foveate.turn import Json, Message, Usage
 
@@ -60,6 +60,13 @@ class Answer:
         return self.message.usage or Usage()
 
 
+@runtime_checkable
+class Expansive(Protocol):
+    """A model that may be paid for more output than was asked for."""
+
+    def most_output_tokens(self, ask: Ask) -> int: ...
+
+
 class Model(Protocol):
     """One model of one provider. Failures are `foveate.errors.ModelError`s, never a provider's own exceptions."""
 
@@ -73,10 +80,15 @@ class Model(Protocol):
         """Whose limits it shares, as in `openai` or `127.0.0.1:8080`."""
         ...
 
-    async def ask(self, ask: Ask) -> Answer: ...
+    async def ask(self, ask: Ask) -> Answer:
+        """An answer without words is an answer too: it says what it took."""
+        ...
 
     def stream(self, ask: Ask) -> AsyncIterator[str | Answer]:
-        """Pieces of text as they come, and last the whole answer. A stream that ends without one has failed."""
+        """Pieces of text as they come, and last the whole answer. A stream that ends without one has failed.
+
+        An empty piece is a sign of life: the model reasons, or writes a call.
+        """
         ...
 
     async def close(self) -> None: ...

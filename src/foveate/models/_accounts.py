@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.errors import FoveateError, ModelHeldBack
-from foveate.models import Answer, Ask, Model
+from foveate.models import Answer, Ask, Expansive, Model
 from foveate.models._clock import Clock
 from foveate.settings import ModelsSettings
 from foveate.store.calls import DAY_US, NANO, RUNNING, CallRow, Calls
+from foveate.text import message_text
 from foveate.tokens import counter_for
 from foveate.turn import Usage
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BILLED_FAILURES = frozenset({"timeout", "stalled", "broken-off", "malformed", "empty", "cancelled"})
-"""A provider that failed like this may have read the prompt, and send a bill for it."""
+"""A provider that failed like this may have read the prompt and written an answer, and send a bill for both."""
 CANCELLED = "cancelled"
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Accounts:
         self, ask: Ask, model: Model, *, tariff: Tariff, session_id: str | None = None, turn: int | None = None
     ) -> Booking:
         """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked."""
+        output_tokens = model.most_output_tokens(ask) if isinstance(model, Expansive) else ask.max_output_tokens
         row = CallRow(
             session_id=session_id,
             turn=turn,
@@ -70,9 +72,9 @@ class Accounts:
             model=model.name,
             purpose=ask.purpose,
             input_tokens=ask.input_tokens,
-            output_tokens=ask.max_output_tokens,
+            output_tokens=output_tokens,
             cached_tokens=0,
-            nano_usd=tariff.most_nano_usd(ask.input_tokens, ask.max_output_tokens),
+            nano_usd=tariff.most_nano_usd(ask.input_tokens, output_tokens),
             is_estimate=True,
             latency_us=0,
             outcome=RUNNING,
@@ -85,8 +87,8 @@ class Accounts:
     async def settle(
         self, booking: Booking, *, outcome: str, answer: Answer | None, said: str
     ) -> tuple[CallRow, int | None]:
-        """Book what the call took: as the provider reports it, else by our own count of what was sent and `said`.
-        The row and its number; None if it can't be booked."""
+        """Book what the call took: as the provider reports it, else as it is estimated here, where `said` is what came
+        of an answer that did not come whole. The row and its number; None if it can't be booked."""
         reported = answer.usage if answer is not None else Usage()
         is_reported = reported.input_tokens > 0 or reported.output_tokens > 0
         used = reported if is_reported else self._estimate(booking, outcome=outcome, answer=answer, said=said)
@@ -162,10 +164,18 @@ class Accounts:
         return reservation
 
     def _estimate(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Usage:
-        if answer is None and outcome not in BILLED_FAILURES:
+        """By what came, if that is all there was; by the output limit, if more may have been written."""
+        is_failure = outcome in BILLED_FAILURES
+        if answer is None and not is_failure:
             return Usage()
-        text = answer.text if answer is not None else said
-        return Usage(input_tokens=booking.ask.input_tokens, output_tokens=counter_for(booking.row.model).count(text))
+        ask = booking.ask
+        written = message_text(answer.message) if answer is not None else said
+        output_tokens = counter_for(booking.row.model).count(written)
+        # A stream that someone here stopped was read as it was written.
+        is_all = bool(said) if outcome == CANCELLED else not is_failure
+        if not is_all or (answer is not None and answer.finish == "length"):
+            output_tokens = max(output_tokens, booking.row.output_tokens)
+        return Usage(input_tokens=ask.input_tokens, output_tokens=output_tokens)
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)

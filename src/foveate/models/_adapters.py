@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 from foveate.models._failures import TooMuchSaid
-from foveate.models.names import Key, ModelName
+from foveate.models.names import Key, ModelName, address_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -25,7 +24,7 @@ _OTHER_ENDPOINT: Final = {**_ANY_ENDPOINT, "openai_chat_supports_max_completion_
 
 
 def http_client(read_seconds: float) -> httpx2.AsyncClient:
-    """A client that reads no answer larger than MAX_ANSWER_BYTES."""
+    """A client that reads no answer larger than MAX_ANSWER_BYTES, and logs no password of an address."""
     import httpx2  # noqa: PLC0415 - only with the extra
     from pydantic_ai.models import create_async_httpx2_client  # noqa: PLC0415
 
@@ -48,8 +47,12 @@ def http_client(read_seconds: float) -> httpx2.AsyncClient:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = Limited(response.stream)
 
+    async def forget_user(request: httpx2.Request) -> None:
+        """It is in a header by now; what stands in the address is logged."""
+        request.url = request.url.copy_with(userinfo=b"")
+
     client = create_async_httpx2_client(timeout=httpx2.Timeout(read_seconds, connect=CONNECT_SECONDS))
-    client.event_hooks = {**client.event_hooks, "response": [limit]}
+    client.event_hooks = {**client.event_hooks, "request": [forget_user], "response": [limit]}
     return client
 
 
@@ -104,12 +107,9 @@ def _openai(parsed: ModelName, secret: str | None, client: httpx2.AsyncClient) -
 
     if parsed.kind == "openai":
         return AsyncOpenAI(api_key=secret, http_client=client, max_retries=0)
-    base_url = parsed.base_url
-    if parsed.kind == "ollama":
-        base_url = os.environ.get("OLLAMA_BASE_URL") or base_url
     return AsyncOpenAI(
         api_key=secret or NO_KEY,
-        base_url=base_url,
+        base_url=address_of(parsed),
         http_client=client,
         max_retries=0,
         default_headers={"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()},  # type: ignore[dict-item]

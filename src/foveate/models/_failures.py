@@ -6,18 +6,23 @@ fault of its own) is sorted here. A new kind of error is `malformed`: it may go 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from foveate.errors import ModelError, ModelFailed, ModelUnavailable
-from foveate.models._secrets import scrub_line
+from foveate.models._secrets import scrub, scrub_line
 
 MAX_CHAIN: Final = 20
 """Causes of an error that are looked at."""
+MAX_BODY_DEPTH: Final = 6
+MAX_BODY_CHARS: Final = 100_000
+"""Of what a provider answers in JSON inside of JSON, when it refuses."""
 MAX_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
 
 FIRST_ERROR: Final = 400
@@ -38,8 +43,13 @@ _NETWORK: Final = {"TransportError", "ModelConnectionError", "APIConnectionError
 
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|prompt is too long|context window"
-    r"|exceeds? the (?:available )?context size|reduce the length of the (?:messages|prompt)"
-    r"|input token count .{0,40}exceeds|input length and `?max_tokens`? exceed|request_too_large",
+    r"|exceeds? the (?:available )?context size|context size has been exceeded"
+    r"|reduce the length of the (?:messages|prompt)|tokens must be reduced"
+    r"|input token count .{0,40}exceeds|input length and `?max_tokens`? exceed|request_too_large"
+    r"|(?:longer|greater) than the (?:maximum model|model's context|context) length"
+    r"|exceed(?:s|ed) (?:the|max) context length|context the overflows|maximum prompt length"
+    r"|`inputs` (?:tokens \+ `max_new_tokens` must be|must have less than)"
+    r"|input is too long for requested model|exceeded model token limit",
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low|billing_error", re.IGNORECASE)
@@ -61,7 +71,7 @@ _LARGEST_SPAN: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was being asked, for messages."""
+    """What was being asked. Every error of it is made here, and shows none of its secrets."""
 
     name: str
     model: str
@@ -69,15 +79,19 @@ class Target:
     key_variable: str
     """Where the key is, or would be."""
     has_key: bool
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def failed(self, problem: str, *, reason: str, retry_after_seconds: float | None = None) -> ModelFailed:
+        return ModelFailed(
+            self.name, scrub(problem, self.secrets), reason=reason, retry_after_seconds=retry_after_seconds
+        )
+
+    def unavailable(self, problem: str, *, reason: str) -> ModelUnavailable:
+        return ModelUnavailable(self.name, scrub(problem, self.secrets), reason=reason)
 
 
 class BrokenOff(Exception):
     """A stream ended before the answer did."""
-
-
-class NothingSaid(Exception):
-    """The answer has neither text nor calls."""
 
 
 class TooMuchSaid(Exception):
@@ -99,14 +113,12 @@ def failure(error: Exception, target: Target, *, in_stream: bool = False) -> Mod
 
 def _own(error: Exception, target: Target) -> ModelError | None:
     """What the adapter itself found; the packages wrap what is raised while they read."""
-    own = next((cause for cause in _chain(error) if isinstance(cause, BrokenOff | NothingSaid | TooMuchSaid)), None)
+    own = next((cause for cause in _chain(error) if isinstance(cause, BrokenOff | TooMuchSaid)), None)
     match own:
         case BrokenOff():
-            return ModelFailed(target.name, f"the answer broke off: {own}", reason="broken-off")
-        case NothingSaid():
-            return ModelFailed(target.name, f"the answer is empty: {own}", reason="empty")
+            return target.failed(f"the answer broke off: {own}", reason="broken-off")
         case TooMuchSaid():
-            return ModelFailed(target.name, f"the answer is too large: {own}", reason="malformed")
+            return target.failed(f"the answer is too large: {own}", reason="malformed")
     return None
 
 
@@ -117,15 +129,15 @@ def _by_what_was_said(error: Exception, target: Target) -> ModelError | None:
     kind = _kinds(error)
     if "ModelContextWindowExceededError" in kind or _TOO_LONG.search(evidence):
         problem = f"the request is larger than its window: {said}; shorten it, or choose a model with a larger one"
-        return ModelUnavailable(target.name, problem, reason="too-long")
+        return target.unavailable(problem, reason="too-long")
     if "ModelQuotaExceededError" in kind or _NO_CREDIT.search(evidence):
         problem = f"the account has no credit left: {said}; see to its billing, or choose another model"
-        return ModelUnavailable(target.name, problem, reason="refused")
+        return target.unavailable(problem, reason="refused")
     if "ModelAuthenticationError" in kind or _BAD_KEY.search(evidence):
         return _refused_key(_status(error), target)
     if "ModelNotFoundError" in kind or (_status(error) in (400, 404, None) and _NO_MODEL.search(evidence)):
         problem = f"{target.host} knows no model {target.model!r}: {said}{_suggestion(error)}; check its name"
-        return ModelUnavailable(target.name, problem, reason="name")
+        return target.unavailable(problem, reason="name")
     return None
 
 
@@ -139,7 +151,7 @@ def _refused_key(status: int | None, target: Target) -> ModelUnavailable:
             f"{target.host} refused the key in {target.key_variable}{code}; set that variable to a key that is valid "
             f"and may use {target.model}"
         )
-    return ModelUnavailable(target.name, problem, reason="key")
+    return target.unavailable(problem, reason="key")
 
 
 def _by_status(error: Exception, target: Target) -> ModelError | None:
@@ -149,13 +161,13 @@ def _by_status(error: Exception, target: Target) -> ModelError | None:
     wait = retry_after_seconds(error)
     if status in BUSY or "ModelRateLimitError" in kinds:
         when = f"; it asks to wait {wait:.0f} s" if wait is not None else ""
-        return ModelFailed(target.name, f"too many requests: {said}{when}", reason="busy", retry_after_seconds=wait)
+        return target.failed(f"too many requests: {said}{when}", reason="busy", retry_after_seconds=wait)
     if status == FIRST_SERVER_ERROR and "not supported" in said:
         # llama.cpp says so of an image for a model without eyes; asking again changes nothing.
-        return ModelUnavailable(target.name, f"the request was refused ({status}): {said}", reason="refused")
+        return target.unavailable(f"the request was refused ({status}): {said}", reason="refused")
     if kinds & {"ModelUnavailableError", "ModelServerError"} or (status or 0) >= FIRST_SERVER_ERROR:
         problem = f"{target.host} has a fault of its own{f' ({status})' if status else ''}: {said}"
-        return ModelFailed(target.name, problem, reason="server", retry_after_seconds=wait)
+        return target.failed(problem, reason="server", retry_after_seconds=wait)
     return _by_refusal(status, said, target) if status and status >= FIRST_ERROR else None
 
 
@@ -165,13 +177,13 @@ def _by_refusal(status: int, said: str, target: Target) -> ModelError:
             return _refused_key(status, target)
         case 404:
             problem = f"{target.host} knows no model {target.model!r}: {said}; check its name and the address"
-            return ModelUnavailable(target.name, problem, reason="name")
+            return target.unavailable(problem, reason="name")
         case 408:
-            return ModelFailed(target.name, f"{target.host} gave up waiting: {said}", reason="timeout")
+            return target.failed(f"{target.host} gave up waiting: {said}", reason="timeout")
         case 413:
             problem = f"the request is larger than {target.host} takes: {said}; shorten it"
-            return ModelUnavailable(target.name, problem, reason="too-long")
-    return ModelUnavailable(target.name, f"the request was refused ({status}): {said}", reason="refused")
+            return target.unavailable(problem, reason="too-long")
+    return target.unavailable(f"the request was refused ({status}): {said}", reason="refused")
 
 
 def _by_transport(  # noqa: PLR0911 - each kind of failure leaves at once
@@ -182,21 +194,21 @@ def _by_transport(  # noqa: PLR0911 - each kind of failure leaves at once
     if why := next((why for kind, why in _NO_CONNECTION if kind in kinds), ""):
         return _unreachable(target, why)
     if kinds & _TIMED_OUT:
-        return ModelFailed(target.name, f"no answer from {target.host} in time", reason="timeout")
+        return target.failed(f"no answer from {target.host} in time", reason="timeout")
     if kinds & _CUT:
         if in_stream or not any("without sending a response" in str(cause) for cause in causes):
-            return ModelFailed(target.name, f"the answer of {target.host} broke off", reason="broken-off")
+            return target.failed(f"the answer of {target.host} broke off", reason="broken-off")
         return _unreachable(target, "it hung up without an answer: check that the address is that of the API")
     if kinds & {"InvalidURL", "UnsupportedProtocol"}:
         problem = f"the address of {target.host} can't be used: {_said(error, target)}"
-        return ModelUnavailable(target.name, problem, reason="name")
+        return target.unavailable(problem, reason="name")
     if kinds & _NETWORK:
         return _unreachable(target, f"{_said(error, target)}: check the address, and the network")
     return None
 
 
 def _unreachable(target: Target, why: str) -> ModelFailed:
-    return ModelFailed(target.name, f"can't reach {target.host}: {why}", reason="network")
+    return target.failed(f"can't reach {target.host}: {why}", reason="network")
 
 
 def _by_kind(error: Exception, target: Target) -> ModelError:
@@ -204,15 +216,15 @@ def _by_kind(error: Exception, target: Target) -> ModelError:
     said = _said(error, target)
     whole = str(error)
     if "ContentFilterError" in kinds or kinds & {"UserError", "CredentialsError", "ModelRequestRejectedError"}:
-        return ModelUnavailable(target.name, f"the request was refused: {said}", reason="refused")
+        return target.unavailable(f"the request was refused: {said}", reason="refused")
     if "finish_reason" in whole:
-        return ModelFailed(target.name, "the answer broke off; it can be asked again", reason="broken-off")
+        return target.failed("the answer broke off; it can be asked again", reason="broken-off")
     if "ended without content" in whole:
-        return ModelFailed(target.name, "the answer is empty", reason="empty")
+        return target.failed("the answer is empty", reason="empty")
     if _attribute(error, "in_stream") or ("ModelAPIError" in kinds and "JSON" not in whole):
-        return ModelFailed(target.name, f"{target.host} has a fault of its own: {said}", reason="server")
+        return target.failed(f"{target.host} has a fault of its own: {said}", reason="server")
     problem = f"{target.host} answered with something else than its protocol ({type(error).__name__}): {said}"
-    return ModelFailed(target.name, problem, reason="malformed")
+    return target.failed(problem, reason="malformed")
 
 
 def retry_after_seconds(error: Exception, *, now: datetime | None = None) -> float | None:
@@ -326,15 +338,33 @@ def _evidence(error: Exception) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    body = _attribute(error, "body", "details")
-    for _ in range(2):
-        if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping | str):
-            body = body["error"]
-    if isinstance(body, Mapping):
-        body = next((body[key] for key in ("message", "detail", "msg") if isinstance(body.get(key), str)), "")
-    if isinstance(body, str) and body.strip():
-        return body
+    if told := _told(_attribute(error, "body", "details")):
+        return told
     return str(error) if _attribute(error, "in_stream") or "APIError" in _kinds(error) else ""
+
+
+def _told(body: object, depth: int = 0) -> str:
+    """The sentence in the body of an error; of whoever stands behind, where the body is that of a router."""
+    if isinstance(body, str):
+        return _told_in_text(body, depth)
+    if depth == MAX_BODY_DEPTH:
+        return ""
+    if isinstance(body, list):
+        return _told(body[0], depth + 1) if body else ""
+    if not isinstance(body, Mapping):
+        return ""
+    metadata = body.get("metadata")
+    behind = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    parts = (behind, *(body.get(key) for key in ("error", "message", "detail", "msg")))
+    return next(filter(None, (_told(part, depth + 1) for part in parts)), "")
+
+
+def _told_in_text(text: str, depth: int) -> str:
+    """The text, or the sentence in it if it is JSON."""
+    if depth < MAX_BODY_DEPTH and len(text) <= MAX_BODY_CHARS and text.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            return _told(json.loads(text), depth + 1) or text
+    return text if text.strip() else ""
 
 
 def _said(error: Exception, target: Target) -> str:

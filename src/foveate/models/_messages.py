@@ -19,7 +19,7 @@ from foveate.formats._exchanges import Family, Piece, Results, Said, exchanges
 from foveate.formats._reading import arguments_object, parse_arguments
 from foveate.formats._wording import note_of
 from foveate.models import Answer, Finish
-from foveate.models._failures import BrokenOff, NothingSaid
+from foveate.models._failures import BrokenOff
 from foveate.models.names import Kind, ModelName
 from foveate.turn import (
     Attachment,
@@ -274,8 +274,9 @@ class Expected:
 
 
 def answer_of(response: ModelResponse, expected: Expected) -> Answer:
-    """The answer in canonical form; an empty or a broken one is an error."""
-    if response.finish_reason == "error" or (expected.was_streamed and response.finish_reason is None):
+    """The answer in canonical form. A broken one is an error; an empty one was paid for, and says what it took."""
+    is_cut = response.finish_reason is None and (expected.was_streamed or not response.parts)
+    if is_cut or response.finish_reason == "error":
         raise BrokenOff("it ended without saying that it was done")
     parts: list[Part] = []
     for part in response.parts:
@@ -283,11 +284,7 @@ def answer_of(response: ModelResponse, expected: Expected) -> Answer:
     if expected.is_structured:
         parts = [Text(_unfenced(part.text)) if isinstance(part, Text) else part for part in parts]
     message = Message("assistant", tuple(parts), model=expected.name, usage=_usage(response))
-    finish = _finish(response, message)
-    if finish in ("stop", "length") and not message.text.strip():
-        spent = "its output limit went into reasoning" if finish == "length" else "there is no text in it"
-        raise NothingSaid(spent)
-    return Answer(message, finish)
+    return Answer(message, _finish(response, message))
 
 
 def _finish(response: ModelResponse, message: Message) -> Finish:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, unquote, urlsplit
 
 MASK = "[key]"
 SHOWN_CHARS = 300
@@ -27,7 +29,8 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """The text without these secrets and without whatever else looks like a key."""
     for secret in secrets:
         if len(secret) >= MIN_KEY_CHARS:
-            text = text.replace(secret, MASK)
+            for form in _forms(secret):
+                text = text.replace(form, MASK)
     return _LOOKS_LIKE_A_KEY.sub(MASK, _USER_IN_URL.sub(f"{MASK}@", text))
 
 
@@ -35,3 +38,18 @@ def scrub_line(text: str, secrets: Iterable[str] = ()) -> str:
     """The same on one line, cut to SHOWN_CHARS; scrubbed before it is cut, so that no part of a key is left over."""
     line = " ".join(scrub(text, secrets).split())
     return line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1] + "…"
+
+
+def secrets_in(url: str) -> tuple[str, ...]:
+    """What gives access in an address: its password, or a user without one; a user's name beside it is no secret."""
+    parts = urlsplit(url)
+    secret = parts.password or parts.username or ""
+    return tuple(dict.fromkeys((secret, unquote(secret)))) if secret else ()
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The secret as it is, and as a server may repeat it: in an address, or in base64."""
+    yield secret
+    yield quote(secret, safe="", errors="replace")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(secret.encode(errors="replace")).decode().rstrip("=")

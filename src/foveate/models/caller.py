@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.events import EventBus
-from foveate.models import Answer, Ask, Model
+from foveate.models import Answer, Ask, Model, Purpose
 from foveate.models._accounts import CANCELLED, Accounts, Booking
 from foveate.models._bulletin import About, Bulletin
 from foveate.models._clock import Clock
 from foveate.models._limits import PROVIDER_FAULTS, Held, ProviderLimits, Taken
 from foveate.models._timed import pieces_in_time
+from foveate.models._usage import with_believed_usage
 from foveate.models.providers import Providers, ProviderState
 from foveate.settings import ModelsSettings
 from foveate.store.calls import NANO, OK, Calls
@@ -41,6 +42,8 @@ LASTING_REASONS = frozenset({"extra", "key", "name"})
 """A model that is unavailable for one of these is not asked again for `breaker_seconds`."""
 URGENT = frozenset({"chat", "check"})
 """Someone waits for these; they go before work in the background, and wait for a short limit to end."""
+RETURNING: frozenset[Purpose] = frozenset({"smooth", "compress", "tiny"})
+"""A turn whose call failed comes back by itself, later each time: its few calls are not spent within seconds."""
 PATIENCE_SECONDS = 5.0
 """So long does an urgent call wait for a rate, a pause or the breaker, all together; others are held back at once."""
 LEAST_JITTER = 0.5
@@ -56,6 +59,8 @@ class Answered:
     nano_usd: int
     number: int | None
     """Of the call that was answered, in the accounts; None if it could not be booked."""
+    seconds: float = 0.0
+    """What the calls took; getting the model ready, and waiting for a limit, not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class _Errand:
     is_stream: bool
     calls: int = 0
     nano_usd: int = 0
+    seconds: float = 0.0
     number: int | None = None
     is_given: bool = False
     """A piece was given out, so that there is no way back."""
@@ -134,7 +140,7 @@ class Caller:
         async with aclosing(self._tried(errand, models)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    return Answered(piece, errand.calls, errand.nano_usd, errand.number)
+                    return Answered(piece, errand.calls, errand.nano_usd, errand.number, errand.seconds)
         raise AssertionError("unreachable: there is an answer or an error")
 
     async def stream(
@@ -192,7 +198,8 @@ class Caller:
     async def _retried(self, errand: _Errand, name: str) -> AsyncGenerator[str | Answer]:
         """One model, as often as settings say."""
         loaded = await self._loaded(name)
-        for attempt in range(1 + self._settings.max_retries):
+        max_retries = 0 if errand.ask.purpose in RETURNING else self._settings.max_retries
+        for attempt in range(1 + max_retries):
             if errand.is_spent:
                 problem = f"{errand.calls} calls were made for this already"
                 raise ModelHeldBack(name, problem, reason="calls", retry_after_seconds=0.0)
@@ -206,7 +213,7 @@ class Caller:
                 raise
             except ModelFailed as error:
                 wait_seconds = self._backoff_seconds(attempt, error.retry_after_seconds)
-                is_last = attempt == self._settings.max_retries or wait_seconds is None
+                is_last = attempt == max_retries or wait_seconds is None
                 if is_last or errand.is_given or errand.is_spent:
                     raise
             await self._clock.sleep(wait_seconds or 0.0)
@@ -220,11 +227,12 @@ class Caller:
                 async with aclosing(timed) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Answer):
-                            call.answer = piece
+                            call.answer = with_believed_usage(piece)
                             break
-                        call.said += piece
-                        errand.is_given = True
-                        yield piece
+                        if piece:  # an empty one says only that the model is at work
+                            call.said += piece
+                            errand.is_given = True
+                            yield piece
                 answer = _usable(call.answer, loaded.model.name)
                 call.outcome = "refused" if answer.finish == "refused" else OK
                 self._succeeded(errand, loaded.limits, call.outcome)
@@ -279,6 +287,7 @@ class Caller:
         )
         call.taken.tokens = row.input_tokens + row.output_tokens
         errand.nano_usd += row.nano_usd
+        errand.seconds += row.latency_us / 1_000_000
 
     def _succeeded(self, errand: _Errand, limits: ProviderLimits, outcome: str) -> None:
         limits.note(self._clock.monotonic(), outcome)
@@ -350,12 +359,15 @@ def _held_back(model: str, held: Held) -> ModelHeldBack:
 
 
 def _verdict(errors: Sequence[ModelError], errand: _Errand) -> ModelError:
-    """The error to raise when no model answered: the first that may pass, with the others in its notes."""
+    """The error to raise when no model answered, with the others in its notes: the first that may pass; but if the
+    request is too long for the model it was made for, that, since a shorter one may be answered at once."""
     if not errors:
         problem = f"no model is named for {errand.ask.purpose}; set models.default, or FOVEATE_MODELS__DEFAULT"
         return ModelUnavailable("none", problem, reason="name")
+    first = errors[0]
+    is_too_long = isinstance(first, ModelUnavailable) and first.reason == "too-long"
     passing = [error for error in errors if not isinstance(error, ModelUnavailable)]
-    chosen = (passing or errors)[0]
+    chosen = first if is_too_long or not passing else passing[0]
     chosen.calls = errand.calls
     for error in errors:
         if error is not chosen:

@@ -29,6 +29,8 @@ PLUGIN_GROUP: Final = "foveate.models"
 """The entry points whose name is a prefix; the value is a callable `(name, ModelsSettings) -> Model`."""
 ENDPOINT_KEY: Final = "FOVEATE_ENDPOINT_KEY"
 """Holds the key of endpoints that `models.key_variables` does not list; most need none."""
+OLLAMA_ADDRESS: Final = "OLLAMA_BASE_URL"
+"""Where Ollama is, if not on this machine. The packages of other providers read such a variable of their own."""
 MAX_NAME_CHARS: Final = 500
 FORMS: Final = (
     "write openai:MODEL, anthropic:MODEL, google:MODEL, openrouter:VENDOR/MODEL, ollama:MODEL, "
@@ -222,6 +224,13 @@ def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) ->
         if value := environment.get(variable, "").strip():
             return Key(variable, value)
     return None
+
+
+def address_of(parsed: ModelName, environment: Mapping[str, str] | None = None) -> str | None:
+    """Where its API is, as far as that is known here."""
+    environment = os.environ if environment is None else environment
+    own = environment.get(OLLAMA_ADDRESS) if parsed.kind == "ollama" else None
+    return own or parsed.base_url
 
 
 def load_model(name: str, settings: ModelsSettings) -> Model:

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from foveate.errors import ModelUnavailable
-from foveate.models.names import ModelName, understand
+from foveate.models.names import ModelName, address_of, understand
 from foveate.settings import ModelsSettings, Price
 from foveate.store.calls import NANO
 from foveate.turn import Usage
@@ -62,8 +62,7 @@ class Tariff:
     """The price is assumed, since no list has it."""
 
     def nano_usd(self, usage: Usage) -> int:
-        """In whole nano-dollars, rounded up."""
-        usage = _consistent(usage)
+        """In whole nano-dollars, rounded up; of a usage that is `believed`."""
         usd = self.source.usd(usage) if isinstance(self.source, Listing) else _usd(self.source, usage)
         return int((usd * NANO).to_integral_value(ROUND_CEILING))
 
@@ -114,7 +113,10 @@ def _is_here(parsed: ModelName) -> bool:
     """Whether it runs on this machine, where nobody sends a bill."""
     if parsed.kind == "local":
         return True
-    host = urlsplit(parsed.base_url or "").hostname or ""
+    try:
+        host = urlsplit(address_of(parsed) or "").hostname or ""
+    except ValueError:
+        return False
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -129,15 +131,3 @@ def _usd(price: Price, usage: Usage) -> Decimal:
         + usage.cache_read_tokens * Decimal(str(cached))
         + usage.output_tokens * Decimal(str(price.output))
     ) / PER_TOKENS
-
-
-def _consistent(usage: Usage) -> Usage:
-    """The usage with nothing below zero, and no more from the cache or into it than there was."""
-    input_tokens = max(0, usage.input_tokens)
-    read_tokens = min(max(0, usage.cache_read_tokens), input_tokens)
-    return Usage(
-        input_tokens=input_tokens,
-        output_tokens=max(0, usage.output_tokens),
-        cache_read_tokens=read_tokens,
-        cache_write_tokens=min(max(0, usage.cache_write_tokens), input_tokens - read_tokens),
-    )

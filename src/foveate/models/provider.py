@@ -17,6 +17,7 @@ from foveate.models import Answer, Ask
 from foveate.models._adapters import http_client, make_adapter
 from foveate.models._failures import Target, TooMuchSaid, failure
 from foveate.models._messages import OUTPUT_TOOL, Expected, answer_of, to_messages, to_tools
+from foveate.models._secrets import secrets_in
 from foveate.models.names import Key, ModelName, find_key
 from foveate.settings import ModelsSettings
 
@@ -76,13 +77,14 @@ class ProviderModel:
         self._adapter = adapter
         self._client = client
         self._refused: set[Feature] = set()
+        address = adapter.base_url or ""
         self._target = Target(
             name=parsed.name,
             model=parsed.model,
-            host=urlsplit(adapter.base_url or "").netloc or parsed.provider,
+            host=urlsplit(address).netloc.rpartition("@")[2] or parsed.provider,
             key_variable=key.variable if key else " or ".join(parsed.key_variables),
             has_key=key is not None,
-            secrets=(key.value,) if key else (),
+            secrets=(*((key.value,) if key else ()), *secrets_in(address)),
         )
 
     def __repr__(self) -> str:
@@ -151,24 +153,27 @@ class ProviderModel:
             model_request_parameters=request.parameters,
         ) as events:
             async for event in events:
-                if piece := _text_of(event):
-                    given_out_chars += len(piece)
-                    if given_out_chars > MAX_ANSWER_CHARS:
-                        raise TooMuchSaid(f"more than {MAX_ANSWER_CHARS:,} characters")
-                    yield piece
+                piece = _text_of(event)
+                given_out_chars += len(piece)
+                if given_out_chars > MAX_ANSWER_CHARS:
+                    raise TooMuchSaid(f"more than {MAX_ANSWER_CHARS:,} characters")
+                yield piece
             response = events.get()
         yield answer_of(response, Expected(self.name, is_structured=request.mode != "text", was_streamed=True))
+
+    def most_output_tokens(self, ask: Ask) -> int:
+        """With the room for thinking of a model that can't leave it off where only its answer is wanted."""
+        thinks = ask.purpose != "chat" and self._adapter.profile.get("thinking_always_enabled")
+        return ask.max_output_tokens + (THINKING_ROOM_TOKENS if thinks else 0)
 
     def _request(self, ask: Ask) -> _Request:
         mode = self._mode(ask)
         is_chat = ask.purpose == "chat"
         marks = is_chat and self._parsed.kind in ("anthropic", "openrouter")
         messages = to_messages(ask.messages, self._parsed, system=self._adapter.system, marks=marks)
-        settings: dict[str, Any] = {"max_tokens": ask.max_output_tokens, "max_retries": 0}
+        settings: dict[str, Any] = {"max_tokens": self.most_output_tokens(ask), "max_retries": 0}
         if not is_chat:
             settings["thinking"] = False
-            if self._adapter.profile.get("thinking_always_enabled"):
-                settings["max_tokens"] += THINKING_ROOM_TOKENS
         if ask.temperature is not None and self._takes_temperature(is_thinking=is_chat):
             settings["temperature"] = ask.temperature
         settings.update(_cache_settings(self._parsed, is_chat=is_chat))
@@ -256,6 +261,7 @@ def _cache_settings(parsed: ModelName, *, is_chat: bool) -> dict[str, Any]:
 
 
 def _text_of(event: ModelResponseStreamEvent) -> str:
+    """What it adds to the text; nothing if it reasons, calls a tool, or tells of a part's end."""
     if event.event_kind == "part_start" and event.part.part_kind == "text":
         return event.part.content
     if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":

@@ -56,6 +56,7 @@ class SessionRow(NewSession):
     head: Head
     created_us: int
     updated_us: int
+    """When it was last used: the time of its newest message; until it has one, when it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +221,8 @@ class Store(Protocol):
         """Remove a session and all its own turns; `ForkInUse` while forks read them."""
         ...
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Place]:
-        """Keep all drafts, in order, durably and together, or none."""
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
+        """Keep all drafts, in order, durably and together, or none; `TurnBegun` unless the newest turn is this one."""
         ...
 
     async def read(self, session_id: str, first: int, last: int) -> list[MessageRow]:
@@ -236,6 +237,10 @@ class Store(Protocol):
         """The same range message by message, without bodies."""
         ...
 
+    async def keys(self, session_id: str, first: int, last: int) -> list[str | None]:
+        """Under what key each message of the range was kept, None if under none; those for display are left out."""
+        ...
+
     async def sizes(self, session_id: str) -> Sizes:
         """Totals over everything the session reads, its ancestors' turns included."""
         ...
@@ -244,7 +249,9 @@ class Store(Protocol):
         """What the turns `first` to `last` take as they came, in base tokens."""
         ...
 
-    async def add_pin(self, session_id: str, text: str, *, locked: bool) -> PinRow: ...
+    async def add_pin(self, session_id: str, text: str, *, locked: bool) -> PinRow:
+        """A new pin; or the one that has this text word for word, locked from now on if this one is to be."""
+        ...
 
     async def list_pins(self, session_id: str) -> list[PinRow]: ...
 

@@ -39,6 +39,8 @@ class Refined:
     calls: int
     """Spent on the turn, in all."""
     refusals: int
+    is_complete: bool = True
+    """False: a level that a model was to make is not among them, and the turn is marked."""
     smoothed: bytes | None = None
     smoothed_tokens: int | None = None
     compressed: bytes | None = None
@@ -101,6 +103,10 @@ class DueQueue(Protocol):
 
     async def hold(self, session_id: str, until_us: int) -> None:
         """Nothing of the session is due before then."""
+        ...
+
+    async def hurry(self, now_us: int) -> None:
+        """Whatever was put off until later is due now, in every session: there is a model again."""
         ...
 
     async def renew(self, owner: str, lease_seconds: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from foveate.errors import SessionExists, SessionNotFound
+from foveate.errors import SessionExists, SessionNotFound, TurnBegun
 from foveate.store import Draft, NewSession, Place, SessionRow, sql
 from foveate.store.lineage import HeadState, Span
 
@@ -63,7 +63,9 @@ def create_session(
     return get_session(connection, session.id)
 
 
-def append(connection: sqlite3.Connection, session_id: str, drafts: Sequence[Draft]) -> list[Place]:
+def append(
+    connection: sqlite3.Connection, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None
+) -> list[Place]:
     row = connection.execute(sql.GET_HEAD, {"id": session_id}).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
@@ -73,12 +75,15 @@ def append(connection: sqlite3.Connection, session_id: str, drafts: Sequence[Dra
     fresh = [draft for index, draft in enumerate(drafts) if index not in known]
     if not fresh:
         return [known[index] for index in range(len(drafts))]
+    if newest_turn not in (None, turn):
+        raise TurnBegun(session_id, newest_turn, turn)
     moment = now_us()
     placed = list(state.place(fresh))
     for draft, place in zip(fresh, placed, strict=True):
         _add(connection, number, draft, place, moment)
     moved = {"last_turn": state.turn, "last_position": state.position, "head": state.head}
-    connection.execute(sql.MOVE_HEAD, {**moved, "number": number, "now_us": moment})
+    newest = max(moment if draft.at_us is None else draft.at_us for draft in fresh)
+    connection.execute(sql.MOVE_HEAD, {**moved, "number": number, "newest_us": newest})
     rest = iter(placed)
     return [known[index] if index in known else next(rest) for index in range(len(drafts))]
 

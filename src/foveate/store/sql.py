@@ -32,7 +32,8 @@ ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, s
     CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END)"""
 GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
 MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
-    updated_us = :now_us WHERE number = :number"""
+    updated_us = CASE WHEN last_turn = 0 OR updated_us < :newest_us THEN :newest_us ELSE updated_us END
+    WHERE number = :number"""
 LIST_CHILDREN = "SELECT id, fork_turn FROM sessions WHERE parent = :number ORDER BY number"
 
 ADD_MESSAGE = """INSERT INTO messages
@@ -54,6 +55,7 @@ READ_SIZES = f"""SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(tool_ca
     FROM messages LEFT JOIN bodies ON message = id WHERE {_SPAN}"""  # noqa: S608
 READ_OUTLINES = f"""SELECT turn, role, kind, tokens, tool_results, at_us, pruned_us IS NOT NULL
     FROM messages WHERE {_SPAN} ORDER BY turn, position"""  # noqa: S608
+READ_KEYS = f"""SELECT key FROM messages WHERE {_SPAN} AND kind <> 'display' ORDER BY turn, position"""  # noqa: S608
 SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {_SPAN}"  # noqa: S608
 COUNT_POSITIONS = f"SELECT coalesce(max(position), 0) FROM messages WHERE {_SPAN}"  # noqa: S608
 
@@ -71,6 +73,9 @@ COPY_GIVEN = (
     """INSERT INTO documents (session, name, text, updated_us)
     SELECT :to, name, text, updated_us FROM documents WHERE session = :from""",
 )
+FIND_PIN = """SELECT number, locked, created_us FROM pins
+    WHERE session = :session AND text = :text AND removed_us IS NULL ORDER BY number"""
+LOCK_PIN = "UPDATE pins SET locked = 1 WHERE session = :session AND number = :number"
 GET_PIN = "SELECT locked FROM pins WHERE session = :session AND number = :number AND removed_us IS NULL"
 REMOVE_PIN = "UPDATE pins SET removed_us = :now_us WHERE session = :session AND number = :number"
 
@@ -167,7 +172,7 @@ def update_session(columns: frozenset[str]) -> str:
     assigned = (
         _RAISE_CALIBRATION if column == "calibration" else f"{column} = :{column}" for column in sorted(columns)
     )
-    return f"UPDATE sessions SET {', '.join(assigned)}, updated_us = :now_us WHERE id = :id"  # noqa: S608
+    return f"UPDATE sessions SET {', '.join(assigned)} WHERE id = :id"  # noqa: S608
 
 
 def latest_version() -> int:

@@ -27,16 +27,18 @@ POSTPONE = """UPDATE renditions SET due_us = :due_us, calls = :calls, refusals =
 # Kept only beside the newest renditions of the turn: what came meanwhile is of more messages.
 REFINE = f"""INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
     compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, calls)
-    SELECT session, turn, messages, :maker, :version, 1, coalesce(:smoothed_tokens, smoothed_tokens),
+    SELECT session, turn, messages, :maker, :version, :is_complete, coalesce(:smoothed_tokens, smoothed_tokens),
     coalesce(:compressed_tokens, compressed_tokens), coalesce(:tiny_tokens, tiny_tokens), coalesce(:tiny, tiny),
     coalesce(:compressed, compressed), coalesce(:smoothed, smoothed), units, :refusals, :now_us, :calls
     FROM renditions r WHERE id = :rendition AND {_NEWEST}
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING"""  # noqa: S608
+HURRY = "UPDATE renditions SET due_us = :now_us WHERE due_us > :now_us"
 HOLD = "UPDATE renditions SET due_us = :until_us WHERE session = :session AND due_us < :until_us"
 RELEASE_LEASES = "DELETE FROM leases WHERE owner = :owner"
 RENEW_LEASES = "UPDATE leases SET until_us = :until_us WHERE owner = :owner"
-LIST_STALE = f"""SELECT turn FROM renditions r WHERE session = :session AND maker = :local
-    AND (version < :version OR (is_complete = 0 AND (calls = 0 OR :is_local_only))) AND {_NEWEST}"""  # noqa: S608
+LIST_STALE = f"""SELECT turn FROM renditions r WHERE session = :session
+    AND ((maker = :local AND (version < :version OR (is_complete = 0 AND (calls = 0 OR :is_local_only))))
+    OR (maker <> :local AND is_complete = 0)) AND {_NEWEST}"""  # noqa: S608
 DROP_RENDITIONS = "DELETE FROM renditions WHERE session = :session AND turn = :turn"
 LOWER_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :session AND settled > :settled"
 WANT_MODEL = f"""UPDATE renditions AS r SET due_us = :now_us, calls = 0

@@ -131,7 +131,7 @@ class SqliteStore:
         statement = sql.update_session(frozenset(changes))
 
         def job(connection: sqlite3.Connection) -> SessionRow:
-            connection.execute(statement, {**changes, "id": session_id, "now_us": rows.now_us()})
+            connection.execute(statement, {**changes, "id": session_id})
             return rows.get_session(connection, session_id)
 
         return await self._writer.submit(job)
@@ -149,8 +149,10 @@ class SqliteStore:
 
         await self._writer.submit(job)
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Place]:
-        return await self._writer.submit(lambda connection: rows.append(connection, session_id, drafts))
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
+        return await self._writer.submit(
+            lambda connection: rows.append(connection, session_id, drafts, newest_turn=newest_turn)
+        )
 
     async def read(self, session_id: str, first: int, last: int) -> list[MessageRow]:
         def job(connection: sqlite3.Connection) -> list[MessageRow]:
@@ -193,6 +195,13 @@ class SqliteStore:
 
         return await self._read(job)
 
+    async def keys(self, session_id: str, first: int, last: int) -> list[str | None]:
+        def job(connection: sqlite3.Connection) -> list[str | None]:
+            lineage = spans(rows.chain_of(connection, session_id))
+            return [key for (key,) in rows.select_spans(connection, sql.READ_KEYS, lineage, first, last)]
+
+        return await self._read(job)
+
     async def sizes(self, session_id: str) -> Sizes:
         def job(connection: sqlite3.Connection) -> Sizes:
             found = rows.select_spans(
@@ -216,8 +225,14 @@ class SqliteStore:
             now = rows.now_us()
             session = rows.get_session(connection, session_id).number
             values = {"session": session, "text": text, "locked": int(locked), "now_us": now}
-            (number,) = connection.execute(sql.ADD_PIN, values).fetchone()
-            return PinRow(number, text, locked, now)
+            found = connection.execute(sql.FIND_PIN, values).fetchone()
+            if found is None:
+                (number,) = connection.execute(sql.ADD_PIN, values).fetchone()
+                return PinRow(number, text, locked, now)
+            number, was_locked, created = found
+            if locked and not was_locked:
+                connection.execute(sql.LOCK_PIN, {"session": session, "number": number})
+            return PinRow(number, text, locked or bool(was_locked), created)
 
         return await self._writer.submit(job)
 

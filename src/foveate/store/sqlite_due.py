@@ -89,6 +89,12 @@ class SqliteDue:
 
         await self._write(job)
 
+    async def hurry(self, now_us: int) -> None:
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(sql_due.HURRY, {"now_us": now_us})
+
+        await self._write(job)
+
     async def renew(self, owner: str, lease_seconds: float) -> None:
         def job(connection: sqlite3.Connection) -> None:
             until_us = rows.now_us() + int(lease_seconds * 1_000_000)

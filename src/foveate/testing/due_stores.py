@@ -189,6 +189,27 @@ async def holding_a_session_leaves_others_as_they_are(store: Store, _: OpenStore
     assert await _turns(store, "other") == [1]
 
 
+async def what_was_put_off_can_be_hurried_in_every_session(store: Store, _: OpenStore) -> None:
+    await _talked(store, 2)
+    first, second = await _claim(store)
+    await store.derived.due.postpone(first, Postponed(due_us=NOW_US + 10**9, calls=1, is_marked=True))
+    await store.derived.due.postpone(second, Postponed(due_us=None, calls=1, is_marked=True))
+    assert await _claim(store) == []
+    await store.derived.due.hurry(NOW_US)
+    assert [(due.turn, due.calls) for due in await _claim(store)] == [(first.turn, 1)]
+
+
+async def what_was_made_in_part_is_marked_and_made_anew_when_wanted(store: Store, _: OpenStore) -> None:
+    await _talked(store, 1)
+    (due,) = await _claim(store)
+    assert await store.derived.due.refine(due, replace(_refined(version=2), is_complete=False))
+    backlog = await store.derived.backlog("s")
+    assert (backlog.complete, backlog.incomplete, backlog.by_model) == (0, 1, 1)
+    assert await store.derived.due.want_again("s", Wanted(local_version=1, model_version=2), NOW_US) == 1
+    claims = await store.derived.claim("s", owner="a", limit=9, lease_seconds=LONG_SECONDS, include_open=False)
+    assert [claim.turn for claim in claims] == [1]
+
+
 async def a_renewed_lease_holds_until_it_is_given_back(store: Store, _: OpenStore) -> None:
     await _talked(store, 1)
     await _claim(store, lease=0.05)
@@ -255,6 +276,8 @@ CASES: tuple[Case, ...] = (
     what_a_model_made_of_what_is_gone_is_not_kept,
     a_turn_that_is_put_off_is_marked_and_due_later,
     holding_a_session_leaves_others_as_they_are,
+    what_was_put_off_can_be_hurried_in_every_session,
+    what_was_made_in_part_is_marked_and_made_anew_when_wanted,
     a_renewed_lease_holds_until_it_is_given_back,
     a_fork_leaves_its_ancestors_turns_to_the_ancestor,
     a_local_rendition_is_made_again_if_it_is_old_or_incomplete,

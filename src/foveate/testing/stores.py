@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from foveate.errors import (
     ForkInUse,
@@ -19,6 +20,7 @@ from foveate.errors import (
     SessionExists,
     SessionNotFound,
     StoreClosed,
+    TurnBegun,
     TurnNotFound,
 )
 from foveate.store import Draft, NewSession, Place, Store, bodies
@@ -147,6 +149,17 @@ async def a_key_is_kept_once(store: Store, _: OpenStore) -> None:
     assert await _texts(store) == [["one", "two", "three"]]
 
 
+async def what_belongs_to_a_turn_is_refused_once_another_has_begun(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("q1", key="k")])
+    await store.append("s", [draft("a1", "assistant")], newest_turn=1)
+    await store.append("s", [draft("q2")])
+    async with _raises(TurnBegun):
+        await store.append("s", [draft("late", "assistant")], newest_turn=1)
+    await store.append("s", [draft("q1", key="k")], newest_turn=1)
+    assert await _texts(store) == [["q1", "a1"], ["q2"]]
+
+
 async def concurrent_appends_are_all_kept_whole(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
     pairs = [[draft(f"q{number}"), draft(f"a{number}", "assistant")] for number in range(100)]
@@ -251,6 +264,18 @@ async def pins_are_kept_in_order_and_locked_ones_held(store: Store, _: OpenStore
     ]
 
 
+async def a_text_is_pinned_once_and_locked_if_it_ever_was_to_be(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    first = await store.add_pin("s", "rule", locked=False)
+    assert await store.add_pin("s", "rule", locked=False) == first
+    assert (await store.add_pin("s", "rule ", locked=False)).number == 2
+    assert await store.add_pin("s", "rule", locked=True) == replace(first, locked=True)
+    assert await store.add_pin("s", "rule", locked=False) == replace(first, locked=True)
+    assert [(pin.number, pin.locked) for pin in await store.list_pins("s")] == [(1, True), (2, False)]
+    await store.remove_pin("s", 1, even_if_locked=True)
+    assert (await store.add_pin("s", "rule", locked=False)).number == 3
+
+
 async def a_fork_takes_its_parents_pins_along(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
     await store.append("s", [draft()])
@@ -271,9 +296,30 @@ async def sessions_are_listed_by_use_and_label(store: Store, _: OpenStore) -> No
         await store.create_session(new_session(name))
     await store.update_session("a", {"platform": "irc", "channel": "#x"})
     await store.append("b", [draft()])
-    assert [row.id for row in await store.list_sessions()] == ["b", "a", "c"]
+    assert [row.id for row in await store.list_sessions()] == ["b", "c", "a"]
     assert [row.id for row in await store.list_sessions(platform="irc", channel="#x")] == ["a"]
     assert await store.list_sessions(platform="irc", channel="#y") == []
+
+
+async def a_session_was_used_when_its_newest_message_was_said(store: Store, _: OpenStore) -> None:
+    for name in "ab":
+        await store.create_session(new_session(name))
+    await store.append("b", [draft(at_us=30), draft(at_us=10)])
+    await store.append("b", [draft(at_us=20)])
+    assert (await store.get_session("b")).updated_us == 30
+    assert (await store.update_session("b", {"title": "x"})).updated_us == 30
+    await store.append("a", [draft(at_us=29)])
+    assert [row.id for row in await store.list_sessions()] == ["b", "a"]
+    await store.append("a", [draft()])
+    assert [row.id for row in await store.list_sessions()] == ["a", "b"]
+
+
+async def keys_are_told_in_order_without_what_is_for_display(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    shown = replace(draft("shown", key="k2"), kind="display", opens_turn=False, is_preamble=True)
+    await store.append("s", [draft(key="k1"), shown, draft("live"), draft("three", key="k3")])
+    assert await store.keys("s", 1, 9) == ["k1", None, "k3"]
+    assert await store.keys("s", 1, 1) == ["k1"]
 
 
 async def a_clean_store_checks(store: Store, _: OpenStore) -> None:
@@ -300,6 +346,7 @@ CASES: tuple[Case, ...] = (
     a_prompt_starts_a_turn_and_the_rest_joins_it,
     what_was_kept_is_there_after_reopening,
     a_key_is_kept_once,
+    what_belongs_to_a_turn_is_refused_once_another_has_begun,
     concurrent_appends_are_all_kept_whole,
     a_failing_append_harms_no_other,
     a_fork_reads_its_parents_turns_up_to_the_fork,
@@ -309,9 +356,12 @@ CASES: tuple[Case, ...] = (
     what_a_fork_reads_is_not_deleted,
     pruning_removes_old_content_and_keeps_the_ids,
     pins_are_kept_in_order_and_locked_ones_held,
+    a_text_is_pinned_once_and_locked_if_it_ever_was_to_be,
     a_fork_takes_its_parents_pins_along,
     calibration_only_tightens,
     sessions_are_listed_by_use_and_label,
+    a_session_was_used_when_its_newest_message_was_said,
+    keys_are_told_in_order_without_what_is_for_display,
     a_clean_store_checks,
     a_closed_store_says_so,
 )

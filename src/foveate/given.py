@@ -1,0 +1,116 @@
+"""What was given for the keys of a struct, checked: an error names the key, and says in words what it takes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from foveate.errors import SettingsError
+
+P = TypeVar("P", bound=Struct)
+
+_PLAIN: Mapping[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    NoneType: "nothing",
+}
+_EACH: Mapping[object, str] = {int: "whole numbers", float: "numbers", str: "texts"}
+
+
+class Key(NamedTuple):
+    """A key, what it takes in words, and its default."""
+
+    name: str
+    takes: str
+    default: object
+
+
+def keys_of(part: type[Struct], prefix: str = "") -> list[Key]:
+    """The keys of a struct, as they are written."""
+    keys = []
+    for field in msgspec.structs.fields(part):
+        made = field.default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT
+        default = field.default_factory() if made else field.default
+        keys.append(Key(f"{prefix}{field.name}", takes(field.type), default))
+    return keys
+
+
+def takes(hint: Any) -> str:
+    """What a type takes, in words."""
+    inner, origin = get_args(hint), get_origin(hint)
+    if origin is None:
+        is_part = isinstance(hint, type) and issubclass(hint, Struct)
+        return f"keys of its own, such as {msgspec.structs.fields(hint)[0].name}" if is_part else _PLAIN[hint]
+    if origin is Annotated:
+        return f"{takes(inner[0])}{_bounds(inner[1])}"
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin in (Union, UnionType):
+        return ", or ".join(map(takes, inner))
+    return _takes_many(origin, inner)
+
+
+def _takes_many(origin: object, inner: tuple[Any, ...]) -> str:
+    if origin is dict:
+        return f"a table by name, each with {takes(inner[1])}"
+    assert origin is tuple, f"there are no words for {origin}"
+    each = _EACH.get(inner[0]) or f"any of {', '.join(map(str, get_args(inner[0])))}"
+    return f"a list of {each}" if inner[-1] is Ellipsis else f"a list of {len(inner)} {each}"
+
+
+def _bounds(meta: Meta) -> str:
+    if meta.min_length:
+        return ", not empty"
+    if meta.ge is not None and meta.le is not None:
+        return f" from {meta.ge:,} to {meta.le:,}"
+    least = f" of at least {meta.ge:,}" if meta.ge is not None else f" above {meta.gt:,}"
+    return least if meta.le is None else f"{least}, up to {meta.le:,}"
+
+
+def is_list(hint: object) -> bool:
+    """Whether a type takes a list, or else nothing."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(map(is_list, get_args(hint)))
+    return get_origin(hint) is tuple
+
+
+def converted(values: Mapping[str, object], part: type[P], *, prefix: str = "") -> P:
+    """The struct that has these values; `SettingsError` names the first key that does not take what it was given."""
+    try:
+        return msgspec.convert(values, part, strict=False)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
+        if isinstance(error.__cause__, ValueError):
+            # A part's own check of its keys together.
+            raise SettingsError(f"{prefix}{key}".rstrip("."), problem) from error
+        wanted: Any = part
+        got: object = values
+        for step in key.partition("[")[0].split("."):
+            wanted = get_type_hints(wanted, include_extras=True)[step]
+            got = got.get(step) if isinstance(got, Mapping) else got
+        raise SettingsError(f"{prefix}{key}", f"takes {takes(wanted)}; got {got!r}") from error
+
+
+def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefix: str) -> None:
+    """msgspec refuses them too, but can't say what was meant."""
+    hints = {name: hint for name, hint in get_type_hints(part).items() if get_origin(hint) is not ClassVar}
+    for key, value in values.items():
+        if key not in hints:
+            near = difflib.get_close_matches(str(key), hints, n=1)
+            meant = (
+                f"did you mean {prefix}{near[0]}?"
+                if near
+                else f"there are {', '.join(prefix + name for name in hints)}"
+            )
+            raise SettingsError(f"{prefix}{key}", f"does not exist; {meant}")
+        hint = hints[key]
+        if isinstance(value, Mapping) and isinstance(hint, type) and issubclass(hint, Struct):
+            refuse_unknown_keys(value, hint, f"{prefix}{key}.")
