@@ -99,7 +99,7 @@ class _Writer:
         append, keep = self._store.append, self._store.artefacts.keep_document
 
         async def appending(*arguments: object, **named: object) -> object:
-            return await self._written(partial(append, **named), arguments)
+            return await self._written(partial(append, **named), arguments)  # type: ignore[arg-type]
 
         async def keeping(*arguments: object) -> object:
             return await self._written(keep, arguments)
