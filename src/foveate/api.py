@@ -246,6 +246,11 @@ class Foveate:
         """
         await self._worker.settle(None if session_id is None else [session_id], progress)
 
+    async def prepare(self, session_id: str, *, progress: Callable[[int], object] | None = None) -> None:
+        """Wait until a session's turns have their renditions as far as rules make them: before the first context of
+        one that was imported, say. Models are left to the background."""
+        await self._worker.finish(session_id, progress)
+
     async def compress_again(self, *, session_id: str | None = None) -> int:
         """Have done again what may come out better: turns with a stand-in or of an older compressor, and, where a
         model is named, those that none has compressed yet. How many; `settle` waits for them."""

@@ -176,7 +176,8 @@ class Contexts:
                 order=request.order,
             )
         )
-        planned = replace(view.planned, room_tokens=room.history, strategy=chosen.name)
+        room_tokens = counter.scale(room.history, session.calibration)
+        planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name)
         return replace(context, planned=planned, board=board)
 
     async def _recalled(

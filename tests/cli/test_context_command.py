@@ -60,14 +60,16 @@ def test_the_figures_add_up(talk: Shell) -> None:
     assert not any("text" in part for part in answer["segments"])
 
 
-def test_the_text_and_the_messages_are_for_programs(talk: Shell, tmp_path: Path) -> None:
+def test_the_text_and_the_request_are_for_programs(talk: Shell, tmp_path: Path) -> None:
     system = tmp_path / "system.md"
     system.write_text("You are a harbour master.")
     text = talk("context", "demo", "--text", "--system", str(system))
     assert text.startswith("You are a harbour master.\n")
-    messages = json.loads(talk("context", "demo", "--prompt", "What now?", "--messages", "openai"))
-    assert messages[-1]["role"] == "user"
-    assert "What now?" in json.dumps(messages[-1])
+    asked = ("context", "demo", "--prompt", "What now?", "--system", str(system), "--request")
+    request = json.loads(talk(*asked, "openai"))
+    assert request["messages"][-1]["role"] == "user"
+    assert "What now?" in json.dumps(request["messages"][-1])
+    assert json.loads(talk(*asked, "anthropic"))["system"].startswith("You are a harbour master.\n")
 
 
 def test_turns_that_are_not_compressed_yet_are_told_of(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_session_without_turns_has_a_picture_too(tmp_path: Path) -> None:
 
 def test_mistakes_are_told_in_a_sentence(talk: Shell, tmp_path: Path) -> None:
     assert "the budget is 10 tokens" in talk.error("context", "demo", "--budget", "10")
-    assert "morse" in talk.error("context", "demo", "--messages", "morse")
+    assert "morse" in talk.error("context", "demo", "--request", "morse")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert "not text in UTF-8" in talk.error("context", "demo", "--system", str(tmp_path / "binary"))
     assert "does not exist" in talk.error("context", "demo", "--system", str(tmp_path / "nothing"), code=2)

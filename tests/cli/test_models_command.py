@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Shell, shell_with
+from embedding_server import embedding_server
 from faulty_server import FaultyServer, Said, environment, faulty_server, plain, refused
 from foveate.cli.models import NO
 from foveate.errors import ModelFailed, ModelHeldBack, ModelUnavailable
@@ -190,3 +192,22 @@ def test_the_shipped_scripted_model_is_configured_like_any_other(
     assert shell.json("models")["models"][0]["answers"] is True
     monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{tmp_path / 'no-such-file'}")
     assert shell.json("models", code=1)["models"][0]["reason"] == "name"
+
+
+def test_the_models_of_recall_are_listed_and_tried_too(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with embedding_server() as vectors:
+        (tmp_path / "foveate.toml").write_text(
+            f'[recall]\njudge_model = "opnai:gpt"\nembeddings = "{vectors.url}"\nembeddings_model = "tiny"'
+        )
+        monkeypatch.setenv("FOVEATE_CONFIG", str(tmp_path / "foveate.toml"))
+        result = shell.run("models", "--json", code=1)
+        told = json.loads(result.stdout)
+        assert [(use["purpose"], use["source"]) for use in told["uses"]] == [
+            ("recall", "recall.judge_model"),
+            ("embed", "recall.embeddings"),
+        ]
+        judge, embedder = told["models"]
+        assert "did you mean openai:gpt?" in judge["problem"]
+        assert (embedder["answers"], len(vectors.asked)) == (True, 1)

@@ -137,6 +137,8 @@ def test_who_is_left_alone_is_told_from_another_process(tmp_path: Path, monkeypa
         r"^openai +left alone for \d+ s after 5 failures in a row: timeout +5 of 60 a minute +550 a", openai
     )
     assert re.search(r"^anthropic +answers +1 of 60 a minute +110 a minute", anthropic)
+    assert "openai: left alone for" in shell("stats")
+    assert "anthropic: " not in shell("stats")
     told = shell.json("stats", "--cost")["providers"]
     assert [(state["provider"], state["breaker"]) for state in told] == [("openai", "open"), ("anthropic", "closed")]
 

@@ -92,18 +92,22 @@ class Worker:
         if self._settings.enabled and not self._closed:
             self._rewording.wake(session_id)
 
+    async def finish(self, session_id: str, progress: Progress | None = None) -> None:
+        """Make here and now what a session lacks, its open turn included, as far as it needs no model."""
+        while True:
+            while await self._work(session_id, include_open=True, progress=progress):
+                pass
+            if not (await self._store.derived.backlog(session_id)).pending:
+                break
+            await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
+        await self._indexer.finish(session_id, progress)
+        await self._make_eras(session_id)
+
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
-        """Finish everything that is lacking, open turns included, here and now, and ask models for what is due."""
+        """Finish everything that is lacking, and ask models for what is due."""
         unfinished = session_ids if session_ids is not None else await self._unfinished()
         for session_id in unfinished:
-            while True:
-                while await self._work(session_id, include_open=True, progress=progress):
-                    pass
-                if not (await self._store.derived.backlog(session_id)).pending:
-                    break
-                await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
-            await self._indexer.finish(session_id, progress)
-            await self._make_eras(session_id)
+            await self.finish(session_id, progress)
             await self._eras.settle(session_id)
         await self._refiner.settle(session_ids, progress)
         await asyncio.gather(*self._beside, return_exceptions=True)

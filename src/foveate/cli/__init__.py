@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 import click
 
 import foveate
+from foveate.cli.terminal import whole_error
 from foveate.errors import FoveateError
 
 NOT_COMMANDS = {"terminal", "options", "picture"}
@@ -24,7 +25,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except FoveateError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(whole_error(error)) from error
         except click.NoSuchOption as error:
             group = error.ctx.command if error.ctx else None
             if not isinstance(group, click.Group) or group is self:

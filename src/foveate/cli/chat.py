@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,6 +100,8 @@ def command(
             chosen = loop.run(_find(room, session_id, is_new=is_new))
             answering = _model(wishes, lines, settings.models, own=chosen.own_model)
             loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
+            with suppress(KeyboardInterrupt):  # who does not want to wait need not
+                loop.run(room.prepare())
             if lines.is_typed:
                 loop.run(room.introduce())
             succeeded = _talk(loop, room, lines)

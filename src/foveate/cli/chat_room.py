@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from foveate.chatting import (
@@ -25,12 +27,12 @@ from foveate.chatting import (
 from foveate.cli.chat_flow import Flow
 from foveate.cli.chat_reading import Reading
 from foveate.cli.chat_status import status
-from foveate.cli.terminal import console, line, print_json_line, shorten
+from foveate.cli.terminal import console, line, print_json_line, progress_bar, shorten, whole_error
 from foveate.errors import FoveateError, InputError, InvalidMessage, ModelUnavailable, SessionExists, StoreError
 from foveate.models.names import load_model, models_for, understand
 from foveate.models.windows import window_of
 from foveate.store.calls import NANO
-from foveate.text import compact_json, several
+from foveate.text import as_typed, compact_json, several
 
 if TYPE_CHECKING:
     from foveate.answers import SessionInfo
@@ -48,6 +50,9 @@ CALL_CHARS = 100
 TITLE_CHARS = 60
 """A new session is called by what was said first."""
 MAX_FORKS = 1_000
+FEW_TURNS = 8
+"""So many that are not compressed yet are left to the background."""
+PREPARE_SECONDS = 60.0
 THOUSAND = 1_000
 
 
@@ -181,12 +186,12 @@ class Room:
                 again = "/retry asks again." if self._is_typed else f"to ask again: echo /retry | {self.command}"
                 self.notes.print(line((f"The prompt is kept; {again}", "dim")), soft_wrap=True)
             if self._as_json:
-                print_json_line({"session_id": self.session.id, "error": str(error)})
+                print_json_line({"session_id": self.session.id, "error": whole_error(error)})
             return False
         return True
 
     def tell_error(self, error: FoveateError) -> None:
-        told = line(("Error: ", "bold red"), str(error))
+        told = line(("Error: ", "bold red"), whole_error(error))
         self.notes.print(told, soft_wrap=not self.notes.is_terminal)
 
     @property
@@ -232,6 +237,16 @@ class Room:
     def end_line(self) -> None:
         """Show what is left of an answer that goes no further."""
         self._flow.end()
+
+    async def prepare(self) -> None:
+        """Compress what was imported, say, before a model is shown it; what takes long goes on beside the chat."""
+        pending = (await self.session.stats()).pending
+        if pending <= FEW_TURNS:
+            return
+        with progress_bar(shown=self._is_typed) as progress, suppress(TimeoutError):
+            advance = partial(progress.advance, progress.add_task("compressing", total=pending))
+            async with asyncio.timeout(PREPARE_SECONDS):
+                await self.fov.prepare(self.session.id, progress=advance)
 
     async def introduce(self) -> None:
         """Who talks here, and where the conversation stands."""
@@ -285,7 +300,7 @@ class Room:
     def _recall(self, turn: Turn) -> None:
         """A turn in two lines."""
         said = [message for message in turn.messages if message.kind == "message" and message.text.strip()]
-        asked = next((message.text for message in said if message.role == "user"), "")
+        asked = as_typed(next((message.text for message in said if message.role == "user"), ""))
         answered = next((message.text for message in reversed(said) if message.role == "assistant"), "")
         width = max(CALL_CHARS // 2, self.notes.width - len(turn.id) - len(INTERRUPTED))
         for who, text in ((turn.id, asked), (" " * len(turn.id), answered)):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foveate.context.assembled import Context
 
 
-@click.command(name="context", short_help="What a model would be shown now: a picture, the text, or messages.")
+@click.command(name="context", short_help="What a model would be shown now: a picture, the text, or a request.")
 @click.argument("session_id", metavar="SESSION")
 @click.option("--prompt", default="", metavar="TEXT", help="What is asked next.")
 @click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="Another budget than the session's own.")
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 )
 @click.option("--strategy", metavar="NAME", help="Look at it through another strategy than the session's own.")
 @click.option("--text", "as_text", is_flag=True, help="The text that the model sees before the prompt.")
-@click.option("--messages", "format_name", metavar="FORMAT", help="As messages: openai, anthropic, gemini, …")
+@click.option(
+    "--request",
+    "format_name",
+    metavar="FORMAT",
+    help="As the arguments of a provider's own call: openai, openai-responses, anthropic or gemini.",
+)
 @store_option
 @json_option
 def command(
@@ -52,7 +57,7 @@ def command(
     foveate context demo
     foveate context demo --budget 8000
     foveate context demo --strategy topics
-    foveate context demo --prompt "Which port did we choose?" --messages anthropic
+    foveate context demo --prompt "Which port did we choose?" --request anthropic
     foveate context demo --text | less
     """
     system = read_text(system_path)
@@ -62,7 +67,7 @@ def command(
         if "meanwhile" in context.planned.notes:  # a person would rather wait for what the strategy makes of it
             fov.settle(session_id=session.id)
             context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
-        messages = context.messages(format_name) if format_name else []
+        request = context.request(format_name) if format_name else {}
         info = session.info
         pending = session.stats().pending if not (as_text or format_name) else 0
     is_other = context.planned.strategy != info.strategy
@@ -70,7 +75,7 @@ def command(
     if as_text:
         print_exactly(printable(context.text) if is_watched() else context.text)
     elif format_name:
-        print_json(messages)
+        print_json(request)
     elif as_json:
         print_json(_as_json(context, one_off=one_off, pending=pending))
     else:

@@ -90,6 +90,7 @@ class Standing:
     """For a million tokens; None if no list has it."""
     output_usd: float | None = None
     window_tokens: int | None = None
+    makes_vectors: bool = False
     answers: bool | None = None
     """None: not tried."""
     seconds: float | None = None
@@ -116,8 +117,8 @@ def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool)
     from foveate.settings import load_settings
 
     settings = load_settings()
-    uses = uses_of(settings.models)
-    standings = {name: standing_of(name, settings.models) for name in dict.fromkeys(use.model for use in uses)}
+    uses = uses_of(settings)
+    standings = {use.model: standing_of(use, settings.models) for use in uses}
     able = [name for name, standing in standings.items() if standing.problem is None]
     if tries and able:
         if is_watched() and not as_json:
@@ -137,21 +138,27 @@ def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool)
         ctx.exit(1)
 
 
-def uses_of(settings: ModelsSettings) -> list[Use]:
-    """Each purpose with its model and the setting that names it, then the fallbacks."""
+def uses_of(settings: Settings) -> list[Use]:
+    """Each purpose with its model and the setting that names it, then the fallbacks, then those of recall."""
+    models, recall = settings.models, settings.recall
     heirs = {"chat": ("default",), "compress": ("default",), "tiny": ("compress", "default")}
     uses: list[Use] = []
     for purpose in PURPOSES:
         for source in (purpose, *heirs.get(purpose, ())):
-            if name := getattr(settings, source):
+            if name := getattr(models, source):
                 uses.append(Use(purpose.replace("_", "-"), name, f"models.{source}"))
                 break
-    uses.extend(Use("fallback", name, "models.fallbacks") for name in dict.fromkeys(settings.fallbacks))
+    uses.extend(Use("fallback", name, "models.fallbacks") for name in dict.fromkeys(models.fallbacks))
+    sorting = {"recall.filter_model": recall.filter_model, "recall.judge_model": recall.judge_model}
+    uses.extend(Use("recall", name, source) for source, name in sorting.items() if name)
+    if recall.embeddings.startswith(("http://", "https://")):
+        uses.append(Use("embed", f"{recall.embeddings_model}@{recall.embeddings}", "recall.embeddings"))
     return uses
 
 
-def standing_of(name: str, settings: ModelsSettings) -> Standing:
+def standing_of(use: Use, settings: ModelsSettings) -> Standing:
     """What settings, the environment and the price list say of a model; nobody is asked."""
+    name = use.model
     from foveate.models.names import find_key, understand
     from foveate.models.prices import tariff_for
     from foveate.models.windows import window_of
@@ -177,6 +184,7 @@ def standing_of(name: str, settings: ModelsSettings) -> Standing:
         input_usd=usd[0],
         output_usd=usd[1],
         window_tokens=window_of(name, settings),
+        makes_vectors=use.purpose == "embed",
     )
     if parsed.needs_key and key is None:
         problem = f"no key; set the environment variable {standing.key_variable}"
@@ -188,7 +196,7 @@ async def _try_all(standings: Sequence[Standing], settings: Settings, path: Path
     import asyncio
 
     async with _caller(settings, path) as caller:
-        tried = await asyncio.gather(*(_try(standing, caller) for standing in standings))
+        tried = await asyncio.gather(*(_try(standing, settings, caller) for standing in standings))
     return {standing.model: standing for standing in tried}
 
 
@@ -208,8 +216,9 @@ async def _caller(settings: Settings, path: Path) -> AsyncIterator[Caller]:
         await store.close()
 
 
-async def _try(standing: Standing, caller: Caller) -> Standing:
+async def _try(standing: Standing, settings: Settings, caller: Caller) -> Standing:
     from foveate.models import Ask
+    from foveate.recall.endpoint import Endpoint
     from foveate.turn import Message, Text
 
     ask = Ask(
@@ -218,8 +227,13 @@ async def _try(standing: Standing, caller: Caller) -> Standing:
         max_output_tokens=ANSWER_TOKENS,
         input_tokens=QUESTION_TOKENS,
     )
+    name = standing.model
+    if standing.makes_vectors:
+        endpoint = Endpoint(settings)
+        caller.lend(endpoint)
+        name = endpoint.name
     try:
-        answered = await caller.ask(ask, [standing.model], max_calls=1)
+        answered = await caller.ask(ask, [name], max_calls=1)
     except ModelError as error:
         return replace(standing, answers=False, reason=getattr(error, "reason", None), problem=error.problem)
     return replace(standing, answers=True, seconds=round(answered.seconds, 3))

@@ -230,6 +230,9 @@ def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -
     if planned.cause:
         when = "now" if planned.is_new else f"at T-{planned.last_turn}"
         out.print(line(f"The plan was made {when}, since {CAUSES[planned.cause]}. ", _changed(planned)))
+        history = sum(segment.tokens for segment in context.segments if segment.name == "history")
+        room = f"The history has {history:,} of the {planned.room_tokens:,} tokens that are its own"
+        out.print(line(f"{room}: what is said next is added behind it, until they are full."))
     share = context.stable_tokens / max(1, context.tokens)
     out.print(line((f"{share:.0%}", "bold"), " of this prompt is what the next one begins with: it stays cached."))
 

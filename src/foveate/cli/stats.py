@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("session", "fold"),
     Column("turns", "number"),
-    Column("messages", "number", expendable=3),
-    Column("calls", "number", expendable=4),
+    Column("messages", "number", expendable=5),
+    Column("calls", "number", expendable=6),
     Column("tokens", "number"),
-    Column("raw", "number"),
+    Column("raw", "number", expendable=3),
     Column("stored", "number"),
-    Column("ratio", "number", expendable=2),
-    Column("compressed", "number", expendable=1),
-    Column("by model", "number", expendable=7),
-    Column("marked", "number", expendable=8),
-    Column("reliability", expendable=1),
-    Column("first", expendable=6),
-    Column("last", expendable=5),
+    Column("ratio", "number", expendable=4),
+    Column("compressed", "number", expendable=2),
+    Column("by model", "number", expendable=1),
+    Column("marked", "number", expendable=1),
+    Column("reliability", expendable=2),
+    Column("first", expendable=8),
+    Column("last", expendable=7),
 )
 COST_COLUMNS = (
     Column("day"),
@@ -101,14 +101,14 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
         ids = [fov.find_session(session_id).id] if session_id else [info.id for info in fov.sessions()]
         found = {name: fov.open_session(name).stats() for name in ids}
         trust = {name: fov.reliability(name) for name in ids}
-        costs, daily_usd = fov.costs(), fov.settings.models.daily_usd
+        bill = Bill(fov.costs(), None, fov.providers(), fov.settings.models)
     size = store_path.expanduser().stat().st_size
     if as_json:
         told = {
             name: {"stats": stats, "compression_ratio": stats.compression_ratio, "reliability": trust[name]}
             for name, stats in found.items()
         }
-        print_json({"file_bytes": size, "sessions": told})
+        print_json({"file_bytes": size, "sessions": told, "providers": bill.providers})
         return
     rows = [
         (
@@ -121,8 +121,8 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
             f"{amount(stats.stored_bytes)}B",
             f"{stats.compression_ratio:.1f}x",
             f"{stats.rendered + stats.fallbacks} of {stats.rendered + stats.fallbacks + stats.pending}",
-            f"{stats.by_model} (+{stats.waiting} waiting)" if stats.waiting else str(stats.by_model),
-            str(stats.fallbacks),
+            f"{stats.by_model} (+{stats.waiting} waiting)" if stats.waiting else str(stats.by_model or ""),
+            str(stats.fallbacks or ""),
             reliable(trust[name]),
             moment(stats.first_at),
             moment(stats.last_at),
@@ -134,8 +134,15 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
         print_table(out, COLUMNS, rows)
     whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
     out.print(line((f"{store_path}: {whole}{amount(size)}B on disk", "dim")))
-    if costs:
-        out.print(line((f"Models: {_today(costs, daily_usd)}; --cost tells more", "dim")))
+    if waiting := [stats for stats in found.values() if stats.waiting]:
+        until = min(stats.waiting_until for stats in waiting if stats.waiting_until)
+        turns = several(sum(stats.waiting for stats in waiting), "turn")
+        out.print(line((f"Waiting for a model, which is asked from {moment(until)} UTC on: {turns}", "dim")))
+    for state in bill.providers:
+        if state.breaker != "closed":
+            out.print(line((f"{state.provider}: ", "dim"), (_standing(state).plain, "red")))
+    if bill.costs:
+        out.print(line((f"Models: {_today(bill.costs, bill.settings.daily_usd)}; --cost tells more", "dim")))
 
 
 def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
 
+    from foveate.errors import FoveateError
     from foveate.strategy.reliability import Reliability
 
 THOUSAND = 1000
@@ -158,6 +159,11 @@ def progress_bar(*, shown: bool, is_bytes: bool = False) -> Iterator[Progress]:
         disable=not (shown and watched.is_terminal),
     ) as progress:
         yield progress
+
+
+def whole_error(error: FoveateError) -> str:
+    """What is wrong, and what was noted of it: why the other models could not be asked either, say."""
+    return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def reliable(trust: Reliability | None) -> str:

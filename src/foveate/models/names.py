@@ -31,6 +31,8 @@ ENDPOINT_KEY: Final = "FOVEATE_ENDPOINT_KEY"
 """Holds the key of endpoints that `models.key_variables` does not list; most need none."""
 OLLAMA_ADDRESS: Final = "OLLAMA_BASE_URL"
 """Where Ollama is, if not on this machine. The packages of other providers read such a variable of their own."""
+HOST_KEYS: Final[Mapping[str, str]] = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
+"""Where the keys of known hosts are, unless `models.key_variables` says otherwise."""
 MAX_NAME_CHARS: Final = 500
 FORMS: Final = (
     "write openai:MODEL, anthropic:MODEL, google:MODEL, openrouter:VENDOR/MODEL, ollama:MODEL, "
@@ -139,7 +141,7 @@ def _endpoint(name: str, model: str, url: str, key_variables: Mapping[str, str])
     place = parts.netloc.lower()
     # A server that is named without a path serves its API under /v1: llama.cpp, vLLM, Ollama and LM Studio all do.
     path = parts.path.rstrip("/") or "/v1"
-    variable = key_variables.get(place) or key_variables.get(host)
+    variable = key_variables.get(place) or key_variables.get(host) or HOST_KEYS.get(host)
     return ModelName(
         name,
         "endpoint",

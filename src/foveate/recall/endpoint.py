@@ -20,7 +20,7 @@ from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavaila
 from foveate.models import Answer, Ask
 from foveate.models._secrets import scrub_line
 from foveate.models.caller import Caller
-from foveate.models.names import find_key, parse_name
+from foveate.models.names import find_key, understand
 from foveate.settings import Settings
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text, Usage
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from foveate.recall.vectors import Floats
 
 KEY = "recall.embeddings"
-KEY_VARIABLES: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
-"""Where the keys of known hosts are; `models.key_variables` has the others'."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_SAID_BYTES = 4_096
 """What is read of a refusal."""
@@ -117,9 +115,8 @@ class Endpoint:
 
     def __init__(self, settings: Settings) -> None:
         recall = settings.recall
-        asked = f"{recall.embeddings_model}@{recall.embeddings}"
         try:
-            parsed = parse_name(asked, key_variables={**KEY_VARIABLES, **settings.models.key_variables})
+            parsed = understand(f"{recall.embeddings_model}@{recall.embeddings}", settings.models)
         except ModelUnavailable as error:
             raise SettingsError(KEY, error.problem) from error
         key = find_key(parsed)
