@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from engine import settings
 from foveate import Foveate, Session
-from foveate.chatting import ChatEvent, Finished
+from foveate.chatting import Asked, ChatEvent, Finished
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
 from foveate.context.tools import definitions_tokens
 from foveate.models import Ask
@@ -37,8 +37,9 @@ async def scripted_store(
 
 
 async def events_of(events: AsyncGenerator[ChatEvent, None]) -> list[ChatEvent]:
+    """All but that a model begins to read."""
     async with aclosing(events):
-        return [event async for event in events]
+        return [event async for event in events if not isinstance(event, Asked)]
 
 
 async def finished(events: AsyncGenerator[ChatEvent, None]) -> Finished:

@@ -16,8 +16,8 @@ HEAD = """# The command line
 Written by `python tests/command_line_page.py` from the help of each command.
 
 Every command takes `--json`, and then answers with one JSON value; `chat` and `run` write one a line, as things happen.
-`goal` and `topics` are no commands but groups of some: `foveate goal list demo --json`. A command that fails says why
-in a sentence on the error stream and exits with 1, or with 2 if it was not called as its help says.
+`goal` and `topics` are groups of commands: `foveate goal list demo --json`. A command that fails says why in a sentence
+on the error stream and exits with 1, or with 2 if it was not called as its help says.
 """
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import foveate.sync
 from docs_examples import ROOT, python_examples
 from faulty_server import FaultyServer, Said, environment, faulty_server, plain
 
@@ -65,3 +66,13 @@ def test_the_loop_with_anthropic_sends_back_only_what_it_takes(server: FaultySer
     assert {key for message in second["messages"] for key in message} == {"role", "content"}
     assert [block["type"] for block in second["messages"][-2]["content"]] == ["thinking", "text", "tool_use"]
     assert "The pilot boat is the Skua." in json.dumps(second["messages"][-1])
+
+
+def test_run_again_a_program_goes_on_in_a_session_of_its_own(server: FaultyServer, tmp_path: Path) -> None:
+    for _ in range(2):
+        server.will(plain("openai", Said("The Skua can leave.")))
+        assert run(OPENAI, server, tmp_path) == "The Skua can leave.\n"
+        server.will(plain("anthropic", Said("The Skua.")))
+        assert run(ANTHROPIC, server, tmp_path) == "The Skua.\n"
+    with foveate.sync.open(tmp_path / "agent.db") as fov:
+        assert {info.id: info.turns for info in fov.sessions()} == {"harbour-openai": 3, "harbour-anthropic": 3}

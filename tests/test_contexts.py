@@ -1,6 +1,7 @@
 """Whole contexts on a real file: within the budget whatever was said, whole in every format, the same each time."""
 
 import asyncio
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ def test_a_context_never_exceeds_its_budget_and_shows_every_turn_once(tmp_path: 
             session.tools("anthropic")
         for pin in scene.pins:
             await session.pin(pin)
-        await session.calibrate(counted_tokens=1_000_000, reported_tokens=int(1_000_000 * scene.calibration))
+        sent = await session.context(budget_tokens=100_000, system="word " * 1_000)
+        await session.calibrate(sent, reported_tokens=math.ceil(sent.tokens * scene.calibration))
         for turn in scene.turns:
             await session.record(turn)
         if scene.is_settled:

@@ -21,9 +21,7 @@ from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Parts, assemb
 from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
 from foveate.context.provider import FORMATS
-from foveate.context.tools import definitions_tokens, widest_format
 from foveate.errors import BudgetExceeded, UnknownFormat
-from foveate.tokens import CL100K, O200K, Counter
 
 FEW = examples(
     max_examples=15,
@@ -79,12 +77,6 @@ def test_each_provider_has_its_own_arguments() -> None:
     }
     with pytest.raises(UnknownFormat, match="there are openai"):
         context.request("cohere")
-
-
-@pytest.mark.parametrize("counter", [O200K, CL100K])
-def test_no_format_takes_more_than_the_widest(counter: Counter) -> None:
-    sizes = [definitions_tokens(name, counter) for name in FORMATS]
-    assert definitions_tokens(widest_format(counter), counter) == max(sizes)
 
 
 @FEW

@@ -322,9 +322,25 @@ def test_calibration_scales_counts_and_only_tightens(tmp_path: Path) -> None:
         session = await fov.session("s", model="llama-3-8b")
         await session.record({"role": "user", "content": "word " * 1000})
         before = (await session.stats()).tokens
-        assert await session.calibrate(counted_tokens=1000, reported_tokens=1500) == 1.5
-        assert await session.calibrate(counted_tokens=1000, reported_tokens=1200) == 1.5
-        assert (await session.stats()).tokens == pytest.approx(before * 1.5, abs=2)
+        context = await session.context()
+        assert await session.calibrate(context, reported_tokens=2 * context.tokens) == 2
+        assert await session.calibrate(context, reported_tokens=context.tokens) == 2
+        assert (await session.stats()).tokens == pytest.approx(before * 2, abs=2)
+
+    use(tmp_path, job)
+
+
+def test_what_is_reported_is_compared_with_the_count_before_calibration(tmp_path: Path) -> None:
+    async def job(fov: foveate.Foveate) -> None:
+        session = await fov.session("s", budget_tokens=20_000)
+        await session.record({"role": "user", "content": "word " * 1000})
+        first = await session.context()
+        assert await session.calibrate(first, reported_tokens=2 * first.tokens) == 2
+        assert await session.calibrate(first, reported_tokens=2 * first.tokens) == 2, "told twice"
+        second = await session.context()
+        assert (first.calibration, second.calibration) == (1, 2)
+        assert await session.calibrate(second, reported_tokens=second.tokens) == 2, "counted right by now"
+        assert await session.calibrate(second, reported_tokens=second.tokens * 5 // 4) == pytest.approx(2.5, abs=0.01)
 
     use(tmp_path, job)
 

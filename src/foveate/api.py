@@ -202,14 +202,14 @@ class Foveate:
     ) -> ImportReport:
         """Record a transcript; a second import adds only what is new in it. `session_id` renames its first session.
 
-        Another file of a name that a session has already gets a session of its own, as in `talk-2`.
+        A different file whose name is taken gets a session of its own, such as `talk-2`.
         """
         names: dict[str, str] = {}
 
         async def open_named(header: Header, keys: Sequence[str]) -> Session:
             if header.session not in names:
                 if session_id is None:
-                    name = await free_name(self._store, header, keys)
+                    name = await free_name(self._store, header, keys=keys)
                 else:
                     name = f"{session_id}/{header.session}" if names else session_id
                 names[header.session] = name
@@ -231,7 +231,7 @@ class Foveate:
         return await self._store.calls.costs(session_id)
 
     async def providers(self) -> list[ProviderState]:
-        """How the providers stand that were asked in the last hour, by this process or another: breaker and rates."""
+        """The breaker and the rates of each provider that this process or another asked in the last hour."""
         return await self._caller.states()
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:

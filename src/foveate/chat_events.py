@@ -11,6 +11,13 @@ from foveate.turn import Json
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A model begins to read a prompt of so many tokens."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Some more of the answer."""
 
@@ -78,4 +85,4 @@ class Finished:
         return self.nano_usd / NANO
 
 
-ChatEvent: TypeAlias = Piece | ToolAsked | ToolAnswered | Noticed | Finished
+ChatEvent: TypeAlias = Asked | Piece | ToolAsked | ToolAnswered | Noticed | Finished

@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from foveate.chat_events import ChatEvent, Finished, Noticed, Piece, ToolAnswered, ToolAsked
+from foveate.chat_events import Asked, ChatEvent, Finished, Noticed, Piece, ToolAnswered, ToolAsked
 from foveate.context.assembled import Context
 from foveate.context.canonical import canonical_messages
 from foveate.context.prefix import matching_tokens
@@ -27,9 +27,9 @@ from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.store.calls import CostRow
 from foveate.text import compact_json, message_text, turn_text
-from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id, turn_number
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
 
-__all__ = ["Chat", "ChatEvent", "Finished", "Noticed", "Piece", "ToolAnswered", "ToolAsked"]
+__all__ = ["Asked", "Chat", "ChatEvent", "Finished", "Noticed", "Piece", "ToolAnswered", "ToolAsked"]
 
 MAX_TOOL_ROUNDS = 8
 """After so many calls of tools for one prompt the model is asked once more, without tools."""
@@ -95,7 +95,7 @@ class _Made:
 class _Answering:
     """What answering a prompt has taken so far."""
 
-    turn: str
+    turn: int
     nano_usd_before: int
     began: float = field(default_factory=time.monotonic)
     made: list[_Made] = field(default_factory=list)
@@ -162,16 +162,15 @@ class Chat:
         if not text.strip():
             raise InvalidMessage("prompt", "has no text")
         recorded = await self.session.record(Message("user", (Text(text),)), key=key)
-        async with aclosing(self._answer(recorded.id)) as events:
+        async with aclosing(self._answer(recorded.number)) as events:
             async for event in events:
                 yield event
 
     async def answer(self) -> AsyncGenerator[ChatEvent, None]:
         """Answer the newest turn, if it waits for that: after a failure, or when the program was ended too early."""
-        turn = await self.waiting()
-        if turn is None:
+        if await self.waiting() is None:
             raise InputError("the newest turn has its answer; there is nothing to ask again")
-        async with aclosing(self._answer(turn)) as events:
+        async with aclosing(self._answer(self.session.info.turns)) as events:
             async for event in events:
                 yield event
 
@@ -187,7 +186,7 @@ class Chat:
         said = [message for message in (await self.session.load_turn(turns)).messages if message.kind == "message"]
         return turn_id(turns) if said and said[-1].role in ("user", "tool") else None
 
-    async def _answer(self, turn: str) -> AsyncGenerator[ChatEvent, None]:
+    async def _answer(self, turn: int) -> AsyncGenerator[ChatEvent, None]:
         taken = _Answering(turn, await self._spent_nano_usd())
         try:
             for rounds_left in range(MAX_TOOL_ROUNDS, -1, -1):
@@ -206,7 +205,7 @@ class Chat:
                     results.append(_result(call, text))
                     yield ToolAnswered(call.name, self.session.counter.count(text))
                 # Together, so that no call is ever left without its result.
-                await self._record(turn, [message, *results])
+                await self._record(taken, [message, *results])
                 taken.said.clear()
                 if self._is_complete(message):
                     yield await self._finished(answer, taken)
@@ -215,18 +214,19 @@ class Chat:
             await self._keep_partial(taken)
             raise
 
-    async def _check_newest(self, turn: str) -> None:
+    async def _check_newest(self, turn: int) -> None:
         """Where another program talks in the session too, a model would answer what that one asked."""
         newest = (await self.session.refresh()).turns
-        if turn != turn_id(newest):
-            raise TurnBegun(self.session.id, turn_number(turn) or 0, newest)
+        if turn != newest:
+            raise TurnBegun(self.session.id, turn=turn, newest=newest)
 
-    async def _record(self, turn: str, messages: Sequence[Message]) -> None:
+    async def _record(self, taken: _Answering, messages: Sequence[Message]) -> None:
         """What belongs to a turn; once another has begun, it is kept where people see it and no model does."""
         try:
-            await self.session.record(messages, turn=turn)
+            await self.session.record(messages, turn=taken.turn)
         except TurnBegun:
-            late = Text(f"(an answer to {turn} that came too late)\n{turn_text(tuple(messages)).strip()}")
+            said = turn_text(tuple(messages)).strip()
+            late = Text(f"(an answer to {turn_id(taken.turn)} that came too late)\n{said}")
             await self.session.record(Message("assistant", (late,), kind="display"))
             raise
 
@@ -237,7 +237,7 @@ class Chat:
 
     async def _ask(
         self, tools: Sequence[Mapping[str, Json]], taken: _Answering
-    ) -> AsyncGenerator[Piece | Noticed | Answer, None]:
+    ) -> AsyncGenerator[Asked | Piece | Noticed | Answer, None]:
         """One call of the model; once more with less, if the prompt was too long for it."""
         context = await self.context()
         if not taken.made and (cut := await self._cut_turn(context)):
@@ -271,7 +271,7 @@ class Chat:
 
     async def _call(
         self, context: Context, tools: Sequence[Mapping[str, Json]], taken: _Answering
-    ) -> AsyncGenerator[Piece | Answer, None]:
+    ) -> AsyncGenerator[Asked | Piece | Answer, None]:
         messages = canonical_messages(context, has_tools=bool(tools))
         ask = Ask(
             purpose="chat",
@@ -287,6 +287,7 @@ class Chat:
         # The framing of messages and the tools' definitions are cached as far as the messages are.
         predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
         taken.said.clear()
+        yield Asked(context.tokens)
         stream = self._caller.stream(ask, self.models, session_id=self.session.id)
         async with aclosing(stream) as pieces:
             async for piece in pieces:
@@ -336,8 +337,7 @@ class Chat:
             await self._tighten(context, reported)
 
     async def _tighten(self, context: Context, reported_tokens: float) -> None:
-        counted = int(context.tokens / self.session.info.calibration)
-        await self.session.calibrate(counted_tokens=counted, reported_tokens=int(reported_tokens))
+        await self.session.calibrate(context, reported_tokens=int(reported_tokens))
 
     async def _keep_partial(self, taken: _Answering) -> None:
         """What was said before someone stopped it, with a note for people; nothing said is nothing kept."""
@@ -345,12 +345,12 @@ class Chat:
         if text.strip() and self._keeps_partial:
             said = Message("assistant", (Text(text),), model=self.models[0])
             with suppress(TurnBegun):
-                await self._record(taken.turn, [said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
+                await self._record(taken, [said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
 
     async def _finished(self, answer: Answer, taken: _Answering) -> Finished:
         made = taken.made
         return Finished(
-            turn_id=taken.turn,
+            turn_id=turn_id(taken.turn),
             text=answer.text,
             model=answer.message.model or self.models[0],
             finish=answer.finish,

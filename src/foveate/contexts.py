@@ -25,7 +25,6 @@ from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
 from foveate.context.recalled import Layer
 from foveate.context.tags import Block, Entry, Section, tag_document
-from foveate.context.tools import definitions_tokens
 from foveate.documents import check_size, stand_in
 from foveate.errors import HistoryExceedsBudget
 from foveate.events import Event, EventBus, EventKind
@@ -59,10 +58,9 @@ class Request:
     budget_tokens: int
     system: str
     pins: Sequence[Pin]
-    tools_format: str | None
+    tools_tokens: int
+    """Base tokens of the tools that are sent along."""
     order: Order
-    own_tools_tokens: int = 0
-    """Base tokens of tools besides the history's that are sent along."""
     strategy: str | None = None
     """To look at the session through another than its own, as a one-off."""
     recall: bool = True
@@ -128,12 +126,10 @@ class Contexts:
         one_off = request.budget_tokens != session.budget_tokens or chosen.name != session.strategy
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
         exact = exact_counter(session.encoding)
-        tools = definitions_tokens(request.tools_format, exact) if request.tools_format else 0
-        tools += request.own_tools_tokens
         documents = await self._documents(session, chosen, chosen.documents)
         changing = await self._documents(session, chosen, chosen.changing_documents)
         fixed = self._fixed_tokens(request, chosen.name, [*documents.values(), *changing.values()], exact)
-        fixed += tools + FRAMING_TOKENS
+        fixed += request.tools_tokens + FRAMING_TOKENS
         prompt = _prompt_tokens(request.prompt, exact)
         allotments = self._settings.allotments
         board = await self.board(session, keep=not one_off)
@@ -172,7 +168,7 @@ class Contexts:
                 memory=layer.text,
                 board=shown,
                 prompt=request.prompt,
-                tools_tokens=tools,
+                tools_tokens=request.tools_tokens,
                 order=request.order,
             )
         )

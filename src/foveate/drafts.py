@@ -7,17 +7,16 @@ version that understands a format better reads more out of the same bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 
 from foveate import formats
 from foveate.answers import EPOCH, from_us
 from foveate.errors import FoveateError
-from foveate.events import Event, EventBus
-from foveate.store import Draft, MessageRow, Place, bodies
+from foveate.store import Draft, MessageRow, bodies
 from foveate.text import message_text
 from foveate.tokens import Counter
 from foveate.turn import (
@@ -32,7 +31,6 @@ from foveate.turn import (
     ToolCall,
     ToolResult,
     Turn,
-    turn_id,
 )
 
 CANONICAL = "foveate"
@@ -81,25 +79,6 @@ def restore_message(row: MessageRow) -> Message:
         message = Message(row.role, (Opaque(format_name, data),), original=Original(format_name, data))
     original = None if format_name == CANONICAL else message.original
     return replace(message, kind=row.kind, at=from_us(row.at_us), original=original)
-
-
-def by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft, Place]]]:
-    """What was kept, by the turns it went to."""
-    groups: dict[int, list[tuple[Draft, Place]]] = {}
-    for draft, place in placed:
-        groups.setdefault(place.turn, []).append((draft, place))
-    return groups
-
-
-def announce(events: EventBus, session_id: str, drafts: Sequence[Draft], places: Sequence[Place]) -> None:
-    """Tell what is durable now; what was there already is no news."""
-    now = datetime.now(UTC)
-    fresh = [(draft, place) for draft, place in zip(drafts, places, strict=True) if place.is_new]
-    for draft, place in fresh:
-        data: dict[str, Json] = {"role": draft.role, "position": place.position, "tokens": draft.tokens}
-        events.publish(Event("message-added", session_id, now, turn_id(place.turn), data))
-    for number, group in by_turn(fresh).items():
-        events.publish(Event("turn-recorded", session_id, now, turn_id(number), {"messages": len(group)}))
 
 
 def _draft(message: Message, at: datetime | None, key: str | None, counter: Counter, compression_level: int) -> Draft:

@@ -209,7 +209,7 @@ class PinLocked(Refused):
 class TurnBegun(Refused):
     """Something was to be added to a turn, and a later one has begun."""
 
-    def __init__(self, session_id: str, turn: int, newest: int) -> None:
+    def __init__(self, session_id: str, *, turn: int, newest: int) -> None:
         super().__init__(
             f"T-{newest} was begun in session {session_id!r} before T-{turn} had its answer: another program talks in "
             "it, too; let one wait for the other, or fork the session"

@@ -99,7 +99,7 @@ def converted(values: Mapping[str, object], part: type[P], *, prefix: str = "") 
         raise SettingsError(f"{prefix}{key}", f"takes {takes(wanted)}; got {got!r}") from error
 
 
-def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefix: str) -> None:
+def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], *, prefix: str) -> None:
     """msgspec refuses them too, but can't say what was meant."""
     hints = {name: hint for name, hint in get_type_hints(part).items() if get_origin(hint) is not ClassVar}
     for key, value in values.items():
@@ -113,4 +113,4 @@ def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], prefix
             raise SettingsError(f"{prefix}{key}", f"does not exist; {meant}")
         hint = hints[key]
         if isinstance(value, Mapping) and isinstance(hint, type) and issubclass(hint, Struct):
-            refuse_unknown_keys(value, hint, f"{prefix}{key}.")
+            refuse_unknown_keys(value, hint, prefix=f"{prefix}{key}.")

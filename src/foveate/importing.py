@@ -112,14 +112,14 @@ async def import_transcript(
             counted = io.BufferedReader(_Counted(stream, progress), buffer_size=1 << 20)
             items = formats.load_transcript(name).read(counted, path.name)
             written = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
-            await _Import(report, open_session, written).run(items)
+            await _Import(report, open_session, written=written).run(items)
             report.bytes_read = stream.tell()
             return report
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
 
 
-async def free_name(store: Store, header: Header, keys: Sequence[str]) -> str:
+async def free_name(store: Store, header: Header, *, keys: Sequence[str]) -> str:
     """The name under which a session is kept: its own, unless that is only its file's and another file has it.
 
     A file goes on in the session that begins with what it begins with, so that one which grew is recognised.
@@ -128,15 +128,15 @@ async def free_name(store: Store, header: Header, keys: Sequence[str]) -> str:
         return header.session
     for number in range(1, MAX_OF_A_NAME + 1):
         name = header.session if number == 1 else f"{header.session}-{number}"
-        if await _may_take(store, name, keys):
+        if await _may_take(store, name, keys=keys):
             return name
     raise InputError(f"there are {MAX_OF_A_NAME:,} sessions named like {header.session!r}; rename the file")
 
 
-async def _may_take(store: Store, name: str, keys: Sequence[str]) -> bool:
+async def _may_take(store: Store, name: str, *, keys: Sequence[str]) -> bool:
     """Whether what begins with these keys is new, or more of what the session holds."""
     try:
-        kept = await store.keys(name, 1, len(keys))
+        kept = await store.keys(name, 1, len(keys))  # a turn has at least one message
     except SessionNotFound:
         return True
     imported = [key for key in kept if key is not None][: len(keys)]
@@ -146,7 +146,7 @@ async def _may_take(store: Store, name: str, keys: Sequence[str]) -> bool:
 class _Import:
     """The state of one import: the open sessions, and when their latest messages were said."""
 
-    def __init__(self, report: ImportReport, open_session: OpenSession, written: datetime) -> None:
+    def __init__(self, report: ImportReport, open_session: OpenSession, *, written: datetime) -> None:
         self._report = report
         self._open_session = open_session
         self._written = written
@@ -157,11 +157,44 @@ class _Import:
     async def run(self, items: Iterator[Item]) -> None:
         batches = _Batches(items)
         while batch := await asyncio.to_thread(batches.take):
-            for found in _runs(_dated(batch, self._latest, self._written), self._report, self._headers):
+            for found in self._runs(self._dated(batch)):
                 await self._record(found)
         for header in self._headers.values():
             if header.session in self._sessions:
                 await self._open_session(header, ())  # a title that became known later
+
+    def _dated(self, batch: list[Item]) -> Iterator[Item]:
+        """The batch, each message with a time: its own, else that of the one before it in its session, else of the next
+        one that has any, else of the file. Its record stays as it is."""
+        following: dict[str, datetime] = {}
+        for item in batch:
+            if isinstance(item, Found) and item.message.at:
+                following.setdefault(item.session, item.message.at)
+        for item in batch:
+            if isinstance(item, Found):
+                at = item.message.at or self._latest.get(item.session) or following.get(item.session)
+                if at:
+                    self._latest[item.session] = at
+                yield replace(item, message=replace(item.message, at=at or self._written))
+            else:
+                yield item
+
+    def _runs(self, batch: Iterator[Item]) -> Iterator[list[Found]]:
+        """The batch's messages, consecutive ones of a session together; headers and problems are noted on the way."""
+        run: list[Found] = []
+        for item in batch:
+            match item:
+                case Problem():
+                    self._report.note(item)
+                case Header():
+                    self._headers[item.session] = _merged(self._headers.get(item.session), item)
+                case Found():
+                    if run and run[0].session != item.session:
+                        yield run
+                        run = []
+                    run.append(item)
+        if run:
+            yield run
 
     async def _record(self, found: list[Found]) -> None:
         name = found[0].session
@@ -205,41 +238,6 @@ class _Batches:
             if len(batch) >= BATCH_MESSAGES or size >= BATCH_CHARS:
                 break
         return batch
-
-
-def _dated(batch: list[Item], latest: dict[str, datetime], written: datetime) -> Iterator[Item]:
-    """The batch, each message with a time: its own, else that of the one before it in its session, else of the next
-    one that has any, else of the file. Its record stays as it is."""
-    following: dict[str, datetime] = {}
-    for item in batch:
-        if isinstance(item, Found) and item.message.at:
-            following.setdefault(item.session, item.message.at)
-    for item in batch:
-        if isinstance(item, Found):
-            at = item.message.at or latest.get(item.session) or following.get(item.session)
-            if at:
-                latest[item.session] = at
-            yield replace(item, message=replace(item.message, at=at or written))
-        else:
-            yield item
-
-
-def _runs(batch: Iterator[Item], report: ImportReport, headers: dict[str, Header]) -> Iterator[list[Found]]:
-    """The batch's messages, consecutive ones of a session together; headers and problems are noted on the way."""
-    run: list[Found] = []
-    for item in batch:
-        match item:
-            case Problem():
-                report.note(item)
-            case Header():
-                headers[item.session] = _merged(headers.get(item.session), item)
-            case Found():
-                if run and run[0].session != item.session:
-                    yield run
-                    run = []
-                run.append(item)
-    if run:
-        yield run
 
 
 def _merged(old: Header | None, new: Header) -> Header:

@@ -24,7 +24,7 @@ from foveate.viewing import Viewer, is_from_log
 PLAN = "plan"
 """The keepsake's name; that of another strategy than the gradient has its name behind it."""
 MAKESHIFT_SHARE = 0.9
-"""What a plan may fill of its room that is made before its turns are compressed, with what is appended to it."""
+"""How much of its room a plan made before its turns are compressed may fill, counting what is appended to it."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
 USE_NOTED_SHARE = 0.05
 """A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""

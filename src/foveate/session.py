@@ -31,10 +31,10 @@ from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.assembled import Context
 from foveate.context.board import Board
-from foveate.context.tools import Offer, widest_format
+from foveate.context.tools import Offer
 from foveate.contexts import Contexts, Request, given_settings
 from foveate.documents import Documents
-from foveate.drafts import announce, by_turn, draft_messages, draft_turn
+from foveate.drafts import draft_messages, draft_turn
 from foveate.errors import InvalidMessage, TurnNotFound
 from foveate.events import EventBus
 from foveate.goals import Goals
@@ -42,11 +42,11 @@ from foveate.inputs import Recordable, as_messages, check_session_id, check_text
 from foveate.models.caller import Caller
 from foveate.reading import Reader
 from foveate.recalling import Recaller
+from foveate.recording import announce, by_turn
 from foveate.retrieving import Retrieval
 from foveate.searching import Searcher, Wanted
 from foveate.settings import Settings, make_strategy
 from foveate.store import Draft, NewSession, Place, SessionRow, Store
-from foveate.text import compact_json
 from foveate.tokens import Counter, calibrate, session_counter
 from foveate.topical import Topics
 from foveate.turn import Json, Turn, parse_time, turn_id, turn_number
@@ -172,7 +172,7 @@ class Session:
         places = await self._store.append(self.id, drafts, newest_turn=newest_turn)
         self._shared.worker.wake(self.id)
         if self._events.is_watched:
-            announce(self._events, self.id, drafts, places)
+            announce(self._events, self.id, drafts=drafts, places=places)
         return places
 
     async def get_turn(
@@ -242,9 +242,8 @@ class Session:
             budget_tokens=self._row.budget_tokens if budget_tokens is None else budget_tokens,
             system=system,
             pins=await self.pins(),
-            tools_format=widest_format(self._counter) if offer else None,
+            tools_tokens=offer.tokens(self._counter) if offer else 0,
             order=order or self._shared.settings.context.order,
-            own_tools_tokens=self._counter.base(compact_json(offer.besides)) if offer and offer.besides else 0,
             strategy=strategy,
             recall=recall,
         )
@@ -333,9 +332,10 @@ class Session:
             {name: check_text(name, value) for name, value in labels.items() if value is not None}
         )
 
-    async def calibrate(self, *, counted_tokens: int, reported_tokens: int) -> float:
-        """Learn from what a provider reported for a prompt that was counted here; the factor only ever tightens."""
-        factor = calibrate(self._row.calibration, counted_tokens=counted_tokens, reported_tokens=reported_tokens)
+    async def calibrate(self, context: Context, *, reported_tokens: int) -> float:
+        """Learn from what a provider reported for a context that was sent whole; the factor only ever tightens."""
+        counted = int(context.tokens / context.calibration)
+        factor = calibrate(self._row.calibration, counted_tokens=counted, reported_tokens=reported_tokens)
         return (await self._update({"calibration": factor})).calibration
 
     async def pin(self, text: str, *, locked: bool = False) -> Pin:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from foveate import Foveate
+from foveate.background.refine import LEAST_JITTER, MAX_LATER_SECONDS, longest_wait_seconds
 from foveate.models import Ask
+from foveate.settings import ModelsSettings
 from foveate.store import open_store
-from foveate.testing.scripted import Behaviour, Fails, Scripted
+from foveate.testing.scripted import Behaviour, Fails
 from refining import MODEL, honest, kept, scripted_store, talk, with_model
 
-HOUR_US = 3_600_000_000
+HOUR_SECONDS = 3_600
 
 
 def failing(purpose: str, fault: Behaviour) -> Callable[[Ask], Behaviour]:
@@ -63,34 +65,38 @@ def test_what_was_kept_in_part_is_made_whole_when_asked_for(tmp_path: Path) -> N
     asyncio.run(run())
 
 
-def test_the_calls_of_a_turn_outlast_an_outage_and_end_with_it(tmp_path: Path) -> None:
-    """Nothing is asked again within seconds; when one turn gets its answer, the others are due at once."""
+def test_the_calls_of_a_turn_outlast_two_hours_without_a_provider() -> None:
+    given = ModelsSettings()
+    waits = [longest_wait_seconds(calls, given.backoff_seconds) for calls in range(1, given.max_calls_per_turn)]
+    assert sum(waits) * LEAST_JITTER > 2 * HOUR_SECONDS
+    assert waits == sorted(waits)
+    assert max(waits) <= MAX_LATER_SECONDS
 
+
+def test_nothing_is_asked_again_within_seconds_and_all_is_due_when_a_model_answers(tmp_path: Path) -> None:
     async def run() -> None:
         down = True
-        model = Scripted(lambda ask: Fails("server") if down else honest(ask), name=MODEL)
-        given = with_model(backoff_seconds=1.0)
-        fov = Foveate(await open_store(str(tmp_path / "chat.db"), given.store), given, load=lambda *_: model)
-        session = await fov.session("s")
-        await talk(session, 3)
-        for _ in range(4):
+        path = tmp_path / "chat.db"
+        script = lambda ask: Fails("server") if down else honest(ask)  # noqa: E731
+        async with scripted_store(path, script, with_model(backoff_seconds=1.0)) as (fov, model):
+            beside = await open_store(str(path), fov.settings.store)
+            session = await fov.session("s")
+            await talk(session, 3)
+            for _ in range(4):
+                await fov.settle()
+            assert len(model.asks) == 3
+            for _ in range(3):
+                await beside.derived.due.hurry(time.time_ns() // 1000)
+                await fov.settle()
+            assert len(model.asks) == 12
+            stats = await session.stats()
+            assert (stats.waiting, stats.fallbacks) == (3, 3)
+            down = False
+            await talk(session, 1, first=9)
             await fov.settle()
-        assert len(model.asks) == 3
-        due = fov._store.derived.due
-        for _ in range(3):
-            await due.hurry(fov._worker._refiner._now_us())
             await fov.settle()
-        assert len(model.asks) == 12
-        stats = await session.stats()
-        assert (stats.waiting, stats.fallbacks) == (3, 3)
-        ((_, due_us),) = await due.sessions()
-        assert due_us - fov._worker._refiner._now_us() > HOUR_US // 8
-        down = False
-        await talk(session, 1, first=9)
-        await fov.settle()
-        await fov.settle()
-        stats = await session.stats()
-        assert (stats.by_model, stats.fallbacks, stats.waiting) == (4, 0, 0)
-        await fov.close()
+            stats = await session.stats()
+            assert (stats.by_model, stats.fallbacks, stats.waiting) == (4, 0, 0)
+            await beside.close()
 
     asyncio.run(run())

@@ -16,7 +16,7 @@ says = "A long answer, word by word by word, of which nobody reads more than the
 def test_it_ends_when_nobody_reads_its_answers_any_more(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     (tmp_path / "script.toml").write_text(SCRIPT)
-    chat = command("chat", "s", "--model", f"scripted:{tmp_path / 'script.toml'}")
+    chat = command("chat", "fresh", "--new", "--model", f"scripted:{tmp_path / 'script.toml'}")
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as nowhere:
@@ -29,5 +29,6 @@ def test_it_ends_when_nobody_reads_its_answers_any_more(tmp_path: Path) -> None:
             check=False,
             env=shell.environment(),
         )
-    assert ended.returncode != 0
-    assert b"Traceback" not in ended.stderr
+    assert (ended.returncode, ended.stderr) == (1, b"A new session: fresh\n")
+    assert shell.json("show", "fresh")["session"]["turns"] == 1, "it does not talk on to nobody"
+    assert "Which port?" in shell("show", "fresh", "T-1")

@@ -43,7 +43,7 @@ def test_every_option_says_what_it_is_for_and_every_command_answers_in_json(word
 
 def test_an_option_in_front_of_a_groups_command_is_told_where_it_stands(tmp_path: Path) -> None:
     said = Shell(tmp_path / "chat.db").error("goal", "--json", code=2)
-    assert "No such option '--json'. Options stand behind one of add, step, decide, artifact, done, list." in said
+    assert "No such option '--json'. Options come after a subcommand: add, step, decide, artifact, done, list." in said
 
 
 def test_the_page_of_the_command_line_is_current() -> None:

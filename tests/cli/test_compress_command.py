@@ -47,7 +47,7 @@ def test_turns_that_no_model_has_seen_are_given_to_it_with_again(
     done = shell.json("compress", "s", "--again")["s"]
     assert (done["done"], done["by_model"], done["waiting"], done["problem"]) == (1, 1, 0, None)
     head, _, row, *rest = shell("compress", "--all").splitlines()
-    assert head.split()[-4:] == ["model", "refused", "fallbacks", "waiting"]
+    assert head.split()[-4:] == ["model", "refused", "stand-ins", "waiting"]
     assert row.split() == ["s", "2", "0", "1", "0", "0", "0"]
     assert rest == []
 
@@ -59,6 +59,7 @@ def test_what_a_model_could_not_do_is_left_for_later_with_the_reason(
     shown = " ".join(shell("compress", "s", "--again").split())
     assert "A model is asked for 1 more turn from 20" in shown
     assert "it fails, as its script says" in shown
+    assert "A model is asked for 1 more turn from 20" in " ".join(shell("stats").split())
     done = shell.json("compress", "s")["s"]
     assert (done["fallbacks"], done["rendered"], done["by_model"]) == (1, 1, 0)
 

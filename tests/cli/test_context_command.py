@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Shell, shell_with
+from command_line import HELLO, Shell, shell_with
 from foveate import sync
 from foveate.testing.conversation import make_conversation
 
@@ -72,11 +72,14 @@ def test_the_text_and_the_request_are_for_programs(talk: Shell, tmp_path: Path) 
     assert json.loads(talk(*asked, "anthropic"))["system"].startswith("You are a harbour master.\n")
 
 
-def test_turns_that_are_not_compressed_yet_are_told_of(tmp_path: Path) -> None:
-    shell = Shell(tmp_path / "chat.db")
-    shell_with(tmp_path)
-    if shell.json("stats", "s")["sessions"]["s"]["stats"]["pending"]:
-        assert "foveate compress s" in shell("context", "s")
+def test_turns_that_are_not_compressed_yet_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
+    shell = Shell(tmp_path / "chat.db", width=120)
+    with sync.open(shell.db) as fov:
+        fov.session("a talk").record([*HELLO, *HELLO])
+    assert "2 turns not compressed yet; 'foveate compress 'a talk'' does it." in shell("context", "a talk")
+    assert "'foveate compress 'a talk'' makes them." in shell("levels", "a talk", "T-1")
+    assert "'foveate pin 'a talk' TEXT' makes one." in shell("pin", "a talk")
 
 
 def test_a_session_without_turns_has_a_picture_too(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_what_is_still_to_be_compressed_is_no_fault(tmp_path: Path) -> None:
         fov.open_session("s").record([{"role": "user", "content": "One more"}])
     assert shell.json("doctor")["pending_turns"] >= 1
     told = " ".join(shell("doctor").split())
-    assert re.search(r"still to be compressed: \d turns?; 'foveate compress --all' does it", told)
+    assert re.search(r"\d turns? not compressed yet; 'foveate compress --all' does it", told)
 
 
 def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
@@ -62,7 +62,7 @@ def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
     monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{script}")
     shell("compress", "s", "--again")
     told = " ".join(shell("doctor").split())
-    assert "with a stand-in: 1 turn (a short version lost too much, or a model failed; " in told
+    assert "stand-ins: 1 turn (a short version lost too much, or a model failed; " in told
     assert "nothing is lost); 'foveate compress --all --again' tries once more" in told
     monkeypatch.delenv("FOVEATE_MODELS__DEFAULT")
     assert "set models.default, then 'foveate compress --all --again'" in " ".join(shell("doctor").split())
@@ -148,7 +148,7 @@ def test_the_state_of_the_index_is_told(tmp_path: Path) -> None:
     damage(shell, "UPDATE passages SET maker = '1 another' WHERE turn = 2")
     told = " ".join(shell("doctor").split())
     assert "vectors by another, static-minilm-256" in told
-    assert "still to be indexed: 1 turn; " in told
+    assert "1 turn not indexed yet; " in told
     assert "vectors are made by static-minilm-256" in told
 
 

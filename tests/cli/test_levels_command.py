@@ -55,7 +55,7 @@ def test_compressing_finishes_what_is_lacking_and_then_has_nothing_to_do(tmp_pat
     first = shell.json("compress", "s")["s"]
     assert (first["pending"], first["rendered"] + first["fallbacks"]) == (0, 3)
     assert shell.json("compress", "--all")["s"]["done"] == 0
-    assert "fallbacks" in shell("compress", "--all")
+    assert "stand-ins" in shell("compress", "--all")
     assert shell.json("stats", "s")["sessions"]["s"]["stats"]["pending"] == 0
     assert shell.json("doctor")["pending_turns"] == 0
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import Shell, shell_with
 from embedding_server import embedding_server
 from faulty_server import FaultyServer, Said, environment, faulty_server, plain, refused
-from foveate.cli.models import NO
+from foveate.cli.models import TOLD_BY_REASON
 from foveate.errors import ModelFailed, ModelHeldBack, ModelUnavailable
 
 KEY = "sk-test-Zq8vX2mN4pL7wR1t"
@@ -137,7 +137,7 @@ def test_every_reason_of_an_error_has_words() -> None:
     told = " ".join(error.__doc__ or "" for error in (ModelUnavailable, ModelFailed, ModelHeldBack))
     reasons = set(re.findall(r"`([a-z-]+)`", told)) - {"reason"}
     assert {"key", "busy", "cap"} <= reasons
-    assert reasons - {"calls"} <= set(NO)
+    assert reasons - {"calls"} <= set(TOLD_BY_REASON)
 
 
 @pytest.mark.parametrize("tries", ["--try", "--no-try"])
@@ -192,6 +192,20 @@ def test_the_shipped_scripted_model_is_configured_like_any_other(
     assert shell.json("models")["models"][0]["answers"] is True
     monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{tmp_path / 'no-such-file'}")
     assert shell.json("models", code=1)["models"][0]["reason"] == "name"
+
+
+def test_a_name_that_talks_and_makes_vectors_is_tried_as_both(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with embedding_server() as vectors:
+        (tmp_path / "foveate.toml").write_text(
+            f'[models]\nchat = "tiny@{vectors.url}"\nmax_retries = 0\n'
+            f'[recall]\nembeddings = "{vectors.url}"\nembeddings_model = "tiny"'
+        )
+        monkeypatch.setenv("FOVEATE_CONFIG", str(tmp_path / "foveate.toml"))
+        told = json.loads(shell.run("models", "--json", code=1).stdout)
+    tried = [(model["makes_vectors"], model["answers"]) for model in told["models"]]
+    assert tried == [(False, False), (True, True)]
 
 
 def test_the_models_of_recall_are_listed_and_tried_too(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Shell, command
+from foveate import sync
 
 EPIC = "Move the shop to the new payment service, without losing an order.\n"
 TASKS = "# Payment\n- [ ] Read the old code\n- [ ] Write the new client\n"
@@ -129,6 +130,33 @@ def test_what_is_wrong_is_said_in_a_sentence(shell: Shell, files: tuple[str, ...
     shell("run", *files, code=2)
     (tmp_path / "my spec.md").write_text("Something else.")
     assert "works on another epic" in shell.error("run", *files)
+
+
+def test_a_budget_that_nobody_chose_is_fitted_to_the_window_and_another_is_refused(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "200000")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (tmp_path / "long.md").write_text("word " * 6_000)  # refused before the model is asked
+    with sync.open(shell.db) as fov:
+        fov.session("s")
+        fov.session("chosen", budget_tokens=150_000)
+    asked = ("run", "--epic", str(tmp_path / "long.md"), "--model", "openai:gpt-4o", "--session")
+    assert "than the 5,000 it may have" in shell.error(*asked, "s")
+    fitted = shell.json("show", "s")["session"]["budget_tokens"]
+    assert 100_000 < fitted < 128_000
+    for more in (("chosen",), ("s", "--budget", "150k")):
+        assert f"use a budget of at most {fitted:,}, as in --budget {fitted // 1000}k" in shell.error(*asked, *more)
+
+
+def test_a_session_of_a_model_that_can_not_be_asked_is_gone_on_with_by_the_configured_one(
+    shell: Shell, files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sync.open(shell.db) as fov:
+        fov.session("imported", model="claude-opus-4-1")
+    monkeypatch.setenv("FOVEATE_MODELS__CHAT", files[-1])
+    said = shell("run", *files[:4], "--session", "imported", code=2)
+    assert said.startswith("imported  scripted:")
 
 
 def test_killed_in_the_middle_of_an_answer_the_same_command_goes_on(

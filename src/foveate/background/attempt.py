@@ -183,7 +183,7 @@ class Attempt:
         job = (assignment, answered.answer, self.original, self._above())
         (weighed,) = await self.means.pool.run(weigh, [job])
         if not weighed.passed:
-            await self.means.caller.refuse(answered)
+            await self.means.caller.mark_unfit(answered)
         self.parts.passed.update(weighed.passed)
         self.refusals += weighed.refusals
         self.is_garbled = weighed.is_garbled

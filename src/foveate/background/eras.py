@@ -107,7 +107,7 @@ class EraRefiner:
             era = _row(level, place, unpack_units(units), session.encoding)
             await self._store.derived.add_eras(session.id, [era])
         else:
-            await self.rounds.refuse(answered)
+            await self.rounds.mark_unfit(answered)
 
     async def _asked(self, session_id: str) -> dict[int, int]:
         packed = await self._store.derived.kept(session_id, ASKED)

@@ -32,12 +32,13 @@ from foveate.turn import Json, turn_id
 
 START_SECONDS = 0.5
 """A program that ends sooner, such as a command that records, leaves models alone."""
-LATER = 5
-"""A failed attempt is repeated after so many times `backoff_seconds`,"""
+LATER = 10
+"""An attempt that failed is repeated after so many times `backoff_seconds`."""
 LATER_GROWTH = 6
-"""so many times later with each call it took: the six calls of a turn outlast two hours without a provider,"""
+"""Each call it took makes that so many times longer: the six calls of a turn outlast two hours without a provider."""
 MAX_LATER_SECONDS = 6 * 3600.0
-"""but no later than this. When a model answers again, all that wait are due."""
+"""No attempt is put off for longer. When a model answers again, all that wait are due."""
+LEAST_JITTER = 0.5
 MAX_PARTS = 256
 LEAST_HOLD_SECONDS = 0.2
 UNAVAILABLE_SECONDS = 3600.0
@@ -309,8 +310,8 @@ class Refiner:
         await self._put_off(attempt, error.problem, max(self._later_seconds(attempt), asked_for or 0.0))
 
     def _later_seconds(self, attempt: Attempt) -> float:
-        seconds = self._settings.backoff_seconds * LATER * LATER_GROWTH ** max(0, attempt.calls - 1)
-        return float(min(seconds, MAX_LATER_SECONDS)) * random.uniform(0.5, 1)  # noqa: S311 - jitter
+        seconds = longest_wait_seconds(attempt.calls, self._settings.backoff_seconds)
+        return seconds * random.uniform(LEAST_JITTER, 1)  # noqa: S311 - jitter
 
     async def _put_off(self, attempt: Attempt, problem: str, seconds: float | None) -> None:
         """What rules made stands, and the turn is marked. It waits for another attempt, if it has calls left."""
@@ -340,6 +341,11 @@ class Refiner:
 
     def _tell(self, kind: EventKind, due: DueTurn, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, due.session_id, datetime.now(UTC), turn_id(due.turn), data))
+
+
+def longest_wait_seconds(calls: int, backoff_seconds: float) -> float:
+    """Until a turn is tried again that took so many calls."""
+    return float(min(backoff_seconds * LATER * LATER_GROWTH ** max(0, calls - 1), MAX_LATER_SECONDS))
 
 
 def _finality(error: ModelError) -> int:

@@ -155,7 +155,7 @@ class Rewording:
         if made:
             await self._store.artefacts.replace_made(session.id, session.strategy, before, made)
         else:
-            await self.rounds.refuse(answered)
+            await self.rounds.mark_unfit(answered)
 
     async def _basis(self, session: SessionRow, wanted: Wanted, before: ArtefactRow) -> Basis:
         first, last = max(1, wanted.first), wanted.last

@@ -84,9 +84,9 @@ class Rounds:
         self._failed.pop(session_id, None)
         return answered
 
-    async def refuse(self, answered: Answered) -> None:
+    async def mark_unfit(self, answered: Answered) -> None:
         """Note that an answer did not pass."""
-        await self._caller.refuse(answered)
+        await self._caller.mark_unfit(answered)
 
     async def _run(self) -> None:
         while self._sessions:

@@ -31,7 +31,7 @@ class _Commands(click.Group):
             if not isinstance(group, click.Group) or group is self:
                 raise
             known = ", ".join(group.commands)
-            raise click.UsageError(f"{error.message} Options stand behind one of {known}.", error.ctx) from error
+            raise click.UsageError(f"{error.message} Options come after a subcommand: {known}.", error.ctx) from error
         except PermissionError as error:
             raise click.ClickException(f"{error.filename}: {error.strerror}") from error
         except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, print_json, print_table, shorten
+from foveate.cli.terminal import Column, console, line, print_json, print_table, shorten, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def command(
     foveate board demo dismiss T-87-R
     """
     if action and not name:
-        raise click.UsageError(f"say what to {action}, as in: foveate board {session_id} {action} T-87-R")
+        raise click.UsageError(f"say what to {action}, as in: {to_copy('board', session_id, action, 'T-87-R')}")
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
         board = session.board()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foveate.api import Foveate
     from foveate.cli.chat_lines import Lines
     from foveate.cli.chat_loop import LoopThread
-    from foveate.cli.chat_room import Room, Wishes
+    from foveate.cli.chat_room import Room
     from foveate.settings import ModelsSettings, Settings
 
 EXAMPLE = "openai:gpt-5-mini, with its key in $OPENAI_API_KEY"
@@ -70,10 +70,11 @@ def command(
     foveate import ~/.claude/projects && foveate chat 3fe1 --model anthropic:claude-sonnet-4-5
     echo "Which port did we choose?" | foveate chat demo --json
     """
+    from foveate.cli.chat_budget import check_model, read_tokens
     from foveate.cli.chat_commands import COMMANDS
     from foveate.cli.chat_lines import Lines
     from foveate.cli.chat_loop import LoopThread
-    from foveate.cli.chat_room import Room, Wishes, check_model, read_tokens
+    from foveate.cli.chat_room import Room, Wishes
     from foveate.cli.context import read_text
     from foveate.settings import load_settings
 
@@ -92,13 +93,14 @@ def command(
             # No file is made for a chat that can't begin.
             if session_id and not is_new:
                 raise SessionNotFound(session_id)
-            wishes = replace(wishes, model=_model(wishes, lines, settings.models))
-            loop.run(check_model(wishes.model or "", settings.models))
+            answering = _model(wishes.model, lines, settings=settings.models)
+            loop.run(check_model(answering, settings.models))
+            wishes = replace(wishes, model=answering)
         fov = loop.run(_open(store_file(store_path, create=True), settings))
         try:
             room = Room(fov, wishes, is_typed=lines.is_typed, as_json=as_json)
             chosen = loop.run(_find(room, session_id, is_new=is_new))
-            answering = _model(wishes, lines, settings.models, own=chosen.own_model)
+            answering = _model(wishes.model, lines, settings=settings.models, own=chosen.own_model)
             loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
             with suppress(KeyboardInterrupt):  # who does not want to wait need not
                 loop.run(room.prepare())
@@ -140,11 +142,11 @@ async def _find(room: Room, session_id: str | None, *, is_new: bool) -> Chosen:
     return Chosen(session_id)
 
 
-def _model(wishes: Wishes, lines: Lines, settings: ModelsSettings, *, own: str | None = None) -> str:
+def _model(wished: str | None, lines: Lines, *, settings: ModelsSettings, own: str | None = None) -> str:
     """Who answers; a person is asked where nothing says it."""
-    from foveate.cli.chat_room import model_for
+    from foveate.cli.chat_budget import model_for
 
-    if model := model_for(wishes.model, own, settings):
+    if model := model_for(wished, own, settings=settings):
         return model
     from foveate.models import local
 

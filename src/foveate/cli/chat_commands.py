@@ -7,14 +7,15 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from foveate.cli.chat_room import Leave, Room, read_tokens
+from foveate.cli.chat_budget import read_tokens
+from foveate.cli.chat_room import Leave, Room
 from foveate.cli.terminal import line
+from foveate.compress import LEVELS
 from foveate.errors import InputError
-from foveate.turn import turn_number
+from foveate.turn import turn_id, turn_number
 
 EVEN_IF_LOCKED = "--even-if-locked"
 SOME_RESULTS = 10
-LEVELS = ("R", "S", "C", "T")
 ALIKE = 0.7
 """How much a name must be like a command's to be taken for it."""
 
@@ -191,14 +192,15 @@ async def _quit(_room: Room, _: str) -> None:
     raise Leave
 
 
-async def _turn(room: Room, text: str) -> int | str:
+async def _turn(room: Room, text: str) -> str:
     """The turn that was named, or the newest."""
     if text:
-        return int(text) if text.isdecimal() else (text.upper() if turn_number(text.upper()) else text)
+        number = turn_number(int(text) if text.isdecimal() else text.upper())
+        return turn_id(number) if number else text
     turns = (await room.session.refresh()).turns
     if not turns:
         raise InputError("there are no turns yet")
-    return turns
+    return turn_id(turns)
 
 
 COMMANDS: dict[str, Command] = {

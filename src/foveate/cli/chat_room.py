@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
@@ -12,9 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from foveate.chatting import (
-    DEFAULT_MAX_OUTPUT_TOKENS,
     INTERRUPTED,
-    WINDOW_MARGIN_TOKENS,
+    Asked,
     Chat,
     ChatEvent,
     Finished,
@@ -22,14 +20,13 @@ from foveate.chatting import (
     Piece,
     ToolAnswered,
     ToolAsked,
-    check_window,
 )
+from foveate.cli.chat_budget import check_model, fitting_budget, most_output
 from foveate.cli.chat_flow import Flow
 from foveate.cli.chat_reading import Reading
 from foveate.cli.chat_status import status
-from foveate.cli.terminal import console, line, print_json_line, progress_bar, shorten, whole_error
-from foveate.errors import FoveateError, InputError, InvalidMessage, ModelUnavailable, SessionExists, StoreError
-from foveate.models.names import load_model, models_for, understand
+from foveate.cli.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
+from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError
 from foveate.models.windows import window_of
 from foveate.store.calls import NANO
 from foveate.text import as_typed, compact_json, several
@@ -37,13 +34,9 @@ from foveate.text import as_typed, compact_json, several
 if TYPE_CHECKING:
     from foveate.answers import SessionInfo
     from foveate.api import Foveate
-    from foveate.context.assembled import Context
     from foveate.session import Session
-    from foveate.settings import ModelsSettings
     from foveate.turn import Turn
 
-WINDOW_SHARE = 8
-"""An answer takes at most this part of a known window, one in so many."""
 TURNS_SHOWN = 3
 """Of a session that is gone on with."""
 CALL_CHARS = 100
@@ -53,7 +46,6 @@ MAX_FORKS = 1_000
 FEW_TURNS = 8
 """So many that are not compressed yet are left to the background."""
 PREPARE_SECONDS = 60.0
-THOUSAND = 1_000
 
 
 class Leave(Exception):
@@ -71,19 +63,6 @@ class Wishes:
     has_tools: bool = True
 
 
-class _WatchedChat(Chat):
-    """Says how large a prompt is when a model begins to read it."""
-
-    reading: Reading | None = None
-    """None while no model is asked."""
-
-    async def context(self) -> Context:
-        context = await super().context()
-        if self.reading:
-            self.reading.begin(context.tokens)
-        return context
-
-
 class Room:
     """One chat at a time. `out` is for what the model says, `notes` for all else."""
 
@@ -94,13 +73,13 @@ class Room:
         self._wishes = wishes
         self._is_typed = is_typed
         self._as_json = as_json
-        self._chat: _WatchedChat | None = None
+        self._chat: Chat | None = None
         self._flow = Flow(self._write, lambda: out.width if out.is_terminal else None)
         self._reading = Reading(out)
         self._is_begun_here = False
 
     @property
-    def chat(self) -> _WatchedChat:
+    def chat(self) -> Chat:
         assert self._chat is not None, "a room is entered first"
         return self._chat
 
@@ -115,9 +94,16 @@ class Room:
         window_tokens = self._window(model)
         output_tokens = self._wishes.max_output_tokens or most_output(window_tokens)
         known = next((info for info in await self.fov.sessions() if info.id == session_id), None)
-        fitting = self._fitting_budget(known, budget_tokens, output_tokens=output_tokens, window_tokens=window_tokens)
+        fitting = fitting_budget(
+            budget_tokens,
+            known.budget_tokens if known else None,
+            default_tokens=settings.session.budget_tokens,
+            output_tokens=output_tokens,
+            window_tokens=window_tokens,
+            option=self._option,
+        )
         session = await self.fov.session(session_id, model=model, budget_tokens=fitting)
-        chat = _WatchedChat(
+        chat = Chat(
             session,
             self.fov.caller,
             tuple(dict.fromkeys((model, *settings.models.fallbacks))),
@@ -138,24 +124,6 @@ class Room:
     def _option(self) -> str:
         """Where a budget is said."""
         return "/budget" if self._chat else "--budget"
-
-    def _fitting_budget(
-        self, known: SessionInfo | None, asked: int | None, *, output_tokens: int, window_tokens: int | None
-    ) -> int:
-        """The budget as asked for, or the session's own, or the default, which nobody chose: it is made to fit."""
-        default = self.fov.settings.session.budget_tokens
-        budget_tokens = asked or (known.budget_tokens if known else default)
-        if window_tokens is None:
-            return budget_tokens
-        most = window_tokens - output_tokens - WINDOW_MARGIN_TOKENS
-        if asked is None and budget_tokens == default:
-            budget_tokens = max(1, min(budget_tokens, most))
-        try:
-            check_window(budget_tokens, output_tokens, window_tokens)
-        except InputError as error:
-            written = f"{most // THOUSAND}k" if most >= THOUSAND else f"{most}"
-            raise InputError(f"{error}, as in {self._option} {written}" if most > 0 else str(error)) from error
-        return budget_tokens
 
     async def _try_budget(self, chat: Chat, before: SessionInfo | None) -> None:
         """Take a budget back in which no context can be made, and say so."""
@@ -197,7 +165,7 @@ class Room:
     @property
     def command(self) -> str:
         """What goes on with the session, to be copied."""
-        return f"foveate chat {shlex.quote(self.session.id)}"
+        return to_copy("chat", self.session.id)
 
     async def _say(self, text: str) -> None:
         if self._is_begun_here and not self.session.info.title:
@@ -209,18 +177,19 @@ class Room:
     async def show(self, events: AsyncGenerator[ChatEvent, None]) -> None:
         """An answer as it comes, and what it took."""
         tools: list[dict[str, object]] = []
-        self.chat.reading = None if self._as_json else self._reading
         try:
             async with aclosing(events):
                 async for event in events:
                     self._reading.end()
                     await self._show_event(event, tools)
         finally:
-            self.chat.reading = None
             self._reading.end()
 
     async def _show_event(self, event: ChatEvent, tools: list[dict[str, object]]) -> None:
         match event:
+            case Asked(tokens):
+                if not self._as_json:
+                    self._reading.begin(tokens)
             case Piece(text):
                 if not self._as_json:
                     self._flow.add(text)
@@ -332,39 +301,5 @@ class Room:
             self.out.print()
 
 
-def model_for(wished: str | None, own: str | None, settings: ModelsSettings) -> str | None:
-    """Who answers: the model that is wished for, the session's own if it can be asked, or the settings'."""
-    configured = next(iter(models_for("chat", settings)), None)
-    if wished or not own:
-        return wished or configured
-    try:
-        understand(own, settings)
-    except ModelUnavailable:
-        return configured
-    return own
-
-
-async def check_model(model: str, settings: ModelsSettings) -> None:
-    """`ModelUnavailable` if it can't be asked: it says what to install, set or write."""
-    await load_model(model, settings).close()
-
-
 def new_name() -> str:
     return f"chat-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-
-
-def read_tokens(text: str) -> int:
-    """A number of tokens as people write it: 8000, 8,000 or 8k."""
-    plain = text.strip().lower().replace(",", "").replace("_", "")
-    times = 1_000 if plain.endswith("k") else 1
-    digits = plain.removesuffix("k")
-    if not digits.isascii() or not digits.isdecimal() or not int(digits[:12]):
-        raise InputError(f"{text.strip()!r} is no number of tokens; write it as 8000 or 8k")
-    return int(digits[:12]) * times
-
-
-def most_output(window_tokens: int | None) -> int:
-    """What an answer may take where nobody says it."""
-    if window_tokens is None:
-        return DEFAULT_MAX_OUTPUT_TOKENS
-    return min(DEFAULT_MAX_OUTPUT_TOKENS, max(1, window_tokens // WINDOW_SHARE))

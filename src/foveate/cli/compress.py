@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, moment, print_json, print_table, printable, progress_bar
+from foveate.cli.terminal import (
+    Column,
+    console,
+    line,
+    print_json,
+    print_table,
+    printable,
+    progress_bar,
+    waiting_for_model,
+)
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ COLUMNS = (
     Column("done now", "number"),
     Column("by model", "number"),
     Column("refused", "number", expendable=1),
-    Column("fallbacks", "number"),
+    Column("stand-ins", "number"),
     Column("waiting", "number"),
 )
 
@@ -56,7 +65,7 @@ class Trouble:
 @click.option(
     "--again",
     is_flag=True,
-    help="Also do again what may come out better: fallbacks, turns of an older version, and, where a model is set, "
+    help="Also do again what may come out better: stand-ins, turns of an older version, and, where a model is set, "
     "turns that none has compressed.",
 )
 @store_option
@@ -64,7 +73,7 @@ class Trouble:
 def command(*, session_ids: tuple[str, ...], every: bool, again: bool, store_path: Path, as_json: bool) -> None:
     """Make the renditions that sessions lack, and ask the model that is set (models.default) for better ones.
 
-    'refused' counts versions that lost too much and were made again; 'fallbacks' are turns for which the next
+    'refused' counts versions that lost too much and were made again; 'stand-ins' are turns for which the next
     higher level stands in, or rules for a model; 'waiting' are turns for which the model is asked later, after a
     failure or when a limit allows.
 
@@ -123,12 +132,9 @@ def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats],
         out.print(line("There are no sessions."))
         return
     print_table(out, COLUMNS, rows)
-    moments = [stats.waiting_until for stats in after.values() if stats.waiting_until]
-    if moments:
-        waiting = several(sum(stats.waiting for stats in after.values()), "more turn")
-        told = f"A model is asked for {waiting} from {moment(min(moments))} UTC on{trouble.why}"
+    if waiting := waiting_for_model(after.values()):
         by_whom = "by the next 'foveate compress', or by a program that has the store open, such as a chat"
-        out.print(line((f"{told}, {by_whom}. Until then what rules made stands.", "dim")))
+        out.print(line((f"{waiting}{trouble.why}, {by_whom}. Until then what rules made stands.", "dim")))
     if trouble.given_up:
         told = f"No model is asked again for {several(trouble.given_up, 'turn')}{trouble.why}: what rules made stands."
         out.print(line((f"{told} 'foveate compress --again' asks once more.", "dim")))

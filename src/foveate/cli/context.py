@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, is_watched, line, print_exactly, print_json, printable
-from foveate.text import several
+from foveate.cli.terminal import console, is_watched, line, not_compressed, print_exactly, print_json, printable
 
 if TYPE_CHECKING:
     from foveate.context.assembled import Context
@@ -120,5 +119,4 @@ def _show(session_id: str, context: Context, *, one_off: bool, is_other: bool, p
     out = console()
     draw(out, context, one_off=one_off, is_other=is_other)
     if pending:
-        advice = f"'foveate compress {session_id}' does it"
-        out.print(line((f"Not compressed yet: {several(pending, 'turn')}; {advice}.", "yellow")))
+        out.print(line((f"{not_compressed(pending, session_id)}.", "yellow")))

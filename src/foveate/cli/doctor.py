@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, print_json, progress_bar
+from foveate.cli.terminal import console, line, not_compressed, print_json, progress_bar
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -88,13 +88,12 @@ def _inform(pending: int, fallbacks: int, *, has_model: bool) -> None:
     """What is no fault, but good to know."""
     out = console()
     if pending:
-        advice = "'foveate compress --all' does it"
-        out.print(line((f"  still to be compressed: {several(pending, 'turn')}; {advice}", "dim")))
+        out.print(line((f"  {not_compressed(pending)}", "dim")))
     if fallbacks:
         why = "a short version lost too much, or a model failed; a longer one stands in, nothing is lost"
         first = "" if has_model else "a model may do better: set models.default, then "
         advice = f"{first}'foveate compress --all --again' tries once more"
-        out.print(line((f"  with a stand-in: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
+        out.print(line((f"  stand-ins: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
 
 
 def _tell_index(index: IndexState) -> None:
@@ -112,4 +111,4 @@ def _tell_index(index: IndexState) -> None:
         out.print(line((f"  it can't be asked now ({index.problem}); searches go by words until it can", "yellow")))
     if index.missing:
         advice = "'foveate compress --all' does it, or 'foveate doctor --rebuild-index' after a change of model"
-        out.print(line((f"  still to be indexed: {several(index.missing, 'turn')}; {advice}", "dim")))
+        out.print(line((f"  {several(index.missing, 'turn')} not indexed yet; {advice}", "dim")))

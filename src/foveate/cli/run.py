@@ -6,7 +6,7 @@ import re
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"done": 0, "question": 2, "blocked": 3, "cap": 4}
 SECONDS_PER_MINUTE = 60
-UNLIMITED = 2**62
-NO_MODEL = (
-    "no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in openai:gpt-5-mini, with its key in "
-    "$OPENAI_API_KEY"
-)
 NAMELESS = "give --epic FILE, which names the session, or --session NAME to begin or go on with one"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -42,6 +37,14 @@ class _Order:
     max_output_tokens: int | None
     has_tools: bool
     caps: Caps
+
+
+class _Place(NamedTuple):
+    """Where a run works, who does, and the most tokens of an answer."""
+
+    session: Session
+    model: str
+    output_tokens: int
 
 
 @click.command(name="run", short_help="Let a model work on an epic by itself, and go on where it stopped.")
@@ -96,7 +99,7 @@ def command(
     """
     import asyncio
 
-    from foveate.cli.chat_room import read_tokens
+    from foveate.cli.chat_budget import read_tokens
     from foveate.cli.context import read_text
     from foveate.running import DEFAULT_MAX_ITERATIONS, Caps
 
@@ -133,7 +136,8 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnded:
     from foveate.running import RunEnded, run
 
     async with foveate.open(path) as fov:
-        session, model, output_tokens = await _session(fov, order)
+        place = await _enter(fov, order)
+        session, model = place.session, place.model
         view = View(session.id, as_json=as_json)
         view.introduce(model, session.info.budget_tokens)
         events = run(
@@ -145,7 +149,7 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnded:
             tasks=order.tasks,
             answer=order.answer,
             caps=order.caps,
-            max_output_tokens=output_tokens,
+            max_output_tokens=place.output_tokens,
             has_tools=order.has_tools,
         )
         try:
@@ -160,11 +164,9 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnded:
     raise AssertionError("unreachable: a run ends, or fails")
 
 
-async def _session(fov: Foveate, order: _Order) -> tuple[Session, str, int]:
-    """The session of the run, who works in it, and the most tokens of an answer."""
-    from foveate.chatting import WINDOW_MARGIN_TOKENS, check_window
-    from foveate.cli.chat_room import most_output
-    from foveate.models.names import load_model, models_for
+async def _enter(fov: Foveate, order: _Order) -> _Place:
+    from foveate.cli.chat import NO_MODEL
+    from foveate.cli.chat_budget import check_model, fitting_budget, model_for, most_output
     from foveate.models.windows import window_of
 
     settings = fov.settings
@@ -174,22 +176,24 @@ async def _session(fov: Foveate, order: _Order) -> tuple[Session, str, int]:
         known = None
     if known is None and order.epic is None:
         raise InputError(f"there is no session {order.session_id!r} to go on with; --epic FILE begins one")
-    configured = next(iter(models_for("chat", settings.models)), None)
-    model = order.model or (known.model if known else None) or configured
+    model = model_for(order.model, known.model if known else None, settings=settings.models)
     if model is None:
         raise click.ClickException(NO_MODEL)
-    await load_model(model, settings.models).close()
+    await check_model(model, settings.models)
     window_tokens = window_of(model, settings.models)
     output_tokens = order.max_output_tokens or most_output(window_tokens)
-    most = (window_tokens or UNLIMITED) - output_tokens - WINDOW_MARGIN_TOKENS
-    own = known.budget_tokens if known else max(1, min(settings.session.budget_tokens, most))
-    budget_tokens = order.budget_tokens or own
-    if window_tokens:
-        check_window(budget_tokens, output_tokens, window_tokens)
+    budget_tokens = fitting_budget(
+        order.budget_tokens,
+        known.budget_tokens if known else None,
+        default_tokens=settings.session.budget_tokens,
+        output_tokens=output_tokens,
+        window_tokens=window_tokens,
+        option="--budget",
+    )
     # One that is there keeps what was set for its strategy.
     strategy = "oneshot" if known is None or known.strategy != "oneshot" else None
     session = await fov.session(order.session_id, strategy=strategy, model=model, budget_tokens=budget_tokens)
-    return session, model, output_tokens
+    return _Place(session, model, output_tokens)
 
 
 def _name_after(epic_path: Path | None) -> str:

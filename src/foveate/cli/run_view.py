@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from foveate.chatting import ChatEvent, Noticed, Piece, ToolAnswered, ToolAsked
 from foveate.cli.chat_flow import Flow
 from foveate.cli.chat_status import dollars, status
-from foveate.cli.terminal import amount, console, line, print_json_line, shorten
+from foveate.cli.terminal import amount, console, line, print_json_line, shorten, to_copy
 from foveate.running import Began, IterationBegan, IterationEnded, RunEnded, RunEvent, TasksChanged
 from foveate.signals import REASONS, UPDATE
 from foveate.text import compact_json
@@ -113,10 +112,10 @@ class View:
                 return f'Once it is out of the way: {self._command()} --answer "what has changed"'
             case "cap":
                 return f"To go on: {self._command()}, with a higher cap"
-        return f"The log: foveate show {shlex.quote(self._session_id)} T-1"
+        return f"The log: {to_copy('show', self._session_id, 'T-1')}"
 
     def _command(self) -> str:
-        return f"foveate run --session {shlex.quote(self._session_id)}"
+        return to_copy("run", "--session", self._session_id)
 
     def _show_tasks(self, tasks: TaskList) -> None:
         if self._as_json:

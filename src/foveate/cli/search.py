@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, moment, print_json, printable
+from foveate.cli.terminal import console, line, moment, print_json, printable, to_copy
 from foveate.errors import InputError, SessionNotFound
 from foveate.text import several
 
@@ -52,8 +51,8 @@ def command(
 ) -> None:
     """Find turns by words and by meaning, the best first, each with the passage that says it best.
 
-    One argument alone is what to look for, in every session; of more, the first names the session, unless --all is
-    said.
+    A single argument is searched for in every session; with more, the first names the session, unless --all is
+    given.
 
     Words are found in any form (port, ports); identifiers and paths whole and in parts. No sign in the query has a
     meaning of its own.
@@ -85,7 +84,7 @@ def command(
         return
     print_found(console(), found, query, names_session=every)
     if unsearched:
-        advice = f"'foveate compress {session_id or '--all'}' does it"
+        advice = f"'{to_copy('compress', session_id or '--all')}' does it"
         left_out = several(unsearched, "older turn")
         console().print(line((f"Not indexed yet, and so not searched: {left_out}; {advice}.", "yellow")))
 
@@ -95,8 +94,7 @@ def _find(fov: Foveate, words: Sequence[str]) -> str:
     try:
         return fov.find_session(words[0]).id
     except SessionNotFound as error:
-        asked = " ".join(map(shlex.quote, words))
-        raise InputError(f"{error}; 'foveate search --all {asked}' looks in all of them") from error
+        raise InputError(f"{error}; '{to_copy('search', '--all', *words)}' looks in all of them") from error
 
 
 def print_found(out: Console, found: Sequence[Found], query: str, *, names_session: bool = False) -> None:

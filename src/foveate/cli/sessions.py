@@ -46,8 +46,8 @@ COLUMNS = (
 def command(
     context: click.Context, *, platform: str | None, channel: str | None, limit: int, store_path: Path, as_json: bool
 ) -> None:
-    """List the sessions, the one used last first: of each the time of its newest message counts, so that imported
-    ones stand where they belong.
+    """List the sessions, most recently used first. A session's time is that of its newest message, so imported ones
+    stand where they belong.
 
     \b
     foveate sessions

@@ -22,6 +22,7 @@ from foveate.cli.terminal import (
     print_table,
     printable,
     shorten,
+    to_copy,
 )
 from foveate.errors import TurnNotFound
 from foveate.text import as_typed, compact_json, several
@@ -137,7 +138,7 @@ def _outline(session: Session, *, as_json: bool) -> None:
     if rows:
         print_table(out, COLUMNS, rows)
     if info.turns > LIST_LIMIT:
-        others = f"'foveate show {info.id} T-1 T-20' reads others"
+        others = f"'{to_copy('show', info.id, 'T-1', 'T-20')}' reads others"
         out.print(line((f"the newest {LIST_LIMIT} of {info.turns}; {others}", "dim")))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, store_file, store_option
-from foveate.cli.terminal import console, line, print_json, progress_bar
+from foveate.cli.terminal import console, line, print_json, progress_bar, to_copy
 from foveate.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command(*, session_id: str, model: str | None, window: str | None, store_pat
     """
     import asyncio
 
-    from foveate.cli.chat_room import read_tokens
+    from foveate.cli.chat_budget import read_tokens
 
     window_tokens = read_tokens(window) if window else None
     with progress_bar(shown=not as_json) as progress:
@@ -63,7 +63,7 @@ async def _shrink(
         if session.info.strategy != NAME:
             raise InputError(
                 f"session {session.id!r} is shown by {session.info.strategy}, which has no agent; "
-                f"foveate sessions strategy {session.id} {NAME} changes that"
+                f"{to_copy('sessions', 'strategy', session.id, NAME)} changes that"
             )
         models = (model,) if model else models_for("compress", fov.settings.models)
         if not models:

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, moment, print_json, print_table, reliable
+from foveate.cli.terminal import (
+    Column,
+    amount,
+    console,
+    line,
+    moment,
+    print_json,
+    print_table,
+    reliable,
+    waiting_for_model,
+)
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -33,7 +43,7 @@ COLUMNS = (
     Column("ratio", "number", expendable=4),
     Column("compressed", "number", expendable=2),
     Column("by model", "number", expendable=1),
-    Column("marked", "number", expendable=1),
+    Column("stand-ins", "number", expendable=1),
     Column("reliability", expendable=2),
     Column("first", expendable=8),
     Column("last", expendable=7),
@@ -134,13 +144,11 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
         print_table(out, COLUMNS, rows)
     whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
     out.print(line((f"{store_path}: {whole}{amount(size)}B on disk", "dim")))
-    if waiting := [stats for stats in found.values() if stats.waiting]:
-        until = min(stats.waiting_until for stats in waiting if stats.waiting_until)
-        turns = several(sum(stats.waiting for stats in waiting), "turn")
-        out.print(line((f"Waiting for a model, which is asked from {moment(until)} UTC on: {turns}", "dim")))
+    if waiting := waiting_for_model(found.values()):
+        out.print(line((f"{waiting}.", "dim")))
     for state in bill.providers:
         if state.breaker != "closed":
-            out.print(line((f"{state.provider}: ", "dim"), (_standing(state).plain, "red")))
+            out.print(line((f"{state.provider}: ", "dim")).append_text(_standing(state)))
     if bill.costs:
         out.print(line((f"Models: {_today(bill.costs, bill.settings.daily_usd)}; --cost tells more", "dim")))
 
@@ -187,14 +195,14 @@ def _provider_cells(state: ProviderState, settings: ModelsSettings) -> tuple[str
 
 
 def _standing(state: ProviderState) -> Text:
-    after = f"after {several(state.failures, 'failure')} in a row: {state.last_problem}"
+    failures = f"{several(state.failures, 'failure')} in a row: {state.last_problem}"
     if state.breaker == "closed" and state.retry_after_seconds > 0:
         return line((f"asked for a pause of {state.retry_after_seconds:.0f} s", "yellow"))
     if state.breaker == "closed":
-        return line((after.removeprefix("after "), "yellow")) if state.failures else line(("answers", "green"))
+        return line((failures, "yellow")) if state.failures else line(("answers", "green"))
     if state.retry_after_seconds > 0:
-        return line((f"left alone for {state.retry_after_seconds:.0f} s {after}", "red"))
-    return line((f"will be tried again {after}", "yellow"))
+        return line((f"left alone for {state.retry_after_seconds:.0f} s after {failures}", "red"))
+    return line((f"will be tried again after {failures}", "yellow"))
 
 
 def _share(used: int, limit: int | None) -> str:

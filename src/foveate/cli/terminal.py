@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from foveate.text import several
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
     from rich.text import Text
 
+    from foveate.answers import SessionStats
     from foveate.errors import FoveateError
     from foveate.strategy.reliability import Reliability
 
@@ -66,12 +70,12 @@ def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence
 
     cells = {column: _cells(rows, index) for index, column in enumerate(columns)}
     widths = {column: max(cell.cell_len for cell in [*cells[column], _cell(column.name)]) for column in columns}
-    shown = _fitting([column for column in columns if any(cells[column])], widths, out.width)
-    narrowest = sum(_narrowest(column, cells[column], widths[column]) + GAP for column in shown)
+    shown = _fitting([column for column in columns if any(cells[column])], widths, room=out.width)
+    narrowest = sum(_narrowest(column, cells[column], width=widths[column]) + GAP for column in shown)
     if narrowest - END > out.width:
         _print_rows(out, cells, len(rows))
         return
-    cut = _cut_widths(shown, widths, out.width)
+    cut = _cut_widths(shown, widths, room=out.width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, GAP - 1, 0, 0))
     for column in shown:
         table.add_column(
@@ -106,7 +110,7 @@ def _cell(value: str | Text) -> Text:
     return line(value) if isinstance(value, str) else value
 
 
-def _fitting(columns: list[Column], widths: Mapping[Column, int], room: int) -> list[Column]:
+def _fitting(columns: list[Column], widths: Mapping[Column, int], *, room: int) -> list[Column]:
     """The columns without those that can be spared and for which there is no room."""
     while _least(columns, widths) > room:
         most = max(columns, key=lambda column: column.expendable)
@@ -116,7 +120,7 @@ def _fitting(columns: list[Column], widths: Mapping[Column, int], room: int) -> 
     return columns
 
 
-def _cut_widths(columns: Sequence[Column], widths: Mapping[Column, int], room: int) -> dict[Column, int]:
+def _cut_widths(columns: Sequence[Column], widths: Mapping[Column, int], *, room: int) -> dict[Column, int]:
     """How wide each column that may be cut can be: the narrow ones whole, the others share what is left."""
     spare = room - _least(columns, widths)
     cut = sorted((column for column in columns if column.shape == "cut"), key=lambda column: widths[column])
@@ -134,7 +138,7 @@ def _least(columns: Sequence[Column], widths: Mapping[Column, int]) -> int:
     return sum(column.least(widths[column]) + GAP for column in columns)
 
 
-def _narrowest(column: Column, cells: Sequence[Text], width: int) -> int:
+def _narrowest(column: Column, cells: Sequence[Text], *, width: int) -> int:
     """How wide a column must be to be read: what goes on below does so between words, or inside a very long one."""
     if column.shape != "fold":
         return column.least(width)
@@ -169,6 +173,25 @@ def whole_error(error: FoveateError) -> str:
 def reliable(trust: Reliability | None) -> str:
     """`38.5 % critical`; nothing where there is no score."""
     return f"{100 * trust.score:.1f} % {trust.level}" if trust else ""
+
+
+def to_copy(*words: str) -> str:
+    """A command as a shell takes it, whatever its session is called."""
+    return shlex.join(("foveate", *words))
+
+
+def not_compressed(turns: int, session_id: str | None = None) -> str:
+    """How many turns the background has not compressed yet, in one session or in all, and what does."""
+    return f"{several(turns, 'turn')} not compressed yet; '{to_copy('compress', session_id or '--all')}' does it"
+
+
+def waiting_for_model(found: Iterable[SessionStats]) -> str:
+    """For how many turns a model is asked later, and from when on; nothing where no turn waits."""
+    waiting = [(stats.waiting_until, stats.waiting) for stats in found if stats.waiting_until]
+    if not waiting:
+        return ""
+    turns = several(sum(count for _, count in waiting), "more turn")
+    return f"A model is asked for {turns} from {moment(min(waiting)[0])} UTC on"
 
 
 def print_json(value: object) -> None:

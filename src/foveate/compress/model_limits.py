@@ -12,7 +12,6 @@ OTHER_TOKENIZERS = 1.6
 """Another model may need so many times the tokens that we count for a text, JSON's escapes included."""
 SHAPE_TOKENS = 40
 """Keys, quotes and braces around a level."""
-PASSAGE_SHARE = 1.0
 LEAST_WORDS = 8
 FEWEST_WORDS_PER_TOKEN, MOST_WORDS_PER_TOKEN = 0.35, 0.75
 """Where words are rarer the language has no spaces between them, and characters are counted."""

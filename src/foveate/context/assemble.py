@@ -124,6 +124,7 @@ def assemble(parts: Parts) -> Context:
         system=system,
         history="".join(piece.text for piece in history),
         layout=layout,
+        calibration=parts.calibration,
     )
     invariants.check_text(context, pins=parts.pins, rows=[block.row for block in parts.history])
     return context

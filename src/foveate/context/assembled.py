@@ -94,6 +94,8 @@ class Context:
     history: str = field(repr=False)
     """The tagged turns, as they stand in the text."""
     layout: Layout = field(repr=False)
+    calibration: float = 1.0
+    """The session's factor when the tokens were counted."""
     planned: Planned = field(default=Planned(), repr=False)
     board: Board = field(default=Board(), repr=False)
     """What was retrieved, and what was put there ahead for this prompt."""
@@ -116,9 +118,9 @@ class Context:
     def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
         """The messages alone, in `openai`, `openai-responses`, `anthropic` or `gemini`; they end with the prompt.
 
-        OpenAI's begin with a system message. The other two take `system`, in which explanation and pins are too, apart
-        from messages, and each takes tools apart: `request` has everything in its place. `cache` puts Anthropic's
-        breakpoints where the next context will still be the same.
+        OpenAI's begin with a system message. For `anthropic` and `gemini`, `system` (with explanation and pins) goes
+        beside them, as tools do for all: `request` puts everything in its place. `cache` puts Anthropic's breakpoints
+        where the next context will still be the same.
         """
         rendered = render_layout(self.layout, self.system, format, cache=cache)
         invariants.check_messages(format, rendered, self.native_messages)

@@ -2,9 +2,9 @@
 
     system · tagged history · newest turns, native · memory and the turn at work · board and prompt
 
-What came in the same format goes out to the letter, except for cache hints, which belong to the request that
-had them, for what an answer of Anthropic's has beside its content, and except where a call stands without its result:
-the provider would refuse that.
+What came in the same format goes out to the letter, with three exceptions: cache hints, which belong to the request
+that had them; what an Anthropic answer has beside role and content; and a call without its result, which the provider
+would refuse.
 """
 
 from __future__ import annotations
@@ -59,16 +59,19 @@ class Layout:
 
 def render_request(format: str, messages: list[Any], *, system: str, tools: Sequence[Record]) -> dict[str, Any]:  # noqa: A002
     """The keyword arguments of the provider's own call, everything in its place; what is empty is left out."""
-    offered = {"tools": list(tools)} if tools else {}
+    offered = _filled(tools=list(tools))
     match format:
         case "anthropic":
-            return {**({"system": system} if system else {}), "messages": messages, **offered}
+            return {**_filled(system=system), "messages": messages, **offered}
         case "gemini":
-            config = {**({"system_instruction": system} if system else {}), **offered}
-            return {"contents": messages, **({"config": config} if config else {})}
+            return {"contents": messages, **_filled(config=_filled(system_instruction=system, **offered))}
         case "openai-responses":
             return {"input": messages, **offered}
     return {"messages": messages, **offered}
+
+
+def _filled(**parts: Any) -> dict[str, Any]:
+    return {name: part for name, part in parts.items() if part}
 
 
 def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from foveate.context.provider import FORMATS
 from foveate.errors import InvalidToolCall, UnknownFormat
 from foveate.strategy import Shown
+from foveate.text import compact_json
 from foveate.tokens import Counter
 from foveate.turn import Json
 
@@ -235,11 +236,10 @@ class Offer:
             raise UnknownFormat(f"{problem}: tools({format!r}, besides=…)")
         return [*tool_definitions(format), *map(dict, self.besides)]
 
-
-@cache
-def widest_format(counter: Counter) -> str:
-    """The format whose definitions take the most tokens: with room for those there is room for any."""
-    return max(FORMATS, key=lambda name: definitions_tokens(name, counter))
+    def tokens(self, counter: Counter) -> int:
+        """Base tokens of all of them, in whichever format they are sent."""
+        own = counter.base(compact_json(self.besides)) if self.besides else 0
+        return most_definitions_tokens(counter) + own
 
 
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
@@ -260,6 +260,12 @@ def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
 def definitions_tokens(format: str, counter: Counter) -> int:  # noqa: A002
     """The base tokens of the definitions as compact JSON."""
     return counter.base(json.dumps(tool_definitions(format), separators=(",", ":"), ensure_ascii=False))
+
+
+@cache
+def most_definitions_tokens(counter: Counter) -> int:
+    """With room for the format that takes the most there is room for any."""
+    return max(definitions_tokens(name, counter) for name in FORMATS)
 
 
 def _function(tool: Tool, schema_key: str) -> dict[str, Json]:

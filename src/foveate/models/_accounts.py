@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from foveate.errors import FoveateError, ModelHeldBack
 from foveate.models import Answer, Ask, Expansive, Model
@@ -39,6 +39,13 @@ class Booking:
     tariff: Tariff
     reservation: int | None
     """None: nothing to reserve, since it is free or there is no cap."""
+
+
+class Settled(NamedTuple):
+    """A call as it was booked in the end, and its number; None if it could not be."""
+
+    row: CallRow
+    number: int | None
 
 
 class Accounts:
@@ -84,11 +91,9 @@ class Accounts:
             return booking
         return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
 
-    async def settle(
-        self, booking: Booking, *, outcome: str, answer: Answer | None, said: str
-    ) -> tuple[CallRow, int | None]:
+    async def settle(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Settled:
         """Book what the call took: as the provider reports it, else as it is estimated here, where `said` is what came
-        of an answer that did not come whole. The row and its number; None if it can't be booked."""
+        of an answer that did not come whole."""
         reported = answer.usage if answer is not None else Usage()
         is_reported = reported.input_tokens > 0 or reported.output_tokens > 0
         used = reported if is_reported else self._estimate(booking, outcome=outcome, answer=answer, said=said)
@@ -103,14 +108,14 @@ class Accounts:
             outcome=outcome,
         )
         number = await asyncio.shield(self._begin(self._write(booking.reservation, row)))
-        return row, number
+        return Settled(row, number)
 
-    async def refuse(self, number: int | None) -> None:
+    async def mark_unfit(self, number: int | None) -> None:
         """The answer of that call is not used."""
         if number is None:
             return
         try:
-            await asyncio.shield(self._begin(self._calls.refuse(number)))
+            await asyncio.shield(self._begin(self._calls.mark_unfit(number)))
         except FoveateError as error:
             _log.warning("that an answer did not pass could not be noted: %s", error)
 

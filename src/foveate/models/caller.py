@@ -153,13 +153,13 @@ class Caller:
                 yield piece
 
     def lend(self, model: Model) -> None:
-        """Calls of this model's name go to it; it stays whose it is."""
+        """Calls of this model's name go to it; `close` closes it with the others."""
         if model.name not in self._models:
             self._models[model.name] = asyncio.ensure_future(self._make(model.name, lambda *_: model))
 
-    async def refuse(self, answered: Answered) -> None:
+    async def mark_unfit(self, answered: Answered) -> None:
         """Note that an answer did not pass: it was paid for, and is not used."""
-        await self._accounts.refuse(answered.number)
+        await self._accounts.mark_unfit(answered.number)
 
     async def states(self) -> list[ProviderState]:
         """Every provider that was asked here, or by another process in the last hour."""

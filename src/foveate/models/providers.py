@@ -30,7 +30,7 @@ class ProviderState:
     failures: int
     """In a row."""
     retry_after_seconds: float
-    """0 unless it is being left alone."""
+    """0 unless it is left alone, or asked for a pause."""
     running: int
     """Calls of this process."""
     requests_last_minute: int

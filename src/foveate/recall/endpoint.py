@@ -85,7 +85,7 @@ class EndpointEmbedder:
             assert isinstance(answered.answer, Embedded)
             vectors = answered.answer.vectors
             if vectors.shape[1] != (self.dimensions or vectors.shape[1]):
-                await self._caller.refuse(answered)
+                await self._caller.mark_unfit(answered)
                 problem = f"its vectors have {vectors.shape[1]:,} numbers instead of {self.dimensions:,}, as before"
                 raise ModelFailed(self._endpoint.place, problem, reason="malformed")
         except ModelError:

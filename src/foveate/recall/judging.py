@@ -91,7 +91,7 @@ class Judge:
         answered = await self._caller.ask(ask, [asked.model], session_id=asked.session_id, max_calls=1)
         chosen = read_numbers(answered.answer.text, len(texts))
         if chosen is None:
-            await self._caller.refuse(answered)
+            await self._caller.mark_unfit(answered)
         return chosen
 
 

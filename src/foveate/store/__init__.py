@@ -222,7 +222,10 @@ class Store(Protocol):
         ...
 
     async def append(self, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
-        """Keep all drafts, in order, durably and together, or none; `TurnBegun` unless the newest turn is this one."""
+        """Keep all drafts, in order, durably and together, or none.
+
+        With `newest_turn`: `TurnBegun` if a later turn has begun.
+        """
         ...
 
     async def read(self, session_id: str, first: int, last: int) -> list[MessageRow]:

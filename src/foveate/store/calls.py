@@ -75,7 +75,7 @@ class Calls(Protocol):
         """Replace what was reserved by what the call took."""
         ...
 
-    async def refuse(self, number: int) -> None:
+    async def mark_unfit(self, number: int) -> None:
         """The call was answered, but the answer did not pass."""
         ...
 

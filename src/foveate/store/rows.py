@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from foveate.errors import SessionExists, SessionNotFound, TurnBegun
+from foveate.errors import SessionExists, SessionNotFound, TurnBegun, TurnNotFound
 from foveate.store import Draft, NewSession, Place, SessionRow, sql
 from foveate.store.lineage import HeadState, Span
 
@@ -75,8 +75,10 @@ def append(
     fresh = [draft for index, draft in enumerate(drafts) if index not in known]
     if not fresh:
         return [known[index] for index in range(len(drafts))]
-    if newest_turn not in (None, turn):
-        raise TurnBegun(session_id, newest_turn, turn)
+    if newest_turn is not None and newest_turn > turn:
+        raise TurnNotFound(session_id, f"T-{newest_turn}", turn)
+    if newest_turn is not None and newest_turn < turn:
+        raise TurnBegun(session_id, turn=newest_turn, newest=turn)
     moment = now_us()
     placed = list(state.place(fresh))
     for draft, place in zip(fresh, placed, strict=True):

@@ -155,7 +155,7 @@ RESERVE_CALL = f"""INSERT INTO calls ({_CALL_COLUMNS}) SELECT {_CALL_VALUES}
 SETTLE_CALL = """UPDATE calls SET model = :model, input_tokens = :input_tokens, output_tokens = :output_tokens,
     cached_tokens = :cached_tokens, nano_usd = :nano_usd, is_estimate = :is_estimate, latency_us = :latency_us,
     outcome = :outcome WHERE id = :id"""
-REFUSE_CALL = "UPDATE calls SET outcome = 'unfit' WHERE id = :id"
+MARK_UNFIT = "UPDATE calls SET outcome = 'unfit' WHERE id = :id"
 NEWEST_CALLS = f"""SELECT (SELECT id FROM sessions WHERE number = session), {_CALL_PARTS} FROM calls
     WHERE at_us >= :since_us ORDER BY at_us DESC, id DESC LIMIT :limit"""  # noqa: S608
 LIST_COSTS = """SELECT s.id, c.at_us / 86400000000 AS day, c.model, c.purpose, count(*),

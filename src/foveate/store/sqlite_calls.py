@@ -45,9 +45,9 @@ class SqliteCalls:
 
         await self._write(job)
 
-    async def refuse(self, number: int) -> None:
+    async def mark_unfit(self, number: int) -> None:
         def job(connection: sqlite3.Connection) -> None:
-            connection.execute(sql.REFUSE_CALL, {"id": number})
+            connection.execute(sql.MARK_UNFIT, {"id": number})
 
         await self._write(job)
 

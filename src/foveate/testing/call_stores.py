@@ -99,7 +99,7 @@ async def an_answer_that_did_not_pass_is_paid_for_all_the_same(store: Store, _: 
     await store.create_session(new_session())
     number = await store.calls.add(call())
     await store.calls.add(call())
-    await store.calls.refuse(number)
+    await store.calls.mark_unfit(number)
     (row,) = await store.calls.costs("s")
     assert (row.calls, row.failed, row.unfit, row.nano_usd) == (2, 0, 1, 14)
 

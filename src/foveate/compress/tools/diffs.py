@@ -16,7 +16,6 @@ _FILE = re.compile(
     r"^(?:diff --git a/(?P<git>\S+)|\*\*\* (?:Add|Update|Delete) File: (?P<patch>.+)|\+\+\+ (?:b/)?(?P<plain>\S+))",
     re.MULTILINE,
 )
-_HUNK = re.compile(r"^@@[ -].*", re.MULTILINE)
 _HEADER = re.compile(r"^(?:\+\+\+|---) |^index [0-9a-f]+\.\.|^(?:old|new|deleted|new file) mode |^similarity index ")
 _CONTEXT_LINES = 1
 """Unchanged lines kept on either side of a change."""
