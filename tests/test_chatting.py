@@ -393,3 +393,24 @@ def test_two_programs_in_one_session_do_not_mix_up_their_answers(tmp_path: Path)
             assert "The first answer." not in (await session.context()).text
 
     asyncio.run(run())
+
+
+def test_a_prompt_without_an_answer_is_answered_in_a_fork(tmp_path: Path) -> None:
+    async def run() -> None:
+        script: list[Behaviour] = [
+            Fails("key", is_permanent=True),
+            CallsTool("get_turn", {"turn_id": "T-1"}),
+            Says("8443."),
+        ]
+        model = Scripted(script)
+        async with scripted_store(tmp_path / "chat.db", model, models={**IMPATIENT, "backoff_seconds": 0}) as fov:
+            session = await fov.session("s", budget_tokens=16_000)
+            with pytest.raises(ModelError):
+                await events_of(Chat(session, fov.caller, [MODEL]).say("Which port?"))
+            await asyncio.sleep(0.01)
+            chat = Chat(await session.fork("f"), fov.caller, [MODEL])
+            end = await finished(chat.answer())
+            assert (end.text, end.turn_id) == ("8443.", "T-2")
+            assert await roles(chat.session, 2) == ["assistant", "tool", "assistant"]
+
+    asyncio.run(run())

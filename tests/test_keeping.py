@@ -128,7 +128,7 @@ def test_a_plan_made_before_its_turns_were_compressed_is_made_anew_once_they_are
         first = await verified(session)
         assert "(cut: " in first.text
         assert re.search(r"<T-1-through-\d+-E>\n\(only named", first.text)
-        assert "meanwhile" in first.planned.notes
+        assert "uncompressed" in first.planned.notes
         assert (await verified(session)).text == first.text
 
     async def later(fov: Foveate) -> None:

@@ -190,7 +190,7 @@ class Chat:
         taken = _Answering(turn, await self._spent_nano_usd())
         try:
             for rounds_left in range(MAX_TOOL_ROUNDS, -1, -1):
-                await self._check_newest(turn)
+                await self._check_newest(taken.turn)
                 async with aclosing(self._ask(self._tools if rounds_left else (), taken)) as pieces:
                     async for piece in pieces:
                         if not isinstance(piece, Answer):
@@ -223,7 +223,8 @@ class Chat:
     async def _record(self, taken: _Answering, messages: Sequence[Message]) -> None:
         """What belongs to a turn; once another has begun, it is kept where people see it and no model does."""
         try:
-            await self.session.record(messages, turn=taken.turn)
+            # In a fork the turn before it is closed, and what answers it is a turn of its own.
+            taken.turn = (await self.session.record(messages, turn=taken.turn)).number
         except TurnBegun:
             said = turn_text(tuple(messages)).strip()
             late = Text(f"(an answer to {turn_id(taken.turn)} that came too late)\n{said}")

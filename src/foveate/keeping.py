@@ -125,7 +125,7 @@ class Keeper:
             return View(blocks, Planned(fresh.bands, cause or "full", True, session.last_turn), churn)
         if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
-        notes = {"meanwhile": MAKESHIFT} if plan.state.awaited_turn else {}
+        notes = {"uncompressed": MAKESHIFT} if plan.state.awaited_turn else {}
         planned = Planned(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes, notes=notes)
         return View(blocks, planned, churn)
 

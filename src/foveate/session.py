@@ -160,7 +160,7 @@ class Session:
             )
         newest = None if turn is None else turn_number(turn)
         if turn is not None and newest is None:
-            raise TurnNotFound(self.id, str(turn), self.info.turns)
+            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
         placed = list(zip(drafts, await self.append(drafts, newest_turn=newest), strict=True))
         return [
             Recorded(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))

@@ -330,7 +330,9 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
 
 
 def _refuse_misspelt(variable: str) -> None:
-    """One that is nearly a setting's is meant as one; others of this prefix may be anybody's."""
+    """One that is nearly a setting's is meant as one; others of this prefix may be anybody's, and hold keys."""
+    if variable.endswith("_KEY"):
+        return
     names = {key.name.replace(".", "__").upper() for key in describe()}
     if near := difflib.get_close_matches(variable.removeprefix(ENVIRONMENT_PREFIX), names, 1, NEARLY):
         raise SettingsError(variable, f"does not exist; did you mean {ENVIRONMENT_PREFIX}{near[0]}?")

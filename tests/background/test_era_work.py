@@ -119,3 +119,16 @@ def test_a_fork_leaves_the_eras_before_it_to_its_ancestor(tmp_path: Path) -> Non
             assert len(model.asks) == 3
 
     asyncio.run(run())
+
+
+def test_an_era_that_fails_costs_its_calls_once_over_restarts_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        asked = 0
+        given = rolling(max_retries=0, max_calls_per_turn=2)
+        for process in range(8):
+            async with scripted_store(tmp_path / "chat.db", Fails("server"), given) as (fov, model):
+                await (talk(fov) if process == 0 else fov.settle(session_id="s"))
+                asked += len(model.asks)
+        assert 2 <= asked <= 2 * 2  # two eras
+
+    asyncio.run(run())

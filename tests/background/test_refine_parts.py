@@ -100,3 +100,19 @@ def test_nothing_is_asked_again_within_seconds_and_all_is_due_when_a_model_answe
             await beside.close()
 
     asyncio.run(run())
+
+
+def test_a_turn_that_always_fails_waits_though_others_succeed(tmp_path: Path) -> None:
+    async def run() -> None:
+        def script(ask: Ask) -> Behaviour:
+            return Fails("server") if "db-1 " in ask.messages[-1].text else honest(ask)
+
+        async with scripted_store(tmp_path / "chat.db", script, with_model(backoff_seconds=1.0)) as (fov, model):
+            session = await fov.session("s")
+            for number in range(1, 6):
+                await talk(session, 1, first=number)
+                await fov.settle()
+            assert (await session.stats()).by_model == 4
+            assert sum("db-1 " in ask.messages[-1].text for ask in model.asks) == 1
+
+    asyncio.run(run())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,43 @@ def test_the_picture_has_a_cell_for_each_summary_and_for_the_users_words(talk: S
     for name in ("summaries", "user's words"):
         assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown), name
     assert re.search(r"T-1 +\d+ turns? ", shown)
+
+
+def test_a_look_at_an_imported_session_waits_for_rules_and_asks_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script.toml").write_text('[[reply]]\nsays = "?"\n')
+    lines = [json.dumps({"role": "user", "content": f"Turn {turn}. " + "A long story. " * 40}) for turn in range(60)]
+    (tmp_path / "talk.jsonl").write_text("\n".join(lines))
+    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{tmp_path / 'script.toml'}")
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "4000")
+    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
+    shell = Shell(tmp_path / "chat.db")
+    shell("import", str(tmp_path / "talk.jsonl"))
+    assert shell.json("context", "talk")["notes"]
+    monkeypatch.delenv("FOVEATE_COMPRESS__ENABLED")
+    seen = shell.json("context", "talk")
+    assert (seen["notes"], seen["pending_turns"]) == ({}, 0)
+    assert shell.json("stats", "--cost")["costs"] == []
+
+
+def test_a_damaged_message_that_is_not_in_sight_stops_neither_a_look_nor_a_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script.toml").write_text('[[reply]]\nsays = "Yes."\n')
+    lines = [json.dumps({"role": "user", "content": f"Turn {turn}. " + "A long story. " * 40}) for turn in range(120)]
+    (tmp_path / "talk.jsonl").write_text("\n".join(lines))
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "4000")
+    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
+    shell = Shell(tmp_path / "chat.db")
+    shell("import", str(tmp_path / "talk.jsonl"))
+    with closing(sqlite3.connect(shell.db)) as connection:
+        connection.execute("UPDATE bodies SET data = x'00' WHERE message = (SELECT id FROM messages WHERE turn = 5)")
+        connection.commit()
+    monkeypatch.delenv("FOVEATE_COMPRESS__ENABLED")
+    looked = shell.really("context", "talk")
+    assert (looked.returncode, b"does not match its hash" in looked.stderr) == (0, True)
+    model = f"scripted:{tmp_path / 'script.toml'}"
+    talked = shell.really("chat", "talk", "--model", model, given=b"Is it there?\n")
+    assert (talked.returncode, talked.stdout) == (0, b"Yes.\n")
+    assert b"Traceback" not in talked.stderr

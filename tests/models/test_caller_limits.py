@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calling import QUICK_SECONDS, ask, stage
+from calling import QUICK_SECONDS, FakeClock, ask, stage
 from foveate.errors import ModelFailed, ModelHeldBack
 from foveate.models import Ask, Purpose
 from foveate.models.caller import PATIENCE_SECONDS
@@ -285,5 +285,18 @@ def test_a_check_is_made_though_the_provider_is_left_alone(tmp_path: Path) -> No
             assert isinstance(await on.error(), ModelHeldBack)
             assert (await on.caller.ask(ask(purpose="check"), ["a"])).answer.text == "Yes."
             assert (await on.caller.states())[0].breaker == "closed"
+
+    asyncio.run(run())
+
+
+def test_calls_of_a_clock_that_was_ahead_hold_nobody_back(tmp_path: Path) -> None:
+    async def run() -> None:
+        ahead = FakeClock()
+        ahead.at += 30 * 86_400
+        async with stage(tmp_path, Fails("server"), settings=ONCE, time=ahead) as on:
+            for _ in range(3):
+                await on.error()
+        async with stage(tmp_path, Says("Yes."), settings=ONCE) as on:
+            assert (await on.caller.ask(ask(), ["a"])).answer.text == "Yes."
 
     asyncio.run(run())

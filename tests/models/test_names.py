@@ -228,3 +228,14 @@ except ModelUnavailable as error:
 def test_the_scripted_model_of_the_package_is_loaded_by_its_entry_point() -> None:
     with pytest.raises(ModelUnavailable, match="no-such-file"):
         load_model("scripted:no-such-file", ModelsSettings())
+
+
+def test_the_key_of_a_known_host_may_be_in_either_variable() -> None:
+    parsed = parse_name("gpt-5@https://api.openai.com/v1")
+    assert parsed.needs_key
+    for variable in ("OPENAI_API_KEY", "FOVEATE_ENDPOINT_KEY"):
+        key = find_key(parsed, {variable: "sk-1"})
+        assert key is not None
+        assert key.variable == variable
+    other = parse_name("gpt-5@https://api.openai.com/v1", key_variables={"api.openai.com": "TEAM_KEY"})
+    assert other.key_variables == ("TEAM_KEY",)

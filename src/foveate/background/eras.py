@@ -73,7 +73,7 @@ class EraRefiner:
         self._store = store
         self._settings = settings
         self._pool = pool
-        self.rounds = Rounds(settings, caller, self._ask_for_all)
+        self.rounds = Rounds(settings, caller, self._ask_for_all, store=store, name="eras")
 
     async def _ask_for_all(self, session_id: str) -> None:
         session = await self._store.get_session(session_id)

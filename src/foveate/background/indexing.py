@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from foveate.background.making import make_passages
@@ -55,13 +55,15 @@ class Indexer:
             return
         maker = await self._maker()
         while lacking := await index.lacking(session_id, maker, BATCH_TURNS):
-            made = await self._make(session_id, lacking, maker)
+            made = await self._make(session_id, lacking)
             if not made:
                 return  # what can't be indexed is looked through when something is searched
-            await index.add(session_id, made)
-            await index.note_made(session_id, maker)
-            if progress:
-                progress(len(made))
+            for some in [made] if self._embedder is None else self._requests(made):
+                ready = some if self._embedder is None else await self._with_vectors(self._embedder, some, maker)
+                await index.add(session_id, ready)
+                await index.note_made(session_id, maker)
+                if progress:
+                    progress(len(ready))
         await index.note_made(session_id, maker)
 
     async def _maker(self) -> str:
@@ -71,14 +73,25 @@ class Indexer:
         await self._embedder.learn()
         return index_maker(self._embedder.name)
 
-    async def _make(self, session_id: str, lacking: Sequence[tuple[int, int]], maker: str) -> list[NewPassages]:
+    async def _make(self, session_id: str, lacking: Sequence[tuple[int, int]]) -> list[NewPassages]:
         jobs = []
         for turn, messages in lacking:
             rows = (await self._store.read(session_id, turn, turn))[:messages]
             if rows and all(row.body is not None for row in rows):
                 jobs.append((turn, rows, self._settings.recall.embeddings))
-        made = [entry for entry in await self._pool.run(make_passages, jobs) if entry is not None]
-        return made if self._embedder is None else await self._with_vectors(self._embedder, made, maker)
+        return [entry for entry in await self._pool.run(make_passages, jobs) if entry is not None]
+
+    def _requests(self, made: Sequence[NewPassages]) -> Iterator[list[NewPassages]]:
+        """Turns whose texts make about one request each: what a limit stops later is not paid for again."""
+        some: list[NewPassages] = []
+        texts = 0
+        for entry in made:
+            if some and texts + len(entry.embedded) > self._settings.recall.embeddings_batch:
+                yield some
+                some, texts = [], 0
+            some.append(entry)
+            texts += len(entry.embedded)
+        yield some
 
     async def _with_vectors(self, embedder: Embedder, made: Sequence[NewPassages], maker: str) -> list[NewPassages]:
         """All vectors of several turns are asked for together."""

@@ -37,8 +37,10 @@ LATER = 10
 LATER_GROWTH = 6
 """Each call it took makes that so many times longer: the six calls of a turn outlast two hours without a provider."""
 MAX_LATER_SECONDS = 6 * 3600.0
-"""No attempt is put off for longer. When a model answers again, all that wait are due."""
+"""No attempt is put off for longer. When a model answers again after an outage, all that wait are due."""
 LEAST_JITTER = 0.5
+OUTAGE_FAILURES = 3
+"""After so many failures in a row a provider was down; one turn that always fails is no reason to hurry the others."""
 MAX_PARTS = 256
 LEAST_HOLD_SECONDS = 0.2
 UNAVAILABLE_SECONDS = 3600.0
@@ -90,8 +92,8 @@ class Refiner:
         self._told: set[str] = set()
         self._parts: dict[int, Parts] = {}
         """What passed of turns that wait for the rest, by the rendition they have."""
-        self._has_put_off = True
-        """Turns may wait for a provider that failed, be it in another process; what succeeds next hurries them."""
+        self._failures = 0
+        """Attempts in a row that failed, of whatever turns."""
         self._closed = False
 
     @property
@@ -275,9 +277,10 @@ class Refiner:
         made = attempt.refined()
         if await self._due.refine(attempt.due, made):
             self._tell("compressed", attempt.due, {"maker": made.maker, "calls": attempt.calls})
-        if self._has_put_off and not attempt.failed:
-            self._has_put_off = False
-            await self._due.hurry(self._now_us())
+        if not attempt.failed:
+            was_down, self._failures = self._failures >= OUTAGE_FAILURES, 0
+            if was_down:
+                await self._due.hurry(self._now_us())
 
     async def _hold(self, attempt: Attempt, error: ModelHeldBack) -> None:
         """Nothing is wrong with the turn: it and the session's others wait until the model may be asked again."""
@@ -305,7 +308,7 @@ class Refiner:
             self._unavailable_until = time.monotonic() + UNAVAILABLE_SECONDS
             await self._put_off(attempt, error.problem, 0.0)
             return
-        self._has_put_off = True
+        self._failures += 1
         asked_for = error.retry_after_seconds if isinstance(error, ModelFailed) else None
         await self._put_off(attempt, error.problem, max(self._later_seconds(attempt), asked_for or 0.0))
 

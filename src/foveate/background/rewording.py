@@ -113,7 +113,7 @@ class Rewording:
         self._settings = settings
         self._pool = pool
         self._seen: dict[str, bytes] = {}
-        self.rounds = Rounds(settings, caller, self._reword_all)
+        self.rounds = Rounds(settings, caller, self._reword_all, store=store, name="artefacts")
 
     async def _reword_all(self, session_id: str) -> None:
         session = await self._store.get_session(session_id)

@@ -12,6 +12,7 @@ from foveate.models import Ask
 from foveate.models.caller import Answered, Caller
 from foveate.models.names import models_for
 from foveate.settings import ModelsSettings
+from foveate.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ Note = Callable[[bool], Awaitable[None]]
 class Rounds:
     """One session at a time, and never the same one twice at once. Without a model for roll-ups there is no work."""
 
-    def __init__(self, settings: ModelsSettings, caller: Caller, work: Work) -> None:
+    def __init__(self, settings: ModelsSettings, caller: Caller, work: Work, *, store: Store, name: str) -> None:
         self._models = models_for("roll-up", settings)
         self._max_calls = settings.max_calls_per_turn
         self._caller = caller
@@ -33,8 +34,9 @@ class Rounds:
         self._now: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._working = asyncio.Lock()
-        self._failed: dict[str, int] = {}
-        """Calls in a row that failed, of each session's next request."""
+        self._derived = store.derived
+        self._failures = f"failures/{name}"
+        """The keepsake's name: the calls in a row that failed, of a session's next request."""
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -67,21 +69,24 @@ class Rounds:
         nothing was sent, or if the provider failed and the calls are not used up: then it is asked for another time.
         """
         await note(True)
-        calls_left = self._max_calls - self._failed.get(session_id, 0)
+        before = int(await self._derived.kept(session_id, self._failures) or b"0")
+        calls_left = max(1, self._max_calls - before)
         try:
             answered = await self._caller.ask(ask, self._models, session_id=session_id, max_calls=calls_left)
         except ModelFailed as error:
-            failed = self._failed.pop(session_id, 0) + error.calls
-            if failed >= self._max_calls:
+            failed = before + error.calls
+            is_over = failed >= self._max_calls
+            await self._derived.keep(session_id, self._failures, b"0" if is_over else b"%d" % failed)
+            if is_over:
                 return None
-            self._failed[session_id] = failed
             await note(False)
             raise
         except ModelError as error:
             if not error.calls:
                 await note(False)
             raise
-        self._failed.pop(session_id, None)
+        if before:
+            await self._derived.keep(session_id, self._failures, b"0")
         return answered
 
     async def mark_unfit(self, answered: Answered) -> None:

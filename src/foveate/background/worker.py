@@ -22,9 +22,10 @@ from foveate.background.making import make_local
 from foveate.background.pool import Pool
 from foveate.background.refine import Refiner
 from foveate.background.rewording import Rewording
-from foveate.errors import SessionNotFound
+from foveate.errors import Damaged, SessionNotFound
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
+from foveate.recall.embedding import STATIC
 from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.derived import ERA_FANOUT, Claim, EraRow, NewRendition
@@ -93,14 +94,15 @@ class Worker:
             self._rewording.wake(session_id)
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> None:
-        """Make here and now what a session lacks, its open turn included, as far as it needs no model."""
+        """Make here and now what a session lacks, its open turn included, as far as it needs nobody else's model."""
         while True:
             while await self._work(session_id, include_open=True, progress=progress):
                 pass
             if not (await self._store.derived.backlog(session_id)).pending:
                 break
             await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
-        await self._indexer.finish(session_id, progress)
+        if self._embeddings == STATIC:
+            await self._indexer.finish(session_id, progress)
         await self._make_eras(session_id)
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
@@ -108,6 +110,8 @@ class Worker:
         unfinished = session_ids if session_ids is not None else await self._unfinished()
         for session_id in unfinished:
             await self.finish(session_id, progress)
+            if self._embeddings != STATIC:
+                await self._indexer.finish(session_id, progress)
             await self._eras.settle(session_id)
         await self._refiner.settle(session_ids, progress)
         await asyncio.gather(*self._beside, return_exceptions=True)
@@ -157,6 +161,9 @@ class Worker:
                         self._retry_later(session_id)
                 except SessionNotFound:
                     continue  # deleted meanwhile
+                except Damaged as error:
+                    _log.warning("background compression of %s goes on later: %s", session_id, error)
+                    self._retry_later(session_id)
                 except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
                     _log.warning("background compression of %s failed; it goes on later", session_id, exc_info=True)
                     self._retry_later(session_id)

@@ -26,7 +26,7 @@ from foveate.cli.chat_flow import Flow
 from foveate.cli.chat_reading import Reading
 from foveate.cli.chat_status import status
 from foveate.cli.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
-from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError
+from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
 from foveate.models.windows import window_of
 from foveate.store.calls import NANO
 from foveate.text import as_typed, compact_json, several
@@ -150,7 +150,7 @@ class Room:
         except FoveateError as error:
             self.end_line()
             self.tell_error(error)
-            if not is_command and not isinstance(error, StoreError | InvalidMessage):
+            if not is_command and not isinstance(error, StoreError | InvalidMessage | TurnBegun):
                 again = "/retry asks again." if self._is_typed else f"to ask again: echo /retry | {self.command}"
                 self.notes.print(line((f"The prompt is kept; {again}", "dim")), soft_wrap=True)
             if self._as_json:
@@ -210,12 +210,15 @@ class Room:
     async def prepare(self) -> None:
         """Compress what was imported, say, before a model is shown it; what takes long goes on beside the chat."""
         pending = (await self.session.stats()).pending
-        if pending <= FEW_TURNS:
+        if pending <= FEW_TURNS or not self.fov.settings.compress.enabled:
             return
-        with progress_bar(shown=self._is_typed) as progress, suppress(TimeoutError):
-            advance = partial(progress.advance, progress.add_task("compressing", total=pending))
-            async with asyncio.timeout(PREPARE_SECONDS):
-                await self.fov.prepare(self.session.id, progress=advance)
+        try:
+            with progress_bar(shown=self._is_typed) as progress, suppress(TimeoutError):
+                advance = partial(progress.advance, progress.add_task("compressing", total=pending))
+                async with asyncio.timeout(PREPARE_SECONDS):
+                    await self.fov.prepare(self.session.id, progress=advance)
+        except FoveateError as error:  # what can't be read is no reason not to talk
+            self.tell_error(error)
 
     async def introduce(self) -> None:
         """Who talks here, and where the conversation stands."""

@@ -10,9 +10,14 @@ import click
 
 from foveate.cli.options import json_option, opened, store_option
 from foveate.cli.terminal import console, is_watched, line, not_compressed, print_exactly, print_json, printable
+from foveate.errors import Damaged
 
 if TYPE_CHECKING:
     from foveate.context.assembled import Context
+
+
+WAITED_FOR = {"meanwhile", "uncompressed"}
+"""What a plan says of itself while a strategy is being built, or turns are not compressed yet."""
 
 
 @click.command(name="context", short_help="What a model would be shown now: a picture, the text, or a request.")
@@ -63,8 +68,13 @@ def command(
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
         context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
-        if "meanwhile" in context.planned.notes:  # a person would rather wait for what the strategy makes of it
-            fov.settle(session_id=session.id)
+        if context.planned.notes.keys() & WAITED_FOR and fov.settings.compress.enabled:
+            # A person would rather wait for what can be made of it; but not for models, which cost.
+            is_strategy = "meanwhile" in context.planned.notes
+            try:
+                fov.settle(session_id=session.id) if is_strategy else fov.prepare(session.id)
+            except Damaged as error:  # what can't be read may not even be in sight
+                console(stderr=True).print(line((f"{error}", "yellow")), soft_wrap=True)
             context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
         request = context.request(format_name) if format_name else {}
         info = session.info

@@ -141,15 +141,16 @@ def _endpoint(name: str, model: str, url: str, key_variables: Mapping[str, str])
     place = parts.netloc.lower()
     # A server that is named without a path serves its API under /v1: llama.cpp, vLLM, Ollama and LM Studio all do.
     path = parts.path.rstrip("/") or "/v1"
-    variable = key_variables.get(place) or key_variables.get(host) or HOST_KEYS.get(host)
+    given = key_variables.get(place) or key_variables.get(host)
+    known = (given,) if given else (HOST_KEYS[host], ENDPOINT_KEY) if host in HOST_KEYS else ()
     return ModelName(
         name,
         "endpoint",
         model,
         place,
         f"{parts.scheme}://{place}{path}",
-        (variable or ENDPOINT_KEY,),
-        needs_key=variable is not None,
+        known or (ENDPOINT_KEY,),
+        needs_key=bool(known),
     )
 
 

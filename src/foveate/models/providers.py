@@ -76,13 +76,15 @@ class Providers:
         async with self._remembering:
             if self._has_remembered:
                 return
-            since_us = int((self._clock.now() - REMEMBERED_SECONDS) * 1_000_000)
+            now_us = int(self._clock.now() * 1_000_000)
+            since_us = now_us - int(REMEMBERED_SECONDS * 1_000_000)
             try:
-                rows = await self._calls.newest(since_us, limit=MAX_REMEMBERED_CALLS)
+                newest = await self._calls.newest(since_us, limit=MAX_REMEMBERED_CALLS)
             except FoveateError as error:  # they are for caution; what can't be read will be told by whoever needs it
                 _log.warning("the calls of the last hour can't be read: %s", error)
                 return
             self._has_remembered = True
+        rows = [row for row in newest if row.at_us <= now_us]  # later ones are of a clock that was set back
         for provider in dict.fromkeys(row.provider for row in rows if row.provider):
             self._replay([row for row in rows if row.provider == provider], self._of(provider))
 

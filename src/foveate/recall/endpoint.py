@@ -36,7 +36,7 @@ MAX_DIMENSIONS = 8_192
 PIECE_BYTES = 256 * 1024
 REST_SECONDS = 30.0
 """After a failure the endpoint is not asked for so long."""
-REFUSALS = (400, 401, 403, 404, 422)
+REFUSALS = (400, 401, 403, 404, 405, 422, 501)
 """Statuses that another try does not change."""
 
 
@@ -122,7 +122,7 @@ class Endpoint:
         key = find_key(parsed)
         if key is None and parsed.needs_key:
             raise SettingsError(KEY, f"no key; set the environment variable {' or '.join(parsed.key_variables)}")
-        self.provider = parsed.provider
+        self.provider = f"{parsed.provider}/embeddings"  # which may fail while the same server talks
         self.place = f"{parsed.model}@{parsed.provider}"
         self._model = parsed.model
         self._url = f"{parsed.base_url}/embeddings"

@@ -38,7 +38,7 @@ RELEASE_LEASES = "DELETE FROM leases WHERE owner = :owner"
 RENEW_LEASES = "UPDATE leases SET until_us = :until_us WHERE owner = :owner"
 LIST_STALE = f"""SELECT turn FROM renditions r WHERE session = :session
     AND ((maker = :local AND (version < :version OR (is_complete = 0 AND (calls = 0 OR :is_local_only))))
-    OR (maker <> :local AND is_complete = 0)) AND {_NEWEST}"""  # noqa: S608
+    OR (maker <> :local AND is_complete = 0 AND NOT :is_local_only)) AND {_NEWEST}"""  # noqa: S608
 DROP_RENDITIONS = "DELETE FROM renditions WHERE session = :session AND turn = :turn"
 LOWER_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :session AND settled > :settled"
 WANT_MODEL = f"""UPDATE renditions AS r SET due_us = :now_us, calls = 0

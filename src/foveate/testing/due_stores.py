@@ -205,6 +205,7 @@ async def what_was_made_in_part_is_marked_and_made_anew_when_wanted(store: Store
     assert await store.derived.due.refine(due, replace(_refined(version=2), is_complete=False))
     backlog = await store.derived.backlog("s")
     assert (backlog.complete, backlog.incomplete, backlog.by_model) == (0, 1, 1)
+    assert await store.derived.due.want_again("s", Wanted(local_version=1, model_version=None), NOW_US) == 0
     assert await store.derived.due.want_again("s", Wanted(local_version=1, model_version=2), NOW_US) == 1
     claims = await store.derived.claim("s", owner="a", limit=9, lease_seconds=LONG_SECONDS, include_open=False)
     assert [claim.turn for claim in claims] == [1]
