@@ -14,7 +14,7 @@ os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
 pytest_plugins = ["local_model", "provider_server"]
 
 # Each run tries others; `pytest --hypothesis-profile=thorough` tries many.
-settings.register_profile("default", deadline=None, print_blob=True, max_examples=20)
+settings.register_profile("default", deadline=None, print_blob=True, max_examples=15)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1_000)
 settings.load_profile("default")
 
