@@ -51,7 +51,7 @@ NONCE = "0123456789abcdef"
 FINISH_SECONDS = 300.0
 LIMITS = {
     "timeout_seconds": 1.0,
-    "backoff_seconds": 0.02,
+    "backoff_seconds": 0.002,
     "breaker_seconds": 0.5,
     "breaker_failures": 5,
     "daily_usd": None,
