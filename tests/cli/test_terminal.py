@@ -54,6 +54,15 @@ def test_two_columns_that_are_cut_share_what_numbers_leave(width: int) -> None:
     assert ("…" in row) == (width < 30 + 7 + 50 + 5 + 4 * 2)
 
 
+def test_a_title_gives_way_before_a_table_does() -> None:
+    id_ = "a-name-of-exactly-forty-characters-12345"
+    head, _, row = table(80, (id_, "A long title " * 12, "12", "claude-code", WHEN))
+    assert head.split() == ["id", "title", "n", "at"]
+    assert row.startswith(id_)
+    assert row.endswith(WHEN)
+    assert cell_len(row) <= 80
+
+
 def test_a_very_long_id_is_folded_and_nothing_of_it_is_lost() -> None:
     long_id = "x" * 150
     lines = table(80, (long_id, "Title", "1", "", WHEN))

@@ -31,6 +31,8 @@ END = 1
 """So much of the gap behind the last column is not needed."""
 LEAST_CUT = 16
 """A text that is cut keeps this many cells, if it has them."""
+TIGHT_CUT = 8
+"""And no less than this, where all that can be spared is gone."""
 LONG_LINES = 40
 LONG_CHARS = 6000
 MOST_WHOLE = 40
@@ -121,13 +123,13 @@ def _fitting(columns: list[Column], widths: Mapping[Column, int], *, room: int) 
 
 
 def _cut_widths(columns: Sequence[Column], widths: Mapping[Column, int], *, room: int) -> dict[Column, int]:
-    """How wide each column that may be cut can be: the narrow ones whole, the others share what is left."""
+    """How wide each column that may be cut can be: the narrow ones whole, the others share what is left, or lacking."""
     spare = room - _least(columns, widths)
     cut = sorted((column for column in columns if column.shape == "cut"), key=lambda column: widths[column])
     given: dict[Column, int] = {}
     for place, column in enumerate(cut):
         least = column.least(widths[column])
-        more = min(widths[column] - least, max(0, spare) // (len(cut) - place))
+        more = max(min(widths[column], TIGHT_CUT) - least, min(widths[column] - least, spare // (len(cut) - place)))
         given[column] = least + more
         spare -= more
     return given
@@ -141,7 +143,7 @@ def _least(columns: Sequence[Column], widths: Mapping[Column, int]) -> int:
 def _narrowest(column: Column, cells: Sequence[Text], *, width: int) -> int:
     """How wide a column must be to be read: what goes on below does so between words, or inside a very long one."""
     if column.shape != "fold":
-        return column.least(width)
+        return min(width, TIGHT_CUT) if column.shape == "cut" else width
     words = [_cell(word).cell_len for cell in [*cells, _cell(column.name)] for word in cell.plain.split()]
     return min(MOST_WHOLE, max(words, default=0))
 
