@@ -228,11 +228,15 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     embeddings_batch: Annotated[int, Meta(ge=1, le=2_048)] = 64
     """Texts that are sent to the endpoint together."""
 
+    @property
+    def has_endpoint(self) -> bool:
+        """Whether vectors are made behind an address."""
+        return self.embeddings.startswith(("http://", "https://"))
+
     def __post_init__(self) -> None:
-        is_address = self.embeddings.startswith(("http://", "https://"))
-        if not is_address and self.embeddings not in ("static", "minilm"):
+        if not self.has_endpoint and self.embeddings not in ("static", "minilm"):
             raise ValueError(f"embeddings takes static, minilm or an address; got {self.embeddings!r}")
-        if is_address and not self.embeddings_model:
+        if self.has_endpoint and not self.embeddings_model:
             raise ValueError("embeddings_model is missing: say what the endpoint calls the model")
 
 
@@ -333,7 +337,8 @@ def _refuse_misspelt(variable: str) -> None:
     """One that is nearly a setting's is meant as one; others of this prefix may be anybody's, and hold keys."""
     if variable.endswith("_KEY"):
         return
-    names = {key.name.replace(".", "__").upper() for key in describe()}
+    parts = msgspec.structs.fields(Settings)
+    names = [f"{part.name}__{key}".upper() for part in parts for key in part.type.__struct_fields__]
     if near := difflib.get_close_matches(variable.removeprefix(ENVIRONMENT_PREFIX), names, 1, NEARLY):
         raise SettingsError(variable, f"does not exist; did you mean {ENVIRONMENT_PREFIX}{near[0]}?")
 

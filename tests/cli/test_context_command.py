@@ -116,17 +116,23 @@ def test_the_picture_has_a_cell_for_each_summary_and_for_the_users_words(talk: S
     assert re.search(r"T-1 +\d+ turns? ", shown)
 
 
+def imported(folder: Path, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[Shell, str]:
+    """A session that is larger than its budget, and not compressed; and a model that answers."""
+    (folder / "script.toml").write_text('[[reply]]\nsays = "Yes."\n')
+    lines = [json.dumps({"role": "user", "content": f"Turn {turn}. " + "A long story. " * 40}) for turn in range(turns)]
+    (folder / "talk.jsonl").write_text("\n".join(lines))
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "4000")
+    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
+    shell = Shell(folder / "chat.db")
+    shell("import", str(folder / "talk.jsonl"))
+    return shell, f"scripted:{folder / 'script.toml'}"
+
+
 def test_a_look_at_an_imported_session_waits_for_rules_and_asks_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "script.toml").write_text('[[reply]]\nsays = "?"\n')
-    lines = [json.dumps({"role": "user", "content": f"Turn {turn}. " + "A long story. " * 40}) for turn in range(60)]
-    (tmp_path / "talk.jsonl").write_text("\n".join(lines))
-    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{tmp_path / 'script.toml'}")
-    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "4000")
-    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
-    shell = Shell(tmp_path / "chat.db")
-    shell("import", str(tmp_path / "talk.jsonl"))
+    shell, model = imported(tmp_path, monkeypatch, turns=60)
+    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", model)
     assert shell.json("context", "talk")["notes"]
     monkeypatch.delenv("FOVEATE_COMPRESS__ENABLED")
     seen = shell.json("context", "talk")
@@ -137,20 +143,13 @@ def test_a_look_at_an_imported_session_waits_for_rules_and_asks_no_model(
 def test_a_damaged_message_that_is_not_in_sight_stops_neither_a_look_nor_a_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "script.toml").write_text('[[reply]]\nsays = "Yes."\n')
-    lines = [json.dumps({"role": "user", "content": f"Turn {turn}. " + "A long story. " * 40}) for turn in range(120)]
-    (tmp_path / "talk.jsonl").write_text("\n".join(lines))
-    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "4000")
-    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
-    shell = Shell(tmp_path / "chat.db")
-    shell("import", str(tmp_path / "talk.jsonl"))
+    shell, model = imported(tmp_path, monkeypatch, turns=120)
     with closing(sqlite3.connect(shell.db)) as connection:
         connection.execute("UPDATE bodies SET data = x'00' WHERE message = (SELECT id FROM messages WHERE turn = 5)")
         connection.commit()
     monkeypatch.delenv("FOVEATE_COMPRESS__ENABLED")
     looked = shell.really("context", "talk")
     assert (looked.returncode, b"does not match its hash" in looked.stderr) == (0, True)
-    model = f"scripted:{tmp_path / 'script.toml'}"
     talked = shell.really("chat", "talk", "--model", model, given=b"Is it there?\n")
     assert (talked.returncode, talked.stdout) == (0, b"Yes.\n")
     assert b"Traceback" not in talked.stderr

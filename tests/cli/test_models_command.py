@@ -32,9 +32,9 @@ def shell(server: FaultyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     return Shell(tmp_path / "chat.db", width=160)
 
 
-def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, models: str) -> None:
+def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, models: str, *, recall: str = "") -> None:
     file = folder / "foveate.toml"
-    file.write_text(f"[models]\n{models}")
+    file.write_text(f"[models]\n{models}\n[recall]\n{recall}")
     monkeypatch.setenv("FOVEATE_CONFIG", str(file))
 
 
@@ -198,11 +198,8 @@ def test_a_name_that_talks_and_makes_vectors_is_tried_as_both(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with embedding_server() as vectors:
-        (tmp_path / "foveate.toml").write_text(
-            f'[models]\nchat = "tiny@{vectors.url}"\nmax_retries = 0\n'
-            f'[recall]\nembeddings = "{vectors.url}"\nembeddings_model = "tiny"'
-        )
-        monkeypatch.setenv("FOVEATE_CONFIG", str(tmp_path / "foveate.toml"))
+        recall = f'embeddings = "{vectors.url}"\nembeddings_model = "tiny"'
+        configure(monkeypatch, tmp_path, f'chat = "tiny@{vectors.url}"\nmax_retries = 0', recall=recall)
         told = json.loads(shell.run("models", "--json", code=1).stdout)
     tried = [(model["makes_vectors"], model["answers"]) for model in told["models"]]
     assert tried == [(False, False), (True, True)]
@@ -212,12 +209,9 @@ def test_the_models_of_recall_are_listed_and_tried_too(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with embedding_server() as vectors:
-        (tmp_path / "foveate.toml").write_text(
-            f'[recall]\njudge_model = "opnai:gpt"\nembeddings = "{vectors.url}"\nembeddings_model = "tiny"'
-        )
-        monkeypatch.setenv("FOVEATE_CONFIG", str(tmp_path / "foveate.toml"))
-        result = shell.run("models", "--json", code=1)
-        told = json.loads(result.stdout)
+        recall = f'judge_model = "opnai:gpt"\nembeddings = "{vectors.url}"\nembeddings_model = "tiny"'
+        configure(monkeypatch, tmp_path, "", recall=recall)
+        told = json.loads(shell.run("models", "--json", code=1).stdout)
         assert [(use["purpose"], use["source"]) for use in told["uses"]] == [
             ("recall", "recall.judge_model"),
             ("embed", "recall.embeddings"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 
 from foveate.background.making import make_passages
@@ -58,8 +58,7 @@ class Indexer:
             made = await self._make(session_id, lacking)
             if not made:
                 return  # what can't be indexed is looked through when something is searched
-            for some in [made] if self._embedder is None else self._requests(made):
-                ready = some if self._embedder is None else await self._with_vectors(self._embedder, some, maker)
+            async for ready in self._ready(made, maker):
                 await index.add(session_id, ready)
                 await index.note_made(session_id, maker)
                 if progress:
@@ -80,6 +79,14 @@ class Indexer:
             if rows and all(row.body is not None for row in rows):
                 jobs.append((turn, rows, self._settings.recall.embeddings))
         return [entry for entry in await self._pool.run(make_passages, jobs) if entry is not None]
+
+    async def _ready(self, made: list[NewPassages], maker: str) -> AsyncIterator[list[NewPassages]]:
+        """What was made, with its vectors: at once, or a request at a time."""
+        if self._embedder is None:
+            yield made
+            return
+        for some in self._requests(made):
+            yield await self._with_vectors(self._embedder, some, maker)
 
     def _requests(self, made: Sequence[NewPassages]) -> Iterator[list[NewPassages]]:
         """Turns whose texts make about one request each: what a limit stops later is not paid for again."""

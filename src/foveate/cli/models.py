@@ -14,6 +14,7 @@ import click
 from foveate.cli.options import json_option, store_option
 from foveate.cli.terminal import Column, amount, console, is_watched, line, print_json, print_table
 from foveate.errors import ModelError, ModelUnavailable
+from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -133,7 +134,7 @@ def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool)
     able = [target for target, standing in standings.items() if standing.problem is None]
     if tries and able:
         if is_watched() and not as_json:
-            click.secho(f"Asking {len(able)} model{'s' if len(able) > 1 else ''} …", dim=True, err=True)
+            click.secho(f"Asking {several(len(able), 'model')} …", dim=True, err=True)
         path = store_path.expanduser()
         with TemporaryDirectory(prefix="foveate-") as folder:
             accounts = path if path.exists() else Path(folder) / "calls.db"
@@ -163,7 +164,7 @@ def uses_of(settings: Settings) -> list[Use]:
     uses.extend(Use("fallback", name, "models.fallbacks") for name in dict.fromkeys(models.fallbacks))
     sorting = {"recall.filter_model": recall.filter_model, "recall.judge_model": recall.judge_model}
     uses.extend(Use("recall", name, source) for source, name in sorting.items() if name)
-    if recall.embeddings.startswith(("http://", "https://")):
+    if recall.has_endpoint:
         uses.append(Use("embed", f"{recall.embeddings_model}@{recall.embeddings}", "recall.embeddings"))
     return uses
 
