@@ -16,7 +16,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_a_session_is_its_ancestors_turns_up_to_the_fork_then_its_own(
     tmp_path: Path, steps: list[tuple[str, int, int]]

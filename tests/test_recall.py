@@ -184,6 +184,7 @@ def test_while_a_turn_is_at_work_what_it_brought_up_stands_before_it_and_stays(t
             for name in FORMATS:
                 said = json.dumps(context.messages(name))
                 assert said.count("</memory>") == 1
+                assert said[said.index("<memory>") : said.index("</memory>")].count("KH-731") == 1
                 assert said.index("</memory>") < said.index("c0" if number else "look")
             before = context
 

@@ -29,7 +29,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 """Lone surrogates, NUL and everything else included."""
 ROLES = st.sampled_from(["system", "user", "assistant", "developer"])
 PLAIN = st.fixed_dictionaries({"role": ROLES, "content": ANY_TEXT})
-SLOW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def use(folder: Path, job: Callable[[foveate.Foveate], Awaitable[Any]]) -> Any:

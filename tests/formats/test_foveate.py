@@ -27,7 +27,7 @@ def parse(data: Json) -> Message:
     return load("foveate").parse(data, "message")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(message=strategies.messages)
 def test_every_message_comes_back_as_it_was(message: Message) -> None:
     (rendered,) = foveate.render([message])
