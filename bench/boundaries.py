@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from foveate.compress.artefacts import Material, SourceTurn
-from foveate.compress.topics import gists, make_boundary
-from foveate.strategy import Frame, Made, MessageSize, Strategy, TurnInfo
-from foveate.strategy._topics_flow import boundary_wanted
-from foveate.strategy.subjects import WINDOW_TURNS, Gist, farness, margin
-from foveate.strategy.topic_book import Book
+from foveate.plan import Frame, Made, MessageSize, Strategy, TurnInfo
+from foveate.strategy.build import Material, SourceTurn
 from foveate.strategy.topics import Topics
-from foveate.testing.stories import ListedStory, drive
+from foveate.strategy.topics.build import gists, make_boundary
+from foveate.strategy.topics.flow import boundary_wanted
+from foveate.strategy.topics.state import Book
+from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, farness, margin
+from foveate.testing.histories import ListedStory, drive
 from foveate.turn import Message, Text
 
 CASES = Path(__file__).parent / "boundaries.jsonl"

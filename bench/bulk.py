@@ -14,15 +14,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import foveate
-from foveate.background.making import pack_units
-from foveate.compress import Unit
 from foveate.context.costs import content_tokens
+from foveate.renditions import Unit
 from foveate.settings import load_settings
 from foveate.store import bodies, sql
 from foveate.store.derived import NewRendition
 from foveate.text import message_text
 from foveate.tokens import O200K
 from foveate.turn import Message, Role, Text
+from foveate.worker.renditions import pack_units
 
 BATCH_TURNS = 5_000
 START_US = 1_600_000_000_000_000

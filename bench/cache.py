@@ -27,9 +27,11 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 import foveate.sync as foveate
-from foveate.replaying import replay
-from foveate.settings import CompressSettings, ContextSettings, Settings
-from foveate.staging import Script, prepare
+from foveate.compress.settings import CompressSettings
+from foveate.context.settings import ContextSettings
+from foveate.replay.replay import replay
+from foveate.replay.script import Script, prepare
+from foveate.settings import Settings
 from foveate.strategy.gradient import Gradient
 from foveate.turn import Turn
 

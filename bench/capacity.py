@@ -29,14 +29,14 @@ from rich.table import Table
 
 import foveate
 from bulk import load, said_in
-from foveate.context.assembled import Context
+from foveate.context.context import Context
 from foveate.context.costs import overheads
 from foveate.context.tags import Block, parse_blocks
-from foveate.gathering import Sizes, gather
+from foveate.demo.conversation import make_conversation
+from foveate.history.sizes import Sizes, gather
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store
 from foveate.strategy.gradient import Gradient
-from foveate.testing.conversation import make_conversation
 from foveate.text import turn_text
 from foveate.tokens import O200K
 from foveate.turn import Message, Turn

@@ -26,9 +26,9 @@ from typing import Any, Literal
 
 import baselines
 from annotations import SHARED, AnnotatedTurn, _transcript, flipped, kept_share, load_negations, load_turns
-from foveate.compress import Refusal, Renditions
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
+from foveate.renditions import Refusal, Renditions
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text

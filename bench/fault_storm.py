@@ -31,10 +31,10 @@ from rich.table import Table
 
 from foveate import Foveate, Session
 from foveate.compress.model import assign, groups, is_worth_asking
+from foveate.demo.conversation import make_conversation
 from foveate.models import Ask
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store
-from foveate.testing.conversation import make_conversation
 from foveate.testing.faithful import faithful_answer
 from foveate.testing.scripted import Behaviour, Delays, Says, Scripted, storm
 from foveate.tokens import O200K

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import foveate
-from foveate.compress.short import DEFAULT_TOKENS, Shortener
-from foveate.compress.tracker import Tracker
+from foveate.agents.shrink import expand
 from foveate.context.costs import counting
 from foveate.formats import Found, load_transcript
-from foveate.shrinking import expand
-from foveate.strategy import MessageSize, TurnInfo
-from foveate.strategy._hybrid_messages import protect, speaker_of
+from foveate.plan import MessageSize, TurnInfo
 from foveate.strategy.hybrid import Hybrid
+from foveate.strategy.hybrid.build import DEFAULT_TOKENS, Shortener
+from foveate.strategy.hybrid.messages import protect, speaker_of
+from foveate.strategy.hybrid.tracker import Tracker
 from foveate.text import message_text
 from foveate.tokens import O200K
 from foveate.turn import Message, split_turns

@@ -2,7 +2,7 @@
 
 Run from the project's root: python bench/local_chat.py [--turns 60] [--kill-at 30] [--json] [--directory DIR]
 
-A child process chats through `foveate.chatting.Chat`, 1,200 tokens a prompt in a window of 2,048. It is killed with
+A child process chats through `foveate.agents.chat.Chat`, 1,200 tokens a prompt in a window of 2,048. It is killed with
 SIGKILL in the middle of an answer and resumed; the server outlives it. In the end every turn is read back and compared
 with what was said, and what the server took from its cache is compared with what Foveate had predicted.
 The model is tiny and its answers are poor: only how it is asked is looked at.
@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import foveate
-from foveate.chatting import Chat, Finished, Piece
+from foveate.agents.chat import Chat, Finished, Piece
 from foveate.models.local import serve
 from foveate.settings import Settings, load_settings
 from foveate.text import turn_text

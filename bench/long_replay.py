@@ -11,10 +11,11 @@ import argparse
 import asyncio
 from itertools import islice
 
-from foveate.replaying import replay
-from foveate.settings import CompressSettings, Settings
-from foveate.staging import prepare
-from foveate.testing.conversation import MAX_TURNS, make_conversation
+from foveate.compress.settings import CompressSettings
+from foveate.demo.conversation import MAX_TURNS, make_conversation
+from foveate.replay.replay import replay
+from foveate.replay.script import prepare
+from foveate.settings import Settings
 from foveate.turn import Turn
 
 

@@ -23,9 +23,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from foveate.api import Foveate
+from foveate.agents.run import Caps, IterationBegan, RunEnded, run
+from foveate.client import Foveate
 from foveate.models import Ask
-from foveate.running import Caps, IterationBegan, RunEnded, run
 from foveate.settings import load_settings
 from foveate.store import open_store
 from foveate.testing.scripted import Behaviour, CallsTool, Delays, Says, Scripted

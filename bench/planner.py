@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
-from foveate.strategy import Item
+from foveate.plan import Item
 from foveate.strategy.gradient import Gradient
 from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, sized
 

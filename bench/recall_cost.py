@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import foveate
+from foveate.demo.conversation import make_conversation
 from foveate.settings import load_settings
-from foveate.testing.conversation import make_conversation
 
 SIZES = (1_000, 10_000)
 ROUND_TURNS = 5_000

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from foveate.recall.anytime import run_stages
+from foveate.recall.deadline import run_stages
 
 DEADLINES_SECONDS = (0.05, 0.2, 1.0)
 SLOW_SECONDS = 3.0

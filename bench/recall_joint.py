@@ -19,7 +19,7 @@ from typing import Any
 
 import foveate.sync as foveate
 from foveate import Message, Text, Turn
-from foveate.context.assembled import Context
+from foveate.context.context import Context
 from foveate.context.prefix import matching_tokens
 from foveate.settings import load_settings
 from foveate.tokens import Counter

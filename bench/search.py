@@ -20,14 +20,15 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import foveate
-from foveate.background.making import without_recalled
-from foveate.recall.embedding import STATIC, StaticEmbedder
+from foveate.demo.conversation import make_conversation
+from foveate.recall.embed import STATIC, StaticEmbedder
 from foveate.recall.index import Index
-from foveate.recall.indexing import index_turn
-from foveate.settings import StoreSettings, load_settings
+from foveate.recall.maker import index_turn
+from foveate.renditions import without_recalled
+from foveate.settings import load_settings
 from foveate.store import Store, open_store
 from foveate.store.passages import NewPassages
-from foveate.testing.conversation import make_conversation
+from foveate.store.settings import StoreSettings
 from foveate.testing.stores import new_session
 from store_turns import agent_turns, endless
 

@@ -22,17 +22,17 @@ from pathlib import Path
 
 import foveate
 from foveate import strategy as strategies
-from foveate.context.assembled import Context
-from foveate.context.provider import FORMATS
+from foveate.context.context import Context
+from foveate.context.render import FORMATS
 from foveate.context.tags import Block, parse_blocks
 from foveate.errors import InvariantBroken
 from foveate.formats import Found, load_transcript
-from foveate.replaying import Call, Sampling, replay
+from foveate.history.blocks import user_text
+from foveate.replay.replay import Call, Sampling, replay
+from foveate.replay.script import Script, prepare
 from foveate.settings import Settings, load_settings
-from foveate.staging import Script, prepare
 from foveate.text import message_text, turn_text
 from foveate.turn import Message, Turn, split_turns
-from foveate.writing import user_text
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
 AIDER_TURNS = 400

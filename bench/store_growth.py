@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import foveate
-from foveate.drafts import draft_messages
 from foveate.formats import parse_messages
+from foveate.store.codec import draft_messages
 from store_turns import chat_turns, endless
 
 FILL_TURNS = 2_000

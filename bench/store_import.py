@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import foveate
+from foveate.demo.conversation import make_conversation
 from foveate.formats import load_transcript
-from foveate.testing.conversation import make_conversation
 
 MEGABYTE = 1_000_000
 DEMO_TURNS = 1_500

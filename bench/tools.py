@@ -15,8 +15,8 @@ from pathlib import Path
 
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.tools import key_lines, smooth_result, summarise_call
+from foveate.demo.conversation import make_conversation
 from foveate.formats import Found, load_transcript
-from foveate.testing.conversation import make_conversation
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, ToolCall, ToolResult, split_turns

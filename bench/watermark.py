@@ -3,7 +3,7 @@
     python bench/watermark.py                   # the pi session and the demo at 16k and 32k
     python bench/watermark.py --markdown        # the table as it stands in docs/gradient.md
 
-The pi session needs ../shared/data. A replay is made for each mark. Facts are what `foveate.compress.facts` finds in
+The pi session needs ../shared/data. A replay is made for each mark. Facts are what `foveate.renditions.facts` finds in
 the raw turns so far, by weight; every 25 calls, once the history has filled its room, those that the context still
 has are counted. Of the demo, the planted facts told so far that stand there to the letter are counted too.
 """
@@ -30,12 +30,13 @@ from rich.table import Table
 
 from cache import FILES, TRANSCRIPTS, load_turns
 from foveate.compress.facts import Facts, find_facts
-from foveate.context.assembled import Context
-from foveate.replaying import Call, replay
-from foveate.settings import CompressSettings, Settings
-from foveate.staging import Script, prepare
+from foveate.compress.settings import CompressSettings
+from foveate.context.context import Context
+from foveate.demo.conversation import PlantedFact, make_conversation
+from foveate.replay.replay import Call, replay
+from foveate.replay.script import Script, prepare
+from foveate.settings import Settings
 from foveate.strategy.gradient import Gradient
-from foveate.testing.conversation import PlantedFact, make_conversation
 from foveate.text import turn_text
 from foveate.turn import Turn
 

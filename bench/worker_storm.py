@@ -24,10 +24,10 @@ from pathlib import Path
 
 import foveate
 from foveate.compress.local import LocalCompressor
-from foveate.recall.shelf import MARKS
+from foveate.demo.conversation import make_conversation
+from foveate.recall.table import MARKS
 from foveate.settings import Settings, load_settings
 from foveate.store.derived import ERA_FANOUT
-from foveate.testing.conversation import make_conversation
 from foveate.tokens import count_tokens
 
 SESSIONS = ("s0", "s1")

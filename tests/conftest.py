@@ -11,7 +11,7 @@ from hypothesis import settings
 # A process per store would cost each test half a second; the tests of the pool ask for one.
 os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
 
-pytest_plugins = ["local_model", "provider_server"]
+pytest_plugins = ["support.local_model", "support.provider_server"]
 
 # Each run tries others; `pytest --hypothesis-profile=thorough` tries many.
 settings.register_profile("default", deadline=None, print_blob=True, max_examples=15)

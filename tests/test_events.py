@@ -15,8 +15,8 @@ import pytest
 
 from foveate import sync
 from foveate.errors import InputError
-from foveate.events import EVENT_KINDS, Event, EventBus, EventKind, Subscription
-from foveate.settings import EventSettings, Settings
+from foveate.events import EVENT_KINDS, Event, EventBus, EventKind, EventSettings, Subscription
+from foveate.settings import Settings
 
 PATIENCE_SECONDS = 20.0
 HELLO = {"role": "user", "content": "Hello"}

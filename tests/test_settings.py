@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foveate.errors import SettingsError
 from foveate.settings import Settings, describe, load_settings
-from settings_page import PAGE, generate
+from support.settings_page import PAGE, generate
 
 TOML = '[store]\nreaders = 2\nsynchronous = "normal"\n\n[session]\nbudget_tokens = 5000\n'
 YAML = "store:\n  readers: 2\n  synchronous: normal\nsession:\n  budget_tokens: 5000\n"

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate import api, documents, goals, session, sync, topical
+from foveate import client as api
+from foveate import session, sync
 from foveate.errors import (
     InputError,
     InvalidMessage,
@@ -24,7 +25,9 @@ from foveate.errors import (
     StoreError,
     TurnNotFound,
 )
-from stubs import STUB, generate
+from foveate.session import documents, goals
+from foveate.session import topics as topical
+from support.stubs import STUB, generate
 
 HELLO = {"role": "user", "content": "Hello"}
 TWINS = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foveate.text import MARKS, as_typed, compact_json, escape_marks, message_text, turn_text, unescape_marks
 from foveate.tokens import ENCODINGS, EncodingName, count_tokens
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from strategies import messages, texts
+from support.strategies import messages, texts
 
 WORDS = [*MARKS, "file", "other", "injected"]
 LINE_ENDS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from foveate import errors as errors
-    from foveate.answers import Pin as Pin
-    from foveate.answers import Recorded as Recorded
-    from foveate.answers import SessionInfo as SessionInfo
-    from foveate.answers import SessionStats as SessionStats
-    from foveate.answers import TurnContent as TurnContent
-    from foveate.answers import TurnOutline as TurnOutline
-    from foveate.api import Foveate as Foveate
-    from foveate.api import open as open
+    from foveate.client import Foveate as Foveate
+    from foveate.client import open as open
     from foveate.errors import FoveateError as FoveateError
     from foveate.events import Event as Event
-    from foveate.importing import ImportReport as ImportReport
+    from foveate.importer import ImportReport as ImportReport
     from foveate.session import Session as Session
+    from foveate.session.values import Pin as Pin
+    from foveate.session.values import Recorded as Recorded
+    from foveate.session.values import SessionInfo as SessionInfo
+    from foveate.session.values import SessionStats as SessionStats
+    from foveate.session.values import TurnContent as TurnContent
+    from foveate.session.values import TurnOutline as TurnOutline
     from foveate.settings import Settings as Settings
     from foveate.settings import load_settings as load_settings
     from foveate.turn import Attachment as Attachment
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "answers": ("Pin", "Recorded", "SessionInfo", "SessionStats", "TurnContent", "TurnOutline"),
-    "api": ("Foveate", "open"),
+    "session.values": ("Pin", "Recorded", "SessionInfo", "SessionStats", "TurnContent", "TurnOutline"),
+    "client": ("Foveate", "open"),
     "errors": ("FoveateError",),
     "events": ("Event",),
-    "importing": ("ImportReport",),
+    "importer": ("ImportReport",),
     "session": ("Session",),
     "settings": ("Settings", "load_settings"),
     "turn": ("Attachment", "Message", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult", "Turn", "Usage"),

@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from msgspec import Meta, Struct
 
 from foveate.errors import InputError
 from foveate.turn import Json
@@ -148,3 +150,10 @@ class EventBus:
     def close(self) -> None:
         for subscription in self._subscriptions:
             subscription.close()
+
+
+class EventSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How events reach their subscribers."""
+
+    queue_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
+    """A subscriber this far behind loses the oldest events, and is told how many."""

@@ -20,8 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from foveate import api, documents, goals, session, topical
+from foveate import client as api
+from foveate import session
 from foveate.errors import StoreClosed
+from foveate.session import documents, goals
+from foveate.session import topics as topical
 from foveate.settings import Settings
 
 _END = object()
@@ -138,15 +141,15 @@ def _blocking(name: str, member: Any) -> Any:
 
 
 class Documents(_Blocking, of=documents.Documents):
-    """See `foveate.documents.Documents`."""
+    """See `foveate.session.documents.Documents`."""
 
 
 class Goals(_Blocking, of=goals.Goals):
-    """See `foveate.goals.Goals`."""
+    """See `foveate.session.goals.Goals`."""
 
 
 class Topics(_Blocking, of=topical.Topics):
-    """See `foveate.topical.Topics`."""
+    """See `foveate.session.topics.Topics`."""
 
 
 class Session(_Blocking, of=session.Session):

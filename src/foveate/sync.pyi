@@ -8,33 +8,33 @@ from typing import Any, Literal
 
 from foveate import __version__ as __version__
 from foveate import errors as errors
-from foveate.answers import Found
-from foveate.answers import Pin as Pin
-from foveate.answers import Recorded as Recorded
-from foveate.answers import SessionInfo as SessionInfo
-from foveate.answers import SessionStats as SessionStats
-from foveate.answers import TurnContent as TurnContent
-from foveate.answers import TurnOutline as TurnOutline
 from foveate.context.assemble import Order
-from foveate.context.assembled import Context
 from foveate.context.board import Board
+from foveate.context.context import Context
 from foveate.errors import FoveateError as FoveateError
 from foveate.events import Event as Event
 from foveate.events import EventKind, Subscription
-from foveate.goals import Goal
-from foveate.importing import ImportReport as ImportReport
-from foveate.importing import Progress
-from foveate.inputs import Recordable
+from foveate.importer import ImportReport as ImportReport
+from foveate.importer import Progress
 from foveate.models.caller import Caller
-from foveate.models.providers import ProviderState
+from foveate.models.limits import ProviderState
+from foveate.recall.search import Found
+from foveate.session.goals import Goal
+from foveate.session.record import Recordable
+from foveate.session.topics import Topic, TopicsContext, TopicsHistory
+from foveate.session.values import Pin as Pin
+from foveate.session.values import Recorded as Recorded
+from foveate.session.values import SessionInfo as SessionInfo
+from foveate.session.values import SessionStats as SessionStats
+from foveate.session.values import TurnContent as TurnContent
+from foveate.session.values import TurnOutline as TurnOutline
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, Pruned
 from foveate.store.calls import CostRow
 from foveate.store.passages import IndexState
-from foveate.strategy.reliability import Reliability
+from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import Counter
-from foveate.topical import Topic, TopicsContext, TopicsHistory
 from foveate.turn import Attachment as Attachment
 from foveate.turn import Json
 from foveate.turn import Message as Message

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol, TypeAlias
 
 from foveate.errors import InvalidMessage
@@ -245,3 +245,15 @@ def check_json(value: object, path: str) -> Json:
         else:
             raise InvalidMessage(where, f"is a {type(node).__name__}, which JSON has no form for")
     return value  # type: ignore[return-value]
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def from_us(moment_us: int) -> datetime:
+    return EPOCH + timedelta(microseconds=moment_us)
+
+
+def to_us(moment: datetime) -> int:
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

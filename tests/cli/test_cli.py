@@ -13,10 +13,10 @@ from typing import Any
 import click
 import pytest
 
-from command_line import AWKWARD, SHOWN, Shell, command, shell_with
-from command_line_page import PAGE, generate, helps
 from foveate import sync
 from foveate.cli import cli
+from support.command_line import AWKWARD, SHOWN, Shell, command, shell_with
+from support.command_line_page import PAGE, generate, helps
 
 HELPS = dict(helps())
 COMMANDS = [words.split()[1:] for words in HELPS if words != "foveate"]

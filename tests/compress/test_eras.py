@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.compress import Unit
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import find_facts
+from foveate.renditions import Unit
 from foveate.tokens import count_tokens
 
 WORDS = st.sampled_from(

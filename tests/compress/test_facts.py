@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.compress.facts import KINDS, base_weight, find_facts, find_names, kind_of, number_key
-from strategies import texts
+from support.strategies import texts
 
 
 @pytest.mark.parametrize(

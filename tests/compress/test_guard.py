@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from foveate.compress.clauses import sentences
 from foveate.compress.facts import find_facts
 from foveate.compress.guard import Pair, Shares, Source, Verdict, check
-from foveate.compress.units import sentences
 
 TEXT = (
     "The ledger runs on fin-04 and the batch takes 40 minutes. Never restart the ledger service during a batch. "

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.compress import Renditions
-from foveate.compress.inline import cut_line, escape_inline, unescape_inline
-from foveate.compress.local import LocalCompressor, compressed_share
-from foveate.compress.tiny import tiny_tokens
+from foveate.compress.local import LocalCompressor, compressed_share, tiny_tokens
+from foveate.compress.marks import cut_line, escape_inline, unescape_inline
+from foveate.renditions import Renditions
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Attachment, Message, Text, ToolCall, ToolResult
-from strategies import messages as any_messages
+from support.strategies import messages as any_messages
 
 QUESTION = "The nightly export fails since Tuesday with exit code 17 on host fin-04. Can you find out why?"
 ANSWER = (

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.compress._wording import typos
-from foveate.compress.prose import smooth_prose
-from foveate.compress.smooth import conclusions, rules, smooth_messages
+from foveate.compress.smooth import conclusions, rules, smooth_messages, smooth_prose, typos
 from foveate.text import MARKS, turn_text, unescape_marks
 from foveate.tokens import count_tokens
 from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, split_turns
-from strategies import messages as any_messages
+from support.strategies import messages as any_messages
 
 EXACT = (
     "`teh  the the`",
@@ -265,7 +263,7 @@ def test_opaque_blocks_and_empty_messages_pass() -> None:
 
 
 def test_an_agents_session_takes_two_thirds_of_its_tokens_at_most() -> None:
-    from foveate.testing.conversation import make_conversation
+    from foveate.demo.conversation import make_conversation
 
     turns = make_conversation(120).turns
     raw = sum(count_tokens(turn_text(turn.messages)) for turn in turns)

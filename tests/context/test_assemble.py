@@ -12,8 +12,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import contexts
-from contexts import FORMATS, flattened, history_block, native_block, native_turns, sample_parts
 from foveate.context import invariants
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Parts, assemble
 from foveate.context.pairs import loose_ends
@@ -23,6 +21,8 @@ from foveate.formats import parse_messages
 from foveate.text import turn_text
 from foveate.tokens import O200K
 from foveate.turn import Kind, Message, Text, ToolCall, ToolResult
+from support import contexts
+from support.contexts import FORMATS, flattened, history_block, native_block, native_turns, sample_parts
 
 GOLDEN = Path(__file__).parent / "golden"
 

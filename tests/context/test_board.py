@@ -7,7 +7,6 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contexts import blocks, boards, counters, marked
 from foveate.context.board import (
     MAX_RETRIEVED,
     Board,
@@ -26,6 +25,7 @@ from foveate.context.board import (
 )
 from foveate.context.tags import MARKED, Block, Entry, parse_blocks, write_block
 from foveate.tokens import O200K, Counter
+from support.contexts import blocks, boards, counters, marked
 
 
 def turn_block(number: int, text: str = "[user] hi\n") -> Block:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexts import blocks, counters, forgeries, histories, levels, marked
 from foveate.context.costs import (
     block_tokens,
     content_tokens,
@@ -17,8 +16,9 @@ from foveate.context.costs import (
 )
 from foveate.context.cut import cut_note
 from foveate.context.tags import SUMS, Block, Entry, content_text, write_block
-from foveate.strategy import Shown
+from foveate.plan import Shown
 from foveate.tokens import CL100K, O200K, Counter, count_tokens
+from support.contexts import blocks, counters, forgeries, histories, levels, marked
 
 
 @given(histories(), counters)

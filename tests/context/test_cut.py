@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contexts import counters, forgeries, levels, marked
 from foveate.context.costs import counting, overheads
 from foveate.context.cut import cut_note, cut_text, take_head
 from foveate.context.tags import Block, Entry, parse_blocks, write_block
-from foveate.strategy import Shown
+from foveate.plan import Shown
 from foveate.tokens import O200K, Counter
-from strategies import texts
+from support.contexts import counters, forgeries, levels, marked
+from support.strategies import texts
 
 long_texts = st.lists(
     st.sampled_from(["word ", "line\n", "日本語", "👩‍👩‍👧", "🇩🇪", "e\u0301", "<T-5-R>", "x" * 90, " " * 40, "שלום "])

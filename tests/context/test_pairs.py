@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from contexts import FORMATS
 from foveate.context.pairs import loose_ends, provider_message_count
 from foveate.formats import render_messages
 from foveate.turn import Attachment, Message, Text, ToolCall, ToolResult
-from strategies import conversations
+from support.contexts import FORMATS
+from support.strategies import conversations
 
 CALL = ToolCall("exec", {}, id="a")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 
-from contexts import counters, pins
 from foveate.context.pins import PinText, check_pins, parse_pins, write_pins
 from foveate.context.tags import TagsBroken
 from foveate.errors import InputError, PinsExceedBudget
 from foveate.tokens import O200K, Counter
+from support.contexts import counters, pins
 
 
 def test_a_pin_stands_in_a_tag_with_its_id() -> None:

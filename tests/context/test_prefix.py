@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.context.assembled import Segment
+from foveate.context.context import Segment
 from foveate.context.prefix import matching_tokens
 from foveate.tokens import O200K, count_tokens
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contexts import blocks, forgeries, histories, levels, marked
 from foveate.context.tags import (
     Block,
     Entry,
@@ -22,7 +21,8 @@ from foveate.context.tags import (
     unescape_text,
     write_block,
 )
-from foveate.strategy import Shown
+from foveate.plan import Shown
+from support.contexts import blocks, forgeries, histories, levels, marked
 
 TAG = re.compile(r"<\s*/?\s*(?:T-\d+|P-\d|board\b|memory\b)", re.IGNORECASE)
 """What a lenient reader takes for a tag."""

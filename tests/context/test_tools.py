@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexts import FORMATS
 from foveate.context.tools import (
     TOOLS,
     GetTurn,
@@ -23,7 +22,8 @@ from foveate.context.tools import (
 )
 from foveate.errors import InvalidToolCall, UnknownFormat
 from foveate.tokens import CL100K, O200K, Counter
-from strategies import jsons
+from support.contexts import FORMATS
+from support.strategies import jsons
 
 
 @pytest.mark.parametrize("counter", [O200K, CL100K])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from foveate.formats import HEAD_BYTES, detect_transcript
 from foveate.turn import split_turns
-from transcripts import Imported, import_bytes, json_lines, written
+from support.paths import ROOT
+from support.transcripts import Imported, import_bytes, json_lines, written
 
-FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "transcripts"
+FOLDER = ROOT.parent / "shared" / "data" / "transcripts"
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the shared test data is not there: {FOLDER}")
 

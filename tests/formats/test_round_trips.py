@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import strategies
 from foveate.formats import load, message_formats, parse_message, parse_messages, render_messages
 from foveate.turn import Json, Message, Opaque, Text, ToolCall, ToolResult
+from support import strategies
 
 PROVIDERS = sorted(strategies.standard_records)
 every_provider = pytest.mark.parametrize("name", PROVIDERS)

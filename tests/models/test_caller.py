@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from calling import QUICK_SECONDS, FakeClock, ask, stage
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.models import Answer, Ask
-from foveate.models._timed import PIECES_PER_TOKEN, SPARE_PIECES
-from foveate.settings import ModelsSettings
+from foveate.models.caller import PIECES_PER_TOKEN, SPARE_PIECES
+from foveate.models.settings import ModelsSettings
 from foveate.testing.scripted import (
     Behaviour,
     BreaksOff,
@@ -26,6 +25,7 @@ from foveate.testing.scripted import (
     Stalls,
     Truncates,
 )
+from support.calling import QUICK_SECONDS, FakeClock, ask, stage
 
 QUICK = ModelsSettings(timeout_seconds=QUICK_SECONDS, stall_seconds=QUICK_SECONDS, breaker_failures=1_000)
 ESSAY = Says("It was a dark and stormy night. " * 2_000)

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calling import MORNING, QUICK_SECONDS, FakeClock, Stage, ask, read_calls, stage
 from foveate.errors import ModelFailed, ModelHeldBack
 from foveate.models import Ask
-from foveate.settings import ModelsSettings, Price, StoreSettings
+from foveate.models.settings import ModelsSettings, Price
 from foveate.store import open_store
 from foveate.store.calls import NANO, RUNNING
+from foveate.store.settings import StoreSettings
 from foveate.testing.scripted import Behaviour, BreaksOff, Delays, Empty, Fails, Says, Scripted, Stalls
 from foveate.turn import Usage
+from support.calling import MORNING, QUICK_SECONDS, FakeClock, Stage, ask, read_calls, stage
 
 PRICE = Price(input=10.0, output=50.0, cached=1.0)
 CAP_USD = 0.05

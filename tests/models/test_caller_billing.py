@@ -10,14 +10,14 @@ from typing import Literal
 
 import pytest
 
-from asking import Asking
-from calling import ask, stage
-from faulty_server import Said, plain, streamed
 from foveate.errors import ModelFailed, ModelHeldBack
 from foveate.models import Answer, Ask
 from foveate.models.caller import Caller
-from foveate.settings import ModelsSettings, Price
+from foveate.models.settings import ModelsSettings, Price
 from foveate.testing.scripted import Behaviour, CallsTool, Empty, Says, Scripted
+from support.asking import Asking
+from support.calling import ask, stage
+from support.faulty_server import Said, plain, streamed
 
 PRICE = Price(input=10.0, output=50.0)
 

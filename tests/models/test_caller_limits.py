@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from calling import QUICK_SECONDS, FakeClock, ask, stage
 from foveate.errors import ModelFailed, ModelHeldBack
 from foveate.models import Ask, Purpose
 from foveate.models.caller import PATIENCE_SECONDS
-from foveate.settings import ModelsSettings
+from foveate.models.settings import ModelsSettings
 from foveate.testing.scripted import Behaviour, Delays, Empty, Fails, Says, Scripted, Stalls
+from support.calling import QUICK_SECONDS, FakeClock, ask, stage
 
 ONCE = ModelsSettings(max_retries=0, breaker_failures=3, breaker_seconds=60.0, timeout_seconds=QUICK_SECONDS)
 

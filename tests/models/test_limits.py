@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from foveate.models._limits import MINUTE_SECONDS, Breaker, Rates, Slots
+from foveate.models.limits import MINUTE_SECONDS, Breaker, Rates, Slots
 
 MAX_FAILURES = 3
 OPEN_SECONDS = 10.0

@@ -18,14 +18,15 @@ from urllib.request import urlopen
 
 import pytest
 
+from foveate.demo.conversation import make_conversation
 from foveate.errors import ModelUnavailable
 from foveate.models import Answer, Ask, Model, local
 from foveate.models.names import load_model
-from foveate.settings import ModelsSettings
-from foveate.testing.conversation import make_conversation
+from foveate.models.settings import ModelsSettings
 from foveate.tokens import SMOLLM
 from foveate.turn import Json, Message, Text
-from local_model import WINDOW_TOKENS, count_exactly
+from support.local_model import WINDOW_TOKENS, count_exactly
+from support.paths import ROOT
 
 SETTINGS = ModelsSettings()
 SHORT_TOKENS = 6
@@ -136,7 +137,7 @@ def test_the_estimate_of_ordinary_text_is_never_below_what_the_model_counts(loca
     samples = [
         *turns,
         Path(local.__file__).read_text("utf-8"),
-        (Path(__file__).parents[2] / "README.md").read_text("utf-8"),
+        (ROOT / "README.md").read_text("utf-8"),
         json.dumps([TOOL, SCHEMA], indent=2),
     ]
     for sample in samples:

@@ -15,6 +15,7 @@ from foveate.errors import ModelUnavailable
 from foveate.models import Purpose
 from foveate.models.names import (
     ENDPOINT_KEY,
+    PLUGINS,
     SERVICES,
     Key,
     ModelName,
@@ -22,9 +23,8 @@ from foveate.models.names import (
     load_model,
     models_for,
     parse_name,
-    plugin_points,
 )
-from foveate.settings import ModelsSettings
+from foveate.models.settings import ModelsSettings
 
 SECRET = "sk-ant-Zq8vX2mN4pL7wR1t"
 
@@ -85,7 +85,7 @@ def test_local_needs_neither_key_nor_address(name: str) -> None:
 def test_a_plug_ins_prefix_leads_to_it() -> None:
     assert parse_name("scripted:some/file", plugins=("scripted",)).kind == "plugin"
     assert parse_name("scripted", plugins=("scripted",)).provider == "scripted"
-    assert "scripted" in plugin_points()
+    assert "scripted" in PLUGINS.registered
 
 
 @pytest.mark.parametrize(

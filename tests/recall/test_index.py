@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import engine
 import foveate
-from engine import assistant, tool_step, user, with_store
 from foveate import Foveate, Message, Session, Text
-from foveate.answers import Found
 from foveate.errors import InputError
 from foveate.recall.index import Index
+from foveate.recall.search import Found
 from foveate.settings import load_settings
+from support import engine
+from support.engine import assistant, tool_step, user, with_store
 
 BACKGROUND_OFF = {"compress": {"enabled": False, "processes": 0}}
 ALPHABET = "abcXYZ059 _-./:@'\"()éßÅжЖωΣאب字語かナ한글😀\u200d\u0301\t\nthe of"

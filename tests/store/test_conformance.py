@@ -7,9 +7,14 @@ from types import ModuleType
 
 import pytest
 
-from foveate.settings import StoreSettings
 from foveate.store import Store, open_store
-from foveate.testing import artefact_stores, call_stores, derived_stores, due_stores, passage_stores, stores
+from foveate.store.settings import StoreSettings
+from foveate.testing import stores
+from foveate.testing.stores import artefacts as artefact_stores
+from foveate.testing.stores import calls as call_stores
+from foveate.testing.stores import derived as derived_stores
+from foveate.testing.stores import passages as passage_stores
+from foveate.testing.stores import queue as due_stores
 
 SUITES = (stores, derived_stores, due_stores, call_stores, artefact_stores, passage_stores)
 

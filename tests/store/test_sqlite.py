@@ -24,8 +24,8 @@ from foveate.errors import (
     StoreBusy,
     StoreError,
 )
-from foveate.settings import StoreSettings
 from foveate.store import Store, open_store, sql
+from foveate.store.settings import StoreSettings
 from foveate.testing.stores import draft, new_session
 
 BASELINES = Path(__file__).parent / "baselines"

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import foveate
-from engine import settings
-from foveate.context.assembled import Context
+from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
+from foveate.demo.conversation import make_conversation
 from foveate.errors import SettingsError
 from foveate.settings import load_settings, make_strategy
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.oneshot import Oneshot
-from foveate.testing.conversation import make_conversation
 from foveate.turn import Json
+from support.engine import settings
 
 EPIC = "Keep the deployment going, whatever happens."
 BUDGET_TOKENS = 4_000

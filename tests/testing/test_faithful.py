@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from foveate.compress import Level
 from foveate.compress.model import Group, assign, judge
 from foveate.models import Ask
-from foveate.settings import ModelsSettings
+from foveate.models.settings import ModelsSettings
+from foveate.renditions import Level
 from foveate.testing.faithful import faithful_answer, read_source
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text
-from injections import INJECTIONS, NONCE, Injection, answer
+from support.injections import INJECTIONS, NONCE, Injection, answer
 
 TURN = Injection("no attack", "", "", "").messages()
 

@@ -11,7 +11,7 @@ import pytest
 from foveate.errors import ModelFailed, ModelUnavailable
 from foveate.models import Answer, Ask, Model, Purpose
 from foveate.models.names import load_model
-from foveate.settings import ModelsSettings, Price
+from foveate.models.settings import ModelsSettings, Price
 from foveate.testing.scripted import (
     Behaviour,
     BreaksOff,

@@ -10,11 +10,10 @@ from pkgutil import iter_modules
 import click
 
 import foveate
-from foveate.cli.terminal import whole_error
+from foveate.cli.ui.terminal import whole_error
 from foveate.errors import FoveateError
 
-NOT_COMMANDS = {"terminal", "options", "picture"}
-"""Nor is a module with an underscore in its name: `chat_room` is a part of `chat`."""
+NOT_COMMANDS = {"ui"}
 INTERRUPTED = 130
 
 
@@ -40,7 +39,7 @@ class _Commands(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         names = (module.name.rstrip("_") for module in iter_modules(__path__))
-        return sorted(name for name in names if name not in NOT_COMMANDS and "_" not in name)
+        return sorted(name for name in names if name not in NOT_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, print_json, print_table, shorten, to_copy
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, shorten, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:

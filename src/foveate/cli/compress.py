@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import (
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import (
     Column,
     console,
     line,
@@ -24,8 +24,8 @@ from foveate.cli.terminal import (
 from foveate.text import several
 
 if TYPE_CHECKING:
-    from foveate.answers import SessionStats
     from foveate.events import Event, EventKind
+    from foveate.session.values import SessionStats
     from foveate.sync import Foveate
     from foveate.turn import Json
 

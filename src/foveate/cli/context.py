@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, is_watched, line, not_compressed, print_exactly, print_json, printable
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import console, is_watched, line, not_compressed, print_exactly, print_json, printable
 from foveate.errors import Damaged
 
 if TYPE_CHECKING:
-    from foveate.context.assembled import Context
+    from foveate.context.context import Context
 
 
 WAITED_FOR = {"meanwhile", "uncompressed"}
@@ -102,7 +102,7 @@ def read_text(path: Path | None) -> str:
 
 
 def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, object]:
-    from foveate.cli.picture import bands_of
+    from foveate.cli.ui.picture import bands_of
 
     segments = [{name: value for name, value in asdict(part).items() if name != "text"} for part in context.segments]
     planned = context.planned
@@ -124,7 +124,7 @@ def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, obje
 
 
 def _show(session_id: str, context: Context, *, one_off: bool, is_other: bool, pending: int) -> None:
-    from foveate.cli.picture import draw
+    from foveate.cli.ui.picture import draw
 
     out = console()
     draw(out, context, one_off=one_off, is_other=is_other)

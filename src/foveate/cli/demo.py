@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, print_json, print_table, progress_bar
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import Column, amount, console, line, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
     from rich.text import Text
 
-    from foveate.answers import SessionStats
-    from foveate.context.assembled import Context
-    from foveate.replaying import ReplayReport
+    from foveate.context.context import Context
+    from foveate.demo.conversation import Conversation, PlantedFact
+    from foveate.replay.replay import ReplayReport
+    from foveate.session.values import SessionStats
     from foveate.sync import Foveate, Session
-    from foveate.testing.conversation import Conversation, PlantedFact
 
 COLUMNS = (Column("told once", "fold"), Column("in"), Column("asked for later", "cut"), Column("stands as"))
 FACTS_SHOWN = 6
@@ -67,7 +67,7 @@ def command(*, turns: int, seed: int, session_id: str, replay: bool, store_path:
     foveate context demo --budget 8000
     foveate levels demo T-87
     """
-    from foveate.testing.conversation import make_conversation
+    from foveate.demo.conversation import make_conversation
 
     conversation = make_conversation(turns, seed)
     with opened(store_path, create=True) as fov, progress_bar(shown=not as_json) as progress:
@@ -105,8 +105,8 @@ def _replay(progress: Progress, conversation: Conversation) -> ReplayReport:
     """The same conversation, one model call after another."""
     import asyncio
 
-    from foveate.replaying import replay
-    from foveate.staging import prepare
+    from foveate.replay.replay import replay
+    from foveate.replay.script import prepare
 
     turns = conversation.turns[:REPLAYED_TURNS]
     task = progress.add_task("playing it again", total=2 * len(turns))
@@ -136,7 +136,7 @@ def _level_of(context: Context, turn: int) -> str:
 
 
 def _print_json(shown: Shown) -> None:
-    from foveate.cli.picture import bands_of
+    from foveate.cli.ui.picture import bands_of
 
     print_json(
         {
@@ -156,7 +156,7 @@ def _print_json(shown: Shown) -> None:
 
 
 def _show(shown: Shown, store_path: Path) -> None:
-    from foveate.cli.picture import draw
+    from foveate.cli.ui.picture import draw
 
     out = console()
     stats = shown.stats
@@ -235,6 +235,6 @@ def _show_figures(out: Console, shown: Shown) -> None:
 
 
 def _style(level: str) -> str:
-    from foveate.cli.picture import LEVELS
+    from foveate.cli.ui.picture import LEVELS
 
     return next((style for name, (_, style) in LEVELS.items() if name == level), "")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, not_compressed, print_json, progress_bar
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import console, line, not_compressed, print_json, progress_bar
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _inform(pending: int, fallbacks: int, *, has_model: bool) -> None:
 
 def _tell_index(index: IndexState) -> None:
     """What searches have to go by."""
-    from foveate.recall.embedding import PASSAGES_VERSION
+    from foveate.recall.embed import PASSAGES_VERSION
     from foveate.recall.vectors import EXACT_PASSAGES
 
     out = console()

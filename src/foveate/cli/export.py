@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import amount, print_exactly, print_json
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import amount, print_exactly, print_json
 from foveate.errors import InputError
 
 PARTIAL = ".partial"

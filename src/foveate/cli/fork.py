@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import print_json
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import print_json
 
 
 @click.command(name="fork", short_help="Start a session from any turn of another.")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, print_json, to_copy
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import console, line, print_json, to_copy
 
 if TYPE_CHECKING:
-    from foveate.goals import Goal
+    from foveate.session.goals import Goal
 
 MARKS = {"done": "✓", "in progress": "▸", "pending": "·"}
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, print_json, print_table, printable, progress_bar
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import Column, amount, console, line, print_json, print_table, printable, progress_bar
 from foveate.errors import FoveateError, InputError
 from foveate.text import several
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from foveate.importing import ImportedSession, ImportReport
+    from foveate.importer import ImportedSession, ImportReport
     from foveate.sync import Foveate
 
 SUFFIXES = (".jsonl", ".json", ".traj", ".zip", ".md")

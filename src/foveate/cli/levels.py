@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, cut_middle, line, print_json, to_copy
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import console, cut_middle, line, print_json, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.answers import TurnContent
+    from foveate.session.values import TurnContent
 
 NAMES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
 SIDE_BY_SIDE_WIDTH = 140
@@ -60,7 +60,7 @@ def _described(content: TurnContent, raw: TurnContent) -> dict[str, object]:
 
 
 def _head(content: TurnContent, raw: TurnContent, between: str) -> Text:
-    from foveate.cli.picture import LEVELS
+    from foveate.cli.ui.picture import LEVELS
 
     style = next(style for level, (_, style) in LEVELS.items() if level == content.level)
     share = f", {content.tokens / raw.tokens:.0%} of raw" if raw.tokens and content.level != "R" else ""

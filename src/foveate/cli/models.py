@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from foveate.cli.options import json_option, store_option
-from foveate.cli.terminal import Column, amount, console, is_watched, line, print_json, print_table
+from foveate.cli.ui.options import json_option, store_option
+from foveate.cli.ui.terminal import Column, amount, console, is_watched, line, print_json, print_table
 from foveate.errors import ModelError, ModelUnavailable
 from foveate.text import several
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from foveate.models.caller import Caller
-    from foveate.settings import ModelsSettings, Settings
+    from foveate.models.settings import ModelsSettings
+    from foveate.settings import Settings
 
 COLUMNS = (
     Column("purpose"),
@@ -171,9 +172,8 @@ def uses_of(settings: Settings) -> list[Use]:
 
 def standing_of(target: Target, settings: ModelsSettings) -> Standing:
     """What settings, the environment and the price list say of a model; nobody is asked."""
-    from foveate.models.names import find_key, understand
+    from foveate.models.names import find_key, understand, window_of
     from foveate.models.prices import tariff_for
-    from foveate.models.windows import window_of
     from foveate.store.calls import NANO
     from foveate.turn import Usage
 
@@ -230,7 +230,7 @@ async def _caller(settings: Settings, path: Path) -> AsyncIterator[Caller]:
 
 async def _try(standing: Standing, settings: Settings, caller: Caller) -> Standing:
     from foveate.models import Ask
-    from foveate.recall.endpoint import Endpoint
+    from foveate.recall.embed.endpoint import Endpoint
     from foveate.turn import Message, Text
 
     ask = Ask(
@@ -241,7 +241,7 @@ async def _try(standing: Standing, settings: Settings, caller: Caller) -> Standi
     )
     name = standing.model
     if standing.makes_vectors:
-        endpoint = Endpoint(settings)
+        endpoint = Endpoint(settings.recall, settings.models)
         caller.lend(endpoint)
         name = endpoint.name
     try:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, moment, print_json, print_table, to_copy
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import Column, console, line, moment, print_json, print_table, to_copy
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foveate.answers import Pin
+    from foveate.session.values import Pin
 
 COLUMNS = (Column("pin"), Column("text", "fold"), Column("locked"), Column("since", expendable=1))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, amount, console, line, print_json, print_table
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import Column, amount, console, line, print_json, print_table
 from foveate.errors import ForkInUse, InputError
 from foveate.turn import parse_time
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import amount, console, line, print_json, progress_bar
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import amount, console, line, print_json, progress_bar
 from foveate.text import several
 
 if TYPE_CHECKING:
-    from foveate.replaying import ReplayReport
+    from foveate.replay.replay import ReplayReport
     from foveate.settings import Settings
     from foveate.turn import Turn
 
@@ -83,8 +83,8 @@ def _chosen(settings: Settings, schedule: str | None, order: str | None, low_wat
 def _played(turns: list[Turn], budget: int, settings: Settings, retrieve_every: int, *, shown: bool) -> ReplayReport:
     import asyncio
 
-    from foveate.replaying import replay
-    from foveate.staging import prepare
+    from foveate.replay.replay import replay
+    from foveate.replay.script import prepare
 
     with progress_bar(shown=shown) as progress:
         packing = progress.add_task("compressing", total=len(turns))

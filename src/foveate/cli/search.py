@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, moment, print_json, printable, to_copy
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import console, line, moment, print_json, printable, to_copy
 from foveate.errors import InputError, SessionNotFound
 from foveate.text import several
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.answers import Found
+    from foveate.recall.search import Found
     from foveate.sync import Foveate
 
 SNIPPET_CHARS = 240

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, moment, print_json, print_table, reliable
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import Column, console, moment, print_json, print_table, reliable
 from foveate.text import several
 
 if TYPE_CHECKING:
-    from foveate.answers import SessionInfo
+    from foveate.session.values import SessionInfo
     from foveate.turn import Json
 
 COLUMNS = (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import (
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import (
     Column,
     amount,
     console,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, store_file, store_option
-from foveate.cli.terminal import console, line, print_json, progress_bar, to_copy
+from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.terminal import console, line, print_json, progress_bar, to_copy
 from foveate.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from foveate.agents.shrink import Shrunk
     from foveate.events import Event
-    from foveate.shrinking import Shrunk
 
 NO_MODEL = "no model is set for it; name one with --model, or set models.default (foveate models lists what is set)"
 
@@ -37,7 +37,7 @@ def command(*, session_id: str, model: str | None, window: str | None, store_pat
     """
     import asyncio
 
-    from foveate.cli.chat_budget import read_tokens
+    from foveate.cli.chat.budget import read_tokens
 
     window_tokens = read_tokens(window) if window else None
     with progress_bar(shown=not as_json) as progress:
@@ -55,8 +55,8 @@ async def _shrink(
     path: Path, session_id: str, model: str | None, *, window_tokens: int | None, progress: Progress
 ) -> Shrunk:
     import foveate
+    from foveate.agents.shrink import NAME, Shrinker
     from foveate.models.names import models_for
-    from foveate.shrinking import NAME, Shrinker
 
     async with foveate.open(path) as fov:
         session = await fov.find_session(session_id)

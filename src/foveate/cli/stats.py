@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import (
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import (
     Column,
     amount,
     console,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.models.providers import ProviderState
-    from foveate.settings import ModelsSettings
+    from foveate.models.limits import ProviderState
+    from foveate.models.settings import ModelsSettings
     from foveate.store.calls import CostRow
 
 COLUMNS = (

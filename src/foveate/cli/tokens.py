@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 import click
 
-from foveate.cli.options import json_option
-from foveate.cli.terminal import print_json
+from foveate.cli.ui.options import json_option
+from foveate.cli.ui.terminal import print_json
 from foveate.errors import InputError
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import Column, console, line, print_json, print_table
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import Column, console, line, print_json, print_table
 
 if TYPE_CHECKING:
-    from foveate.topical import Bulk, Topic, TopicsHistory
+    from foveate.session.topics import Bulk, Topic, TopicsHistory
 
 COLUMNS = (
     Column("id"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from foveate.cli.options import json_option, opened, store_option
-from foveate.cli.terminal import console, line, print_json
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import console, line, print_json
 from foveate.text import several
 
 

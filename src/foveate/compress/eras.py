@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from foveate.compress import Count, Unit
 from foveate.compress.choose import Choice, best_first
 from foveate.compress.facts import base_weight
-from foveate.compress.reading import split_label
+from foveate.compress.reader import split_label
 from foveate.compress.telegraph import estimate_tokens
+from foveate.renditions import Count, Unit
 from foveate.turn import turn_id
 
 FADING = 0.85

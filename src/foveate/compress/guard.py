@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from foveate.compress import Level
+from foveate.compress.clauses import sentences
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.telegraph import look_at
-from foveate.compress.units import sentences
+from foveate.renditions import Level
 from foveate.text import MARK_WORDS
 
 HEAVIEST_FACTS: Mapping[Level, int] = {"R": 100_000, "S": 100_000, "C": 150, "T": 24}

@@ -4,16 +4,20 @@ Prose is cleaned, reasoning condensed to its conclusions, long standing instruct
 described and outputs cut to what a reader looks for. Marks and escapes are those of `foveate.text`.
 """
 
+# ruff: noqa: RUF001, SIM905 (typographic quotes are what is looked for; word lists are easier to read as text)
+
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from hashlib import blake2b
+from importlib.resources import files
+from typing import Literal
 
-from foveate.compress.prose import smooth_prose
+from foveate.compress.lines import clip
 from foveate.compress.tools import smooth_call, smooth_result
-from foveate.compress.tools._lines import clip
 from foveate.text import compact_json, message_text, part_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -162,3 +166,327 @@ def _choose(sentences: Sequence[tuple[int, str]], room: int) -> set[int]:
             chosen.add(place)
             room -= length
     return chosen
+
+
+MAX_ROUNDS = 6
+"""What one clean-up uncovers the next one finds; after so many the text is left as it is."""
+MIN_REPEATED_WORDS = 5
+"""Shorter sentences may be repeated on purpose."""
+MAX_PROSE_CHARS = 200_000
+"""A longer text is no prose; it passes as it is."""
+
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
+_INDENTED = re.compile(r"^(?: {4}|\t| {1,3}\t)")
+_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)]) +")
+_VERBATIM = re.compile(
+    r"^\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
+    r"|(?:import|from|def|class|function|const|var|return|export|elif|else:|SELECT|INSERT|UPDATE)\b.*[\w)'\";:,{(*]$)"
+    r"|[;{}\\]\s*$|=>|==|!=|::|\w\(\)|\w = |</|/>|\S {3,}\S.* {3,}\S|\t"
+)
+_PROTECTED = re.compile(
+    r"(`+)(?!`).+?(?<!`)\1(?!`)"
+    r'|"[^"]*"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|‘[^’]*’(?!\w)|(?<!\w)\'[^\'\n]+\'(?!\w)'
+    r"|(?<!\S)(?![(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+",
+    re.DOTALL,
+)
+_FIRST_PLACE = 0xE000
+_PLACES = 0xF8FF - _FIRST_PLACE
+_PLACE = re.compile("[\ue000-\uf8ff]")
+_WORD = re.compile(r"(?<![\w'’-])[A-Za-z]{3,}(?![\w'’-])")
+_ANY_WORD = re.compile(r"[A-Za-z][a-z'’]*")
+_SENTENCE_END = re.compile(r"((?<=[.!?…])\s+)")
+_SENTENCE_START = re.compile(r"(?:\A|([.!?])\s+)([a-z][a-z']*)(?=[\s,])")
+_NO_END = ("e.g", "i.e", "etc", "vs", "cf", "approx", ".", "!", "?")
+"""Behind these a full stop ends no sentence."""
+_LOOSE_MARK = re.compile(r"([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
+_SPACES = re.compile(r"(?<=\S)[ \t]{2,}|(?<=\S)\t(?=\S)")
+_ODD_SPACE = re.compile(r"[^\S \t\n]")
+"""White space that is neither a blank, a tab nor a newline means something to whoever typed it."""
+_ASCII_SHARE = 0.8
+_COMMON_SHARE = 6
+
+_Kind = Literal["verbatim", "blank", "item", "prose"]
+
+
+@dataclass(slots=True)
+class _Block:
+    kind: _Kind
+    text: str
+
+
+def smooth_prose(text: str, *, is_answer: bool = False) -> str:
+    """The text cleaned up; smoothing it again changes nothing. `is_answer` also drops an assistant's exclamations."""
+    if len(text) > MAX_PROSE_CHARS:
+        return text
+    smoothed = text.replace("\r\n", "\n")
+    for _ in range(MAX_ROUNDS):
+        before, smoothed = smoothed, _smooth_once(smoothed, is_answer=is_answer)
+        if smoothed == before:
+            return smoothed
+    return smoothed
+
+
+def _smooth_once(text: str, *, is_answer: bool) -> str:
+    lines: list[str] = []
+    seen: set[str] = set()
+    for block in _blocks(text):
+        if block.kind == "blank":
+            if lines and lines[-1]:
+                lines.append("")
+            continue
+        shown = block.text
+        if block.kind != "verbatim":
+            shown = _smooth_block(block, seen, is_answer=is_answer)
+        if shown:
+            lines.append(shown)
+    while lines and not lines[-1]:
+        lines.pop()
+    return "\n".join(lines) or text.strip()
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    """The text cut where Markdown cuts it: fences, indented code, list items, paragraphs."""
+    prose: list[str] = []
+    fence: list[str] = []
+    for line in text.split("\n"):
+        opened = _FENCE.match(line)
+        if fence:
+            fence.append(line)
+            if opened and opened[1].startswith(fence[0].strip()[:3]) and line.strip() == opened[1]:
+                yield _Block("verbatim", "\n".join(fence))
+                fence = []
+            continue
+        kind = _kind(line, bool(opened))
+        if kind != "prose" and prose:
+            yield _Block("prose", "\n".join(prose))
+            prose = []
+        if opened:
+            fence = [line]
+        elif kind == "prose":
+            prose.append(line)
+        else:
+            yield _Block(kind, line)
+    if prose or fence:
+        yield _Block("verbatim" if fence else "prose", "\n".join(fence or prose))
+
+
+def _kind(line: str, is_fence: bool) -> _Kind:
+    if is_fence:
+        return "verbatim"
+    if not line.strip():
+        return "blank"
+    if _ITEM.match(line):
+        return "item"
+    return "verbatim" if _INDENTED.match(line) or _VERBATIM.search(line) else "prose"
+
+
+def _smooth_block(block: _Block, seen: set[str], *, is_answer: bool) -> str:
+    text = block.text
+    if _PLACE.search(text) or text.count('"') % 2 or text.count("`") % 2 or _ODD_SPACE.search(text):
+        return text
+    mark = _ITEM.match(text) if block.kind == "item" else re.match(r"[ \t]*", text)
+    lead = mark[0] if mark else ""
+    taken: list[str] = []
+
+    def take(found: re.Match[str]) -> str:
+        taken.append(found[0])
+        return chr(_FIRST_PLACE + min(len(taken) - 1, _PLACES))
+
+    masked = _PROTECTED.sub(take, text[len(lead) :])
+    if len(taken) > _PLACES:
+        return text
+    masked = "\n".join(_SPACES.sub(" ", line.strip(" \t")) for line in masked.split("\n"))
+    if _is_english(masked, taken):
+        masked = _repair(masked, is_sentence=block.kind == "prose")
+        masked = _drop_sentences(masked, taken, seen if block.kind == "prose" else None, is_answer=is_answer)
+    if not masked:
+        return ""
+    return lead + _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], masked)
+
+
+def _is_english(masked: str, taken: list[str]) -> bool:
+    words = [word.lower() for word in _ANY_WORD.findall(masked)]
+    letters = sum(map(len, words))
+    others = sum(len(span) for span in taken if not span.isascii())
+    common = sum(word in COMMON for word in words)
+    foreign = sum(word in FOREIGN and word not in COMMON for word in words)
+    return (
+        common * _COMMON_SHARE >= len(words) > 0 and foreign < common and letters >= _ASCII_SHARE * (letters + others)
+    )
+
+
+def _repair(masked: str, *, is_sentence: bool) -> str:
+    known = typos()
+
+    def spelled(found: re.Match[str]) -> str:
+        word = found[0]
+        right = known.get(word.lower())
+        if right is None or not (word.islower() or word.istitle()):
+            return word
+        return right if word.islower() else right[0].upper() + right[1:]
+
+    if not known.keys().isdisjoint(_WORD.findall(masked.lower())):
+        masked = _WORD.sub(spelled, masked)
+    masked = FILLER_WORDS.sub("", masked)
+    masked = WORDY_PHRASE.sub(_plainer, masked)
+    masked = DOUBLED.sub(r"\1", masked)
+    masked = PRONOUN.sub("I", masked)
+    masked = _LOOSE_MARK.sub(_tightened, masked)
+    if is_sentence:
+        masked = _SENTENCE_START.sub(_capitalised, masked)
+    return masked.strip(" \t\n")
+
+
+def _plainer(found: re.Match[str]) -> str:
+    right = WORDY[found[0].lower()]
+    return right.capitalize() if found[0][0].isupper() else right
+
+
+def _tightened(found: re.Match[str]) -> str:
+    return found[0] if found[1].lower() in NO_SPACE_AFTER else f"{found[1]}{found[2]}"
+
+
+def _capitalised(found: re.Match[str]) -> str:
+    word, start = found[2], found.start()
+    if word not in STARTERS or found.string[max(start - 8, 0) : start].lower().endswith(_NO_END):
+        return found[0]
+    return found[0][: -len(word)] + word[0].upper() + word[1:]
+
+
+def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_answer: bool) -> str:
+    """The sentences that say something not yet said; `seen` has those before."""
+    pieces = _SENTENCE_END.split(masked)
+    sentences, gaps = pieces[::2], [*pieces[1::2], ""]
+    kept: list[str] = []
+    for index, sentence in enumerate(sentences):
+        if not _PLACE.search(sentence) and _is_filler(sentence, is_answer, is_last=index + 1 == len(sentences)):
+            continue
+        # A line without an end, such as a label, may stand under several headings.
+        if seen is not None and sentence.endswith((".", "!", "?")):
+            full = _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], sentence)
+            key = " ".join(full.lower().split()).rstrip(".!?…")
+            if key in seen and key.count(" ") + 1 >= MIN_REPEATED_WORDS:
+                continue
+            seen.add(key)
+        kept += [sentence, gaps[index]]
+    return "".join(kept).strip(" \t\n")
+
+
+def _is_filler(sentence: str, is_answer: bool, *, is_last: bool) -> bool:
+    if FILLER_SENTENCE.fullmatch(sentence):
+        return True
+    return is_answer and bool(ANSWER_FILLER.fullmatch(sentence) or (not is_last and CHEER.fullmatch(sentence)))
+
+
+_OPENING = r"(?:(?:sure|certainly|of course|absolutely|great|okay|ok|alright)[,!.]? )?"
+_HELP = r"(?:help|assist)(?: you)?(?: (?:with|in|on) (?:that|this|it|your \w+))?(?: (?:today|further))?"
+_ANY = r"(?:any(?:thing)?|any (?:other|further|more|additional)|further|more)"
+_WHEN = rf"(?: (?:if|should) (?:you|there) (?:have|need|is|be|'s) {_ANY}(?: \w+){{0,4}}| any ?time| further)?"
+FILLER_SENTENCE = re.compile(
+    rf"{_OPENING}(?:"
+    rf"i(?:'d|'ll| would| will) be (?:happy|glad|delighted) to {_HELP}"
+    rf"|i(?: can|'m here to|'m happy to) {_HELP}"
+    r"|(?:that's |what )?(?:a )?(?:great|good|excellent|fantastic|interesting) question"
+    r"|(?:i )?hope (?:this|that|it) helps(?: you)?(?: out)?"
+    rf"|(?:please |just )?let me know if (?:you (?:have|need)|there's|there is) {_ANY}(?: \w+){{0,6}}"
+    rf"|(?:please )?feel free to (?:ask|reach out|let me know){_WHEN}"
+    rf"|(?:please )?(?:don't|do not) hesitate to (?:ask|reach out|contact (?:me|us)|let me know){_WHEN}"
+    rf"|is there anything (?:else|more) (?:that )?i can (?:do|{_HELP})(?: for you)?(?: with)?(?: today)?"
+    rf"|if (?:you (?:have|need)|there's|there is) {_ANY}(?: \w+){{0,6}}, (?:please )?(?:just )?(?:let me know"
+    r"|feel free to (?:ask|reach out|let me know)|don't hesitate to (?:ask|reach out)|ask|reach out)"
+    r"|have a (?:great|good|nice|wonderful|lovely|safe|pleasant)(?: and \w+)? (?:day|evening|weekend|trip|flight|one)"
+    r"(?: ahead)?|happy (?:coding|to help)"
+    r")[.!?…]*",
+    re.IGNORECASE,
+)
+"""A sentence that says nothing about the matter, whoever says it."""
+
+ANSWER_FILLER = re.compile(
+    rf"{_OPENING}(?:"
+    r"thank(?:s| you) for (?:the|that|this|providing|confirming|sharing|clarifying|checking|reaching|asking"
+    r"|waiting|your)"
+    r"[^.!?\n,;]{0,50}|let(?: me|'s) see|you're (?:very )?welcome|no worries|no problem at all"
+    r"|i apologi[sz]e for (?:the|any) (?:inconvenience|confusion)(?: caused)?"
+    r"|i (?:completely |totally |fully )?understand(?: your (?:frustration|concern|situation)s?)?"
+    r"|(?:please )?(?:hold on|wait|bear with me)(?: for)?(?: just)? (?:a|one) (?:moment|second|minute)"
+    r"|here(?:'s| is) (?:the|an?) (?:breakdown|overview|summary)"
+    r")[.!?…]*",
+    re.IGNORECASE,
+)
+"""A courtesy of an assistant; from a user it can be consent or a verdict, so there it stays."""
+
+CHEER = re.compile(
+    r"(?:perfect|great|excellent|awesome|wonderful|fantastic|good catch|nice|great idea|good idea|sounds good)[!]+",
+    re.IGNORECASE,
+)
+"""How an assistant begins; also kept from a user."""
+
+FILLER_WORDS = re.compile(
+    r"(?i)(?<![\w'-])(?:(?:um+|uh+|uhm+|erm+|hm+)[,.…]*(?:\s|$)"
+    r"|(?:let me see|let's see|let me think)[,.…]+\s"
+    r"|(?:as you can see|needless to say|for what it's worth|at the end of the day|to be honest|as i said), "
+    r"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) that )"
+)
+
+WORDY = {
+    "in order to": "to",
+    "due to the fact that": "because",
+    "in the event that": "if",
+    "at this point in time": "now",
+    "a large number of": "many",
+    "for the purpose of": "for",
+    "despite the fact that": "although",
+    "in spite of the fact that": "although",
+    "with regard to": "about",
+    "with regards to": "about",
+    "until such time as": "until",
+    "in the near future": "soon",
+}
+WORDY_PHRASE = re.compile(rf"(?i)(?<![\w'-])(?:{'|'.join(sorted(WORDY, key=len, reverse=True))})(?![\w'-])")
+
+DOUBLED = re.compile(r"(?i)(?<![\w'-])(the|an|to|of|and|for|with|we|they|this|these|your|our|my|be|are) \1(?![\w'-])")
+"""Words that no grammar doubles; `that that`, `had had`, `is is` and `not not` can be meant."""
+
+PRONOUN = re.compile(
+    r"(?<![\w'.(\[-])i(?='(?:m|ve|ll|d)(?!\w)| (?:am|was|want|wanted|think|thought|need|needed|would|will|can"
+    r"|could|have"
+    r"|had|do|don't|did|didn't|see|saw|guess|mean|meant|know|like|hope|get|got|tried|should|also|just|really|believe"
+    r"|feel|love|prefer|wonder|use|used|found|noticed|added|changed|can't|cannot|won't|wouldn't|still|never)(?!\w))"
+)
+
+STARTERS = frozenset(
+    "the this that these those there it it's its we we're we've you you're they he she my our your can could"
+    " please what"
+    " how why when where which who should would will does did are was were but so also now yes no ok okay"
+    " because however"
+    " maybe let's i'm i'll i've i'd actually here after before since although instead perhaps once".split()
+)
+"""Only these are capitalised: any other word might be a command, a name or the start of code."""
+
+NO_SPACE_AFTER = frozenset(
+    "a an the of on by with as and or use using add remove insert type press put escape replace strip drop append"
+    " character separator delimiter symbol sign to in than via is are be no not only split join than".split()
+)
+"""Behind these a lone punctuation mark is spoken of, not written."""
+
+COMMON = frozenset(
+    "the a an and or but if of to in on at for with from by as is are was were be been am do does did not no yes it its"
+    " this that these those there i you he she we they me him her us them my your our their what which who when"
+    " where why"
+    " how can could should would will shall may might must have has had please thanks let make use need want"
+    " get all any"
+    " some then than so just now also only into about after before out up more same new one two fix add run".split()
+)
+
+FOREIGN = frozenset(
+    "der die das und ist nicht ein eine mit auf den dem von zu wir ich sie le la les des du et est une un dans pour que"
+    " qui pas sur el los las y en es por para con una del se o os da em um uma il di che non per sono het een van niet"
+    " och att som det yang dan di ini itu untuk saya och w na nie jest".split()
+)
+
+
+@cache
+def typos() -> dict[str, str]:
+    """Unmistakable misspellings and what was meant, from `typos.txt`."""
+    pairs = files("foveate.compress").joinpath("typos.txt").read_text("utf-8").split("\n")
+    return dict(line.split(" ", 1) for line in pairs if line and not line.startswith("#"))

@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import Literal
 
 from foveate.context import invariants
-from foveate.context.assembled import Context, Segment, SegmentName
+from foveate.context.context import Context, Segment, SegmentName
 from foveate.context.explanation import explanation
 from foveate.context.pairs import loose_ends, provider_message_count
 from foveate.context.pins import Pinned, check_pins, write_pins
-from foveate.context.provider import Layout, Native
+from foveate.context.render import Layout, Native
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
-from foveate.strategy import Row
+from foveate.plan import Row
 from foveate.text import turn_text
 from foveate.tokens import Counter, EncodingName, count_tokens
 from foveate.turn import Message, Text

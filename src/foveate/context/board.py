@@ -24,7 +24,7 @@ from foveate.context.tags import (
     tag_section,
     write_block,
 )
-from foveate.strategy import Shown
+from foveate.plan import Shown
 from foveate.turn import Json, turn_id
 
 LIFE_TURNS = 5

@@ -21,7 +21,7 @@ from foveate.context.tags import (
     label_text,
     opening_text,
 )
-from foveate.strategy import Overheads, Shown
+from foveate.plan import Overheads, Shown
 from foveate.tokens import Counter, EncodingName, count_tokens
 
 _DIGIT = re.compile(r"\d")

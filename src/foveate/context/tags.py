@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.strategy import Row, Shown
+from foveate.plan import Row, Shown
 
 Section = Literal["memory", "board", "goals", "epic", "tasks"]
 """A part of a context that is neither turns nor pins."""

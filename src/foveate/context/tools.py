@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from foveate.context.provider import FORMATS
+from foveate.context.render import FORMATS
 from foveate.errors import InvalidToolCall, UnknownFormat
-from foveate.strategy import Shown
+from foveate.plan import Shown
 from foveate.text import compact_json
 from foveate.tokens import Counter
 from foveate.turn import Json

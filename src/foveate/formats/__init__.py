@@ -1,7 +1,7 @@
 """Message formats: how a turn comes in from a provider or a transcript, and goes out again.
 
-A format is one module in this folder (or one that a third party names under the entry point group
-`foveate.formats`); its name is its configured name, `claude_code.py` being `claude-code`. There are two kinds:
+A format is one module in `providers/` or `transcripts/`, or one that a third party names under the entry point group
+`foveate.formats`. There are two kinds:
 
 - a **message format** is what a provider's API takes: `recognises`, `parse`, `render`;
 - a **transcript format** is what a program leaves on disk: `detect`, `read`, `parse`, `write`.
@@ -12,20 +12,17 @@ A format is one module in this folder (or one that a third party names under the
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import entry_points
 from itertools import groupby
 from typing import BinaryIO, Protocol, runtime_checkable
 
 from foveate.errors import UnknownFormat
+from foveate.plugins import Registry
 from foveate.turn import Json, Message, Original, check_json
 
-ENTRY_POINT_GROUP = "foveate.formats"
 HEAD_BYTES = 65_536
 """How much of a file a transcript format sees to decide whether the file is its own."""
 CALL_IDS = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -101,24 +98,20 @@ class TranscriptFormat(Format, Protocol):
         ...
 
 
-@cache
+REGISTRY: Registry[Format] = Registry("foveate.formats", (f"{__name__}.providers", f"{__name__}.transcripts"))
+
+
 def names() -> tuple[str, ...]:
     """All format names, built-in and registered."""
-    built_in = (module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
-    registered = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
-    return tuple(sorted({name for name in (*built_in, *registered) if not name.startswith("-")}))
+    return REGISTRY.names
 
 
-@cache
 def load(name: str) -> Format:
     """The format of this name."""
-    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        registered: Format = point.load()
-        return registered
-    if name not in names():
+    format_ = REGISTRY.get(name)
+    if format_ is None:
         raise UnknownFormat(f"no format {name!r}; there are {', '.join(names())}")
-    module: Format = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    return module
+    return format_
 
 
 @cache

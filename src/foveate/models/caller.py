@@ -22,14 +22,19 @@ from typing import TYPE_CHECKING
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.events import EventBus
 from foveate.models import Answer, Ask, Model, Purpose
-from foveate.models._accounts import CANCELLED, Accounts, Booking
-from foveate.models._bulletin import About, Bulletin
-from foveate.models._clock import Clock
-from foveate.models._limits import PROVIDER_FAULTS, Held, ProviderLimits, Taken
-from foveate.models._timed import pieces_in_time
-from foveate.models._usage import with_believed_usage
-from foveate.models.providers import Providers, ProviderState
-from foveate.settings import ModelsSettings
+from foveate.models.accounts import CANCELLED, Accounts, Booking, with_believed_usage
+from foveate.models.limits import (
+    PROVIDER_FAULTS,
+    About,
+    Bulletin,
+    Clock,
+    Held,
+    ProviderLimits,
+    Providers,
+    ProviderState,
+    Taken,
+)
+from foveate.models.settings import ModelsSettings
 from foveate.store.calls import NANO, OK, Calls
 
 if TYPE_CHECKING:
@@ -116,7 +121,7 @@ class Caller:
         load: Load | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._load = load
         self._clock = clock or Clock()
         self._accounts = Accounts(settings, calls, self._clock)
@@ -198,7 +203,7 @@ class Caller:
     async def _retried(self, errand: _Errand, name: str) -> AsyncGenerator[str | Answer]:
         """One model, as often as settings say."""
         loaded = await self._loaded(name)
-        max_retries = 0 if errand.ask.purpose in RETURNING else self._settings.max_retries
+        max_retries = 0 if errand.ask.purpose in RETURNING else self.settings.max_retries
         for attempt in range(1 + max_retries):
             if errand.is_spent:
                 problem = f"{errand.calls} calls were made for this already"
@@ -223,7 +228,7 @@ class Caller:
         async with loaded.limits.slots.taken(is_urgent=errand.ask.purpose in URGENT):
             call = await self._begun(errand, loaded)
             try:
-                timed = pieces_in_time(loaded.model, errand.ask, self._settings, is_stream=errand.is_stream)
+                timed = pieces_in_time(loaded.model, errand.ask, self.settings, is_stream=errand.is_stream)
                 async with aclosing(timed) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Answer):
@@ -308,9 +313,9 @@ class Caller:
     def _backoff_seconds(self, attempt: int, retry_after_seconds: float | None) -> float | None:
         """How long to wait before the next attempt; None if the provider asks for more than settings allow."""
         asked = retry_after_seconds if retry_after_seconds and retry_after_seconds > 0 else 0.0  # a NaN is not
-        if asked > self._settings.max_backoff_seconds:
+        if asked > self.settings.max_backoff_seconds:
             return None
-        doubled = min(self._settings.backoff_seconds * 2.0**attempt, self._settings.max_backoff_seconds)
+        doubled = min(self.settings.backoff_seconds * 2.0**attempt, self.settings.max_backoff_seconds)
         return max(asked, doubled * (LEAST_JITTER + (1 - LEAST_JITTER) * self._clock.chance()))
 
     async def _loaded(self, name: str) -> _Loaded:
@@ -325,7 +330,7 @@ class Caller:
 
     async def _make(self, name: str, load: Load | None) -> _Loaded:
         try:
-            model, tariff = await asyncio.to_thread(_load_priced, name, self._settings, load)
+            model, tariff = await asyncio.to_thread(_load_priced, name, self.settings, load)
         except BaseException as error:
             self._models.pop(name, None)
             if isinstance(error, ModelUnavailable):
@@ -335,7 +340,7 @@ class Caller:
 
     def _remember(self, name: str, error: ModelUnavailable) -> None:
         if error.reason in LASTING_REASONS:
-            self._unavailable[name] = (self._clock.monotonic() + self._settings.breaker_seconds, error)
+            self._unavailable[name] = (self._clock.monotonic() + self.settings.breaker_seconds, error)
 
 
 def _load_priced(name: str, settings: ModelsSettings, load: Load | None) -> tuple[Model, Tariff]:
@@ -373,3 +378,62 @@ def _verdict(errors: Sequence[ModelError], errand: _Errand) -> ModelError:
         if error is not chosen:
             chosen.add_note(f"and {error}")
     return chosen
+
+
+PIECES_PER_TOKEN = 8
+SPARE_PIECES = 1_000
+"""A stream of more pieces than its tokens allow, and these, does not stop by itself."""
+SECONDS_PER_TOKEN = 1.0
+"""Nor does one that takes longer than this for all the tokens it may write, and `timeout_seconds`, however alive."""
+
+
+async def pieces_in_time(
+    model: Model, ask: Ask, settings: ModelsSettings, *, is_stream: bool
+) -> AsyncGenerator[str | Answer]:
+    """The pieces of a stream as they come, each in time, and so are all together; or the whole answer as one."""
+    if is_stream:
+        async with aclosing(_streamed(model, ask, settings)) as pieces:
+            async for piece in pieces:
+                yield piece
+        return
+    try:
+        async with asyncio.timeout(settings.timeout_seconds):
+            answer = await model.ask(ask)
+    except TimeoutError as error:
+        raise _too_late(model, settings.timeout_seconds) from error
+    yield answer
+
+
+async def _streamed(model: Model, ask: Ask, settings: ModelsSettings) -> AsyncGenerator[str | Answer]:
+    pieces = model.stream(ask)
+    clock = asyncio.get_running_loop()
+    most_seconds = settings.timeout_seconds + SECONDS_PER_TOKEN * ask.max_output_tokens
+    end = clock.time() + most_seconds
+    try:
+        for number in range(PIECES_PER_TOKEN * ask.max_output_tokens + SPARE_PIECES):
+            patience_seconds = settings.stall_seconds if number else settings.timeout_seconds
+            try:
+                async with asyncio.timeout_at(min(end, clock.time() + patience_seconds)):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                if not number:
+                    raise _too_late(model, settings.timeout_seconds) from error
+                if clock.time() < end:
+                    raise _stalled(model, settings.stall_seconds) from error
+                raise ModelFailed(model.name, f"its stream went on for {most_seconds:g} s", reason="timeout") from error
+            yield piece
+        raise ModelFailed(model.name, "its stream does not end", reason="malformed")
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+def _too_late(model: Model, seconds: float) -> ModelFailed:
+    return ModelFailed(model.name, f"no answer in {seconds:g} s (models.timeout_seconds)", reason="timeout")
+
+
+def _stalled(model: Model, seconds: float) -> ModelFailed:
+    problem = f"the stream was silent for {seconds:g} s (models.stall_seconds)"
+    return ModelFailed(model.name, problem, reason="stalled")

@@ -31,7 +31,7 @@ from pathlib import Path
 from foveate.errors import FoveateError, ModelError, ModelFailed, ModelUnavailable
 from foveate.models import Answer, Ask, Model
 from foveate.models.names import ModelName
-from foveate.settings import ModelsSettings
+from foveate.models.settings import ModelsSettings
 
 HOST = "127.0.0.1"
 DEFAULT_WINDOW_TOKENS = 8_192
@@ -159,7 +159,7 @@ class LocalModel:
             return self._model
 
     async def _connect(self) -> Model:
-        from foveate.models import provider  # noqa: PLC0415 - it needs the extra
+        from foveate.models import adapter as provider  # noqa: PLC0415 - it needs the extra
 
         if self._taking is None:
             self._taking = asyncio.ensure_future(asyncio.to_thread(_SERVERS.take, self._weights, self._name))

@@ -13,19 +13,19 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from foveate.errors import ModelUnavailable
 from foveate.models import Model, Purpose
-from foveate.models._secrets import scrub, scrub_line
-from foveate.settings import ModelsSettings
+from foveate.models.secrets import scrub, scrub_line
+from foveate.models.settings import ModelsSettings
+from foveate.plugins import Registry
 
 Kind = Literal["openai", "anthropic", "google", "openrouter", "ollama", "endpoint", "local", "plugin"]
 
-PLUGIN_GROUP: Final = "foveate.models"
+PLUGINS: Final[Registry[Callable[[str, ModelsSettings], Model]]] = Registry("foveate.models")
 """The entry points whose name is a prefix; the value is a callable `(name, ModelsSettings) -> Model`."""
 ENDPOINT_KEY: Final = "FOVEATE_ENDPOINT_KEY"
 """Holds the key of endpoints that `models.key_variables` does not list; most need none."""
@@ -209,15 +209,9 @@ def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys((first, *settings.fallbacks))) if first else ()
 
 
-@cache
-def plugin_points() -> Mapping[str, EntryPoint]:
-    """The registered prefixes and where they lead; nothing is imported yet."""
-    return {point.name: point for point in entry_points(group=PLUGIN_GROUP)}
-
-
 def understand(name: str, settings: ModelsSettings) -> ModelName:
     """`parse_name` with these settings and the plug-ins that are installed."""
-    return parse_name(name, key_variables=settings.key_variables, plugins=plugin_points().keys())
+    return parse_name(name, key_variables=settings.key_variables, plugins=PLUGINS.registered.keys())
 
 
 def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) -> Key | None:
@@ -244,10 +238,10 @@ def load_model(name: str, settings: ModelsSettings) -> Model:
 
         return local.load(name, settings)
     if parsed.kind == "plugin":
-        return _load_plugin(plugin_points()[parsed.provider], parsed, settings)
-    from foveate.models import provider  # noqa: PLC0415 - it needs an extra
+        return _load_plugin(PLUGINS.registered[parsed.provider], parsed, settings)
+    from foveate.models import adapter  # noqa: PLC0415 - it needs an extra
 
-    return provider.load(parsed, settings)
+    return adapter.load(parsed, settings)
 
 
 def _load_plugin(point: EntryPoint, parsed: ModelName, settings: ModelsSettings) -> Model:
@@ -259,3 +253,30 @@ def _load_plugin(point: EntryPoint, parsed: ModelName, settings: ModelsSettings)
             parsed.name, f"the plug-in {point.value} of {package} can't be loaded: {error}", reason="extra"
         ) from error
     return load(parsed.name, settings)
+
+
+def window_of(name: str, settings: ModelsSettings) -> int | None:
+    """The model's window in tokens by its name or by the list that came with `genai-prices`; None if neither says.
+
+    Takes a moment the first time, while the list is loaded.
+    """
+    try:
+        parsed = understand(name, settings)
+        if parsed.kind == "local":
+            from foveate.models import local  # noqa: PLC0415 - others need not pay for it
+
+            return local.parse_name(name).window_tokens
+        import genai_prices  # noqa: PLC0415 - an extra
+    except (ModelUnavailable, ModuleNotFoundError):
+        return None
+    if parsed.kind in ("plugin", "ollama"):
+        return None
+    one = genai_prices.Usage(input_tokens=1, output_tokens=1)
+    try:
+        if parsed.kind == "endpoint":
+            found = genai_prices.calc_price(one, parsed.model, provider_api_url=parsed.base_url)
+        else:
+            found = genai_prices.calc_price(one, parsed.model, provider_id=parsed.provider)
+    except LookupError:
+        return None
+    return found.model.context_window

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from foveate.errors import ModelUnavailable
 from foveate.models.names import ModelName, address_of, understand
-from foveate.settings import ModelsSettings, Price
+from foveate.models.settings import ModelsSettings, Price
 from foveate.store.calls import NANO
 from foveate.turn import Usage
 

@@ -17,12 +17,12 @@ from functools import partial
 import numpy as np
 
 from foveate.errors import ModelError
-from foveate.recall.embedding import Embedder, Recent, index_maker
-from foveate.recall.indexing import passage_text
+from foveate.recall.embed import Embedder, Recent, index_maker
+from foveate.recall.maker import passage_text
 from foveate.recall.passages import Passage
 from foveate.recall.rank import Measured
 from foveate.recall.scores import Scores, fused
-from foveate.recall.shelf import Shelf
+from foveate.recall.table import Shelf
 from foveate.recall.vectors import Floats, Mask
 from foveate.recall.words import query_phrases
 from foveate.store import Store

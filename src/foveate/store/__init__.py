@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from foveate.errors import InputError
-from foveate.settings import StoreSettings
 from foveate.store.artefacts import Artefacts
 from foveate.store.calls import Calls
 from foveate.store.derived import Derived
 from foveate.store.passages import PassageIndex
+from foveate.store.settings import StoreSettings
 from foveate.tokens import EncodingName
 from foveate.turn import Kind, Role
 

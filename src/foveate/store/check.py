@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from foveate.settings import StoreSettings
 from foveate.store import Finding, bodies
+from foveate.store.settings import StoreSettings
 from foveate.store.sqlite_file import PRIVATE_MODE, connect, errors_told
 from foveate.turn import turn_id
 

@@ -28,7 +28,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRendition:
-    """All fidelities of a turn. Texts as in `foveate.compress.Renditions`; units and bodies packed by the caller."""
+    """All fidelities of a turn. Texts as in `foveate.renditions.Renditions`; units and bodies packed by the caller."""
 
     turn: int
     messages: int

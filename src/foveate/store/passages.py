@@ -99,7 +99,7 @@ class IndexState:
 
 
 class PassageIndex(Protocol):
-    """The index of a store; `foveate.testing.passage_stores` is its conformance suite."""
+    """The index of a store; `foveate.testing.stores.passages` is its conformance suite."""
 
     async def look(
         self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False

@@ -19,7 +19,6 @@ from foveate.errors import (
     StoreClosed,
     TurnNotFound,
 )
-from foveate.settings import StoreSettings
 from foveate.store import (
     UPDATABLE,
     Draft,
@@ -39,6 +38,7 @@ from foveate.store import (
 )
 from foveate.store.check import check_database
 from foveate.store.lineage import NO_LIMIT, spans
+from foveate.store.settings import StoreSettings
 from foveate.store.sqlite_artefacts import SqliteArtefacts
 from foveate.store.sqlite_calls import SqliteCalls
 from foveate.store.sqlite_derived import SqliteDerived

@@ -19,8 +19,8 @@ from foveate.errors import (
     StoreBusy,
     StoreError,
 )
-from foveate.settings import StoreSettings
 from foveate.store import sql
+from foveate.store.settings import StoreSettings
 
 CREATE_WORDS = """CREATE VIRTUAL TABLE passage_words USING fts5
     (text, extra, tags, content='', tokenize='porter unicode61 remove_diacritics 2')"""

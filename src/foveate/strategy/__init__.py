@@ -20,323 +20,39 @@ What a class may say of itself, besides `plan`:
 - `history_share`: what the history may take of its room, where that is not all of it. `recalls = False`: turns that
   the prompt brings up are not shown again behind the history, which has their room.
 - `reliability(model, state) -> Reliability`: how far a session can be trusted as it is shown, by the state it keeps.
-- `make(material) -> Made`: makes what it wants, of kinds that `foveate.compress.artefacts.MAKERS` does not list.
+- `make(material) -> Made`: makes what it wants, of kinds that `foveate.strategy.build.MAKERS` does not list.
 
 `foveate.testing.strategies` is the family's conformance suite.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
-from typing import Literal, Protocol
+from types import ModuleType
 
 from foveate.errors import UnknownStrategy
-from foveate.turn import Json, Kind, Role
-
-ENTRY_POINT_GROUP = "foveate.strategies"
-DOCUMENTS = ("goals", "epic", "tasks")
-"""What a session may be given besides its turns, and a strategy may show, each in a tag of its name."""
-
-Shown = Literal["R", "S", "C", "T", "E", "U", "M", "A"]
-"""A level in a plan. E is an era, which stands for a range of turns. U is the user's words of a turn, verbatim, without
-the rest. M is a turn message by message, some of them short. A is an artefact, which speaks for a range of turns."""
+from foveate.plan import Strategy
+from foveate.plugins import Registry
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A turn, or one step of a turn still at work, and what its text costs at each level."""
-
-    turn: int
-    step: int
-    """0 for a whole turn; 1, 2, … for the steps of a running turn, of which the first is its prompt."""
-    raw: int
-    smoothed: int | None
-    """None where a level is not made yet."""
-    compressed: int | None
-    tiny: int | None
-    is_kept: bool = False
-    """The prompt of a running turn: raw whatever its age, cut if it is too large for the budget."""
+def _strategy_in(module: ModuleType, name: str) -> type[Strategy]:
+    """The class that a module here is named after: `oneshot.Oneshot`."""
+    found: type[Strategy] = getattr(module, name.title().replace("_", ""))
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
-    """A summary of the turns `first` to `last`, which can be shown at any size up to `tokens`."""
-
-    level: int
-    index: int
-    first: int
-    last: int
-    tokens: int
+REGISTRY: Registry[type[Strategy]] = Registry(
+    "foveate.strategies", (__name__,), skipped=("build", "layout", "wording"), member_of=_strategy_in
+)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSize:
-    """A message without its content."""
-
-    position: int
-    """Its place in the turn, from 0."""
-    role: Role
-    kind: Kind
-    tokens: int
-    is_result: bool = False
-    """It carries the results of tool calls."""
-
-    @property
-    def is_prompt(self) -> bool:
-        """The user's own words."""
-        return self.role == "user" and self.kind == "message" and not self.is_result
-
-
-@dataclass(frozen=True, slots=True)
-class TurnInfo:
-    """A turn, message by message, without its content."""
-
-    turn: int
-    messages: tuple[MessageSize, ...]
-    started_us: int
-    ended_us: int
-    is_open: bool = False
-
-    @property
-    def tokens(self) -> int:
-        return sum(message.tokens for message in self.messages)
-
-    @property
-    def user_tokens(self) -> int:
-        """What its U text takes; what the user said in one message with results of tool calls is not counted."""
-        return sum(message.tokens for message in self.messages if message.is_prompt)
-
-    @property
-    def steps(self) -> tuple[tuple[MessageSize, ...], ...]:
-        """Its steps as items have them: step 1 is what stands before the first answer."""
-        starts = step_starts([(message.role, message.kind) for message in self.messages])
-        return tuple(
-            self.messages[start:end] for start, end in zip(starts, [*starts[1:], len(self.messages)], strict=True)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Something a strategy wants made of turns: a checkpoint, a topic's summary, short forms of messages.
-
-    What is wanted again by the same name is not made again, so a name changes with whatever its text depends on.
-    """
-
-    name: str
-    kind: str
-    first: int
-    last: int
-    tokens: int = 0
-    """What its text may take; 0 where it is not shown as one text."""
-    data: Mapping[str, Json] = field(default_factory=dict)
-    """What its maker has to know besides."""
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What was made. `sizes` has the tokens of each short message by its position, where there are such."""
-
-    name: str
-    kind: str
-    first: int
-    last: int
-    tokens: int = 0
-    """Of its text, as content of a block."""
-    text: str = ""
-    sizes: Mapping[int, int] = field(default_factory=dict)
-    data: Mapping[str, Json] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What stands around the history, in the same tokens as the history's own."""
-
-    nominal_tokens: int
-    """The whole budget."""
-    fixed_tokens: int = 0
-    """System prompt, explanation, pins, documents, tools and framing."""
-    prompt_tokens: int = 0
-    is_one_off: bool = False
-    """Nothing is kept of a plan made for it."""
-    model: str | None = None
-    asked_tokens: int = 0
-    """The whole budget as it was asked for, in the model's own tokens; 0: as `nominal_tokens`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """An event that a plan makes happen; told in order, once the plan's state is kept."""
-
-    kind: str
-    data: Mapping[str, Json] = field(default_factory=dict)
-    turn: int | None = None
-
-
-class History(Protocol):
-    """What a strategy sees of a conversation; read lazily, so that a long one costs no more than its budget."""
-
-    @property
-    def last_turn(self) -> int: ...
-
-    def newest(self) -> Iterator[Item]:
-        """The items, newest first. Steps come instead of the whole turn where a turn is at work."""
-        ...
-
-    @property
-    def fanout(self) -> int:
-        """How many turns an era of level 1 stands for, and how many eras one of the next level."""
-        ...
-
-    def era(self, level: int, index: int) -> Era | None:
-        """The era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made yet."""
-        ...
-
-
-class Story(History, Protocol):
-    """What a strategy sees that keeps a state of its own or wants things made. `newest` and eras are there too."""
-
-    @property
-    def frame(self) -> Frame: ...
-
-    @property
-    def state(self) -> Mapping[str, Json]:
-        """What the strategy said was to be kept, the last time; empty at first."""
-        ...
-
-    @property
-    def made(self) -> Mapping[str, Made]:
-        """What was made of what it wanted, by name."""
-        ...
-
-    def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
-        """The turns from `first` to `last`, oldest first."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Overheads:
-    """What structure costs at most, in tokens."""
-
-    line: int
-    """`Turn 12:` before each turn of a range."""
-    tag: int
-    """The opening and closing tag of one turn."""
-    range: int
-    """The opening and closing tag of a range or an era."""
-    cut_note: int
-    """What says that a text was cut, and how large it was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One block of a context: a turn, a range of turns at one level, some steps, or an era."""
-
-    first: int
-    last: int
-    level: Shown
-    tokens: int
-    """What it costs at most, tags included."""
-    first_step: int = 0
-    last_step: int = 0
-    """Set where the block is of steps of one turn (`first` equals `last` then)."""
-    is_cut: bool = False
-    """Its text (of one turn or step) is cut to fit `tokens`, and says so."""
-    is_range: bool = False
-    """Its turns stand on lines of one block, rather than each in a tag of its own."""
-    era_level: int = 0
-    artefact: str = ""
-    """The name of what it shows (A), or of what has the short messages (M)."""
-    short: tuple[int, ...] = ()
-    """Of an M row: the positions, in the turn, of the messages that are shown short."""
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """What a plan spends on one level."""
-
-    level: Shown
-    first: int
-    last: int
-    turns: int
-    target_share: float
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The blocks of a context's history, oldest first, and what they cost at most."""
-
-    rows: tuple[Row, ...]
-    bands: tuple[Band, ...]
-    tokens: int
-    budget_tokens: int
-    wants: tuple[Wanted, ...] = ()
-    """What has to be made before the plan can be shown. If any of it is missing it is made, and planned once more."""
-    state: Mapping[str, Json] | None = None
-    """What to keep for the next plan; None: what was kept stays."""
-    events: tuple[Told, ...] = ()
-    notes: Mapping[str, Json] = field(default_factory=dict)
-    """What a person would want to know of it, as in {"tier": 3, "reliability": 0.385}."""
-
-
-class Strategy(Protocol):
-    """Spends a budget on a history.
-
-    One that only chooses levels takes a `History`; one that keeps a state or wants things made says so with
-    `keeps_story = True`, and is given a `Story`.
-    """
-
-    def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
-        """A plan that fits the budget. Rows are oldest first; what no row shows can be retrieved by its turn's id."""
-        ...
-
-
-def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
-    """Where the steps of a turn begin: at each answer, but for one that goes on where another ended."""
-    starts: list[int] = []
-    is_answered = False
-    for place, (role, kind) in enumerate(speakers):
-        answers = role == "assistant" and kind == "message"
-        goes_on = is_answered and speakers[place - 1][0] == "assistant"
-        if not place or (answers and not goes_on):
-            starts.append(place)
-        is_answered = is_answered or answers
-    return starts
-
-
-@cache
 def names() -> tuple[str, ...]:
     """All strategy names, built-in and registered."""
-    built_in = (name.replace("_", "-") for name in _modules() if _built_in(name) is not None)
-    registered = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
-    return tuple(sorted({*built_in, *registered}))
+    return REGISTRY.names
 
 
-@cache
 def load(name: str) -> type[Strategy]:
     """The strategy of this name, to be made with its settings: `load("gradient")(recent=0.4)`."""
-    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        registered: type[Strategy] = point.load()
-        return registered
-    module = name.replace("-", "_")
-    strategy = _built_in(module) if module in _modules() else None
+    strategy = REGISTRY.get(name)
     if strategy is None:
         raise UnknownStrategy(name, names())
     return strategy
-
-
-def _modules() -> list[str]:
-    """The modules here that may be named after a strategy."""
-    return [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-
-
-def _built_in(module_name: str) -> type[Strategy] | None:
-    """The class that a module here is named after (`one_shot.OneShot`), if that is a strategy."""
-    module = importlib.import_module(f"{__name__}.{module_name}")
-    found: type[Strategy] | None = getattr(module, module_name.title().replace("_", ""), None)
-    return found if hasattr(found, "plan") else None

@@ -7,10 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from foveate.errors import HistoryExceedsBudget
-from foveate.strategy import Item, Overheads, Plan, Row, Story
-from foveate.strategy._compact import compact_rows
-from foveate.strategy._eras import stub_row
-from foveate.strategy._rows import bands_of, step_stub
+from foveate.plan import Item, Overheads, Plan, Row, Story
+from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
 CUT_MINIMUM_TOKENS = 8
 """A cut text is not shorter than this, its note not counted."""

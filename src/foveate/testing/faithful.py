@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 
 from foveate.compress.local import LocalCompressor
-from foveate.compress.model_prompts import NAMES
-from foveate.compress.prose import smooth_prose
+from foveate.compress.model.request import NAMES
+from foveate.compress.smooth import smooth_prose
 from foveate.models import Ask
 from foveate.text import MARK_WORDS, unescape_marks
 from foveate.tokens import O200K

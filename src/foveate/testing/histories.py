@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from foveate.strategy import Era, Item, Overheads
+from foveate.plan import Era, Frame, Item, Made, MessageSize, Overheads, Plan, Strategy, TurnInfo, Wanted
+from foveate.turn import Json
 
 USUAL_OVERHEADS = Overheads(line=5, tag=16, range=22, cut_note=12)
 
@@ -67,3 +68,87 @@ def make_era(history: ListedHistory | EvenHistory, level: int, index: int, token
 def sized(raw: int, smoothed: int | None, compressed: int | None, tiny: int | None, *, turn: int = 1) -> Item:
     """A whole turn that takes this much at each level."""
     return Item(turn, 0, raw, smoothed, compressed, tiny)
+
+
+MAX_ROUNDS = 8
+SHORT_TOKENS = 12
+"""What a short message takes, at most, in a made-up artefact."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStory:
+    """A story of the turns given, oldest first. Items are made from their sizes unless steps or others are given."""
+
+    turns: Sequence[TurnInfo]
+    frame: Frame = field(default_factory=lambda: Frame(16_000))
+    state: Mapping[str, Json] = field(default_factory=dict)
+    made: Mapping[str, Made] = field(default_factory=dict)
+    items: Sequence[Item] = ()
+    """Oldest first."""
+    fanout: int = 32
+
+    @property
+    def last_turn(self) -> int:
+        return self.turns[-1].turn if self.turns else 0
+
+    def newest(self) -> Iterator[Item]:
+        return reversed(self.items or [item_of(info) for info in self.turns])
+
+    def era(self, level: int, index: int) -> Era | None:
+        size = self.fanout**level
+        last = (index + 1) * size
+        return Era(level, index, index * size + 1, last, 120) if index >= 0 and last <= self.last_turn else None
+
+    def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
+        return [info for info in self.turns if first <= info.turn <= last]
+
+
+def item_of(info: TurnInfo) -> Item:
+    """A turn as a history has it, with levels of the usual sizes."""
+    raw = info.tokens
+    return Item(info.turn, 0, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40))
+
+
+def step_items(info: TurnInfo) -> list[Item]:
+    """A turn at work as a history has it, oldest step first."""
+    sizes = [sum(message.tokens for message in step) for step in info.steps]
+    return [
+        Item(info.turn, number, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40), is_kept=number == 1)
+        for number, raw in enumerate(sizes, 1)
+    ]
+
+
+def exchange(turn: int, *tokens: int, started_us: int | None = None, is_open: bool = False) -> TurnInfo:
+    """A prompt, then answers and tool results by turns, each of so many tokens."""
+    messages = [MessageSize(0, "user", "message", tokens[0])]
+    for place, size in enumerate(tokens[1:], 1):
+        messages.append(
+            MessageSize(place, "assistant", "message", size)
+            if place % 2
+            else MessageSize(place, "tool", "message", size, is_result=True)
+        )
+    start = turn * 60_000_000 if started_us is None else started_us
+    return TurnInfo(turn, tuple(messages), start, start + 1_000_000 * len(messages), is_open)
+
+
+def drive(
+    strategy: Strategy, story: ListedStory, budget_tokens: int, overheads: Overheads = USUAL_OVERHEADS
+) -> tuple[Plan, ListedStory]:
+    """The plan that is shown in the end, as the driver would come to it, and the story after it."""
+    plan = strategy.plan(story, budget_tokens, overheads)
+    for _ in range(MAX_ROUNDS):
+        lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
+        if not lacking:
+            break
+        story = replace(story, made={**story.made, **{wanted.name: pretend(wanted, story) for wanted in lacking}})
+        plan = strategy.plan(story, budget_tokens, overheads)
+    return plan, story if plan.state is None else replace(story, state=plan.state)
+
+
+def pretend(wanted: Wanted, story: ListedStory) -> Made:
+    """Something made, of the size that was wanted, without content."""
+    sizes: dict[int, int] = {}
+    if wanted.first == wanted.last:
+        (info,) = story.infos(wanted.first, wanted.last)
+        sizes = {message.position: min(message.tokens, SHORT_TOKENS) for message in info.messages}
+    return Made(wanted.name, wanted.kind, wanted.first, wanted.last, wanted.tokens, "made up", sizes, dict(wanted.data))

@@ -23,7 +23,7 @@ import msgspec
 
 from foveate.errors import ModelFailed, ModelUnavailable
 from foveate.models import Answer, Ask
-from foveate.settings import ModelsSettings, Price
+from foveate.models.settings import ModelsSettings, Price
 from foveate.testing.behaviours import (
     Behaviour,
     BreaksOff,

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from foveate.errors import ModelUnavailable
 from foveate.models import Ask
-from foveate.settings import Price
+from foveate.models.settings import Price
 from foveate.testing.behaviours import (
     Behaviour,
     BreaksOff,

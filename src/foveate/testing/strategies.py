@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from foveate import api
-from foveate.context.assembled import Context
-from foveate.context.provider import FORMATS
+from foveate import client as api
+from foveate.context.context import Context
+from foveate.context.render import FORMATS
 from foveate.context.tags import Block, parse_blocks
+from foveate.demo.conversation import make_conversation
 from foveate.events import Event
+from foveate.history.blocks import user_text
 from foveate.session import Session
 from foveate.settings import load_settings
-from foveate.testing.conversation import make_conversation
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
-from foveate.writing import user_text
 
 Case = Callable[[api.Foveate, str], Awaitable[None]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exchanges import lines, smoothed, summary
+from support.exchanges import lines, smoothed, summary
 
 DIFF = """diff --git a/src/a.py b/src/a.py
 index 15fe0a1..22bb001 100644

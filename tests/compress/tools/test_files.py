@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from exchanges import lines, smoothed, summary
 from foveate.turn import Json
+from support.exchanges import lines, smoothed, summary
 
 MODULE = "\n".join(["import os", "", *(f"def step_{n}():\n    return os.{'abc'[n % 3]}\n" for n in range(60))])
 

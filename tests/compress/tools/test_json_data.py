@@ -8,8 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchanges import smoothed, summary
 from foveate.turn import Json
+from support.exchanges import smoothed, summary
 
 FLIGHTS = [{"flight": f"HAT{n}", "day": "2024-05-20", "price": {"economy": n, "business": 2 * n}} for n in range(3)]
 scalars = st.integers(0, 10_000) | st.sampled_from(("JFK", "SEA", "no", "on time", "a: b", "x, y", "2024-05-20"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exchanges import smoothed, summary
+from support.exchanges import smoothed, summary
 
 LONG = """total 12
 drwxr-xr-x 2 root root 4096 Nov 15 03:27 .

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exchanges import exchange, lines, smoothed, summary
+from foveate.compress.lines import KEY_LINES, SUMMARY_CHARS
 from foveate.compress.tools import (
     ToolCompressor,
     key_lines,
@@ -21,8 +21,8 @@ from foveate.compress.tools import (
     summarise_call,
     unregister,
 )
-from foveate.compress.tools._lines import KEY_LINES, SUMMARY_CHARS
 from foveate.turn import Attachment, Json, Opaque, Text, ToolCall, ToolResult
+from support.exchanges import exchange, lines, smoothed, summary
 
 TOOLS = (
     *("Bash", "Read", "Write", "Edit", "MultiEdit", "Grep", "Glob", "LS", "WebFetch", "WebSearch", "TodoWrite", "Task"),

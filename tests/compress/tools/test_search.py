@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exchanges import smoothed, summary
+from support.exchanges import smoothed, summary
 
 HITS = "\n".join(["a.py:1:load_rows()", "a.py:9:  load_rows(x)", "b/c.py:3:def load_rows():"])
 

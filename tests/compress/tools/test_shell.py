@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exchanges import lines, smoothed, summary
+from support.exchanges import lines, smoothed, summary
 
 TRACEBACK = """Traceback (most recent call last):
   File "a.py", line 1, in <module>

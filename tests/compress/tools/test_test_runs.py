@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exchanges import lines, smoothed, summary
+from support.exchanges import lines, smoothed, summary
 
 PYTEST = """============ test session starts ============
 tests/test_a.py::test_one PASSED [ 25%]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exchanges import lines, smoothed, summary
+from support.exchanges import lines, smoothed, summary
 
 HTML = (
     "<!DOCTYPE html><html><head><title>Tide tables</title><style>b{}</style></head>"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from contexts import sample_parts
 from foveate.context import invariants
 from foveate.context.assemble import assemble
-from foveate.context.provider import Layout, Native
+from foveate.context.render import Layout, Native
 from foveate.errors import InvariantBroken
 from foveate.turn import Message, ToolCall
+from support.contexts import sample_parts
 
 
 def test_a_broken_promise_is_named_as_a_defect() -> None:

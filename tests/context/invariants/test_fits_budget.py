@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from contexts import sample_parts
 from foveate.context.assemble import assemble
 from foveate.context.invariants.fits_budget import problem
+from support.contexts import sample_parts
 
 
 def test_a_context_within_its_budget_is_fine() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-import contexts
-from contexts import sample_parts
 from foveate.context.assemble import Parts, assemble
 from foveate.context.invariants.pins_verbatim import problem
 from foveate.context.pins import PinText, parse_pins, write_pins
+from support import contexts
+from support.contexts import sample_parts
 
 
 @given(contexts.parts())

@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import given
 
-import contexts
-from contexts import FORMATS, native_block, sample_parts
 from foveate.context.assemble import Parts, assemble
 from foveate.context.invariants.reasoning_with_call import problem
 from foveate.formats import parse_messages
 from foveate.tokens import O200K
+from support import contexts
+from support.contexts import FORMATS, native_block, sample_parts
 
 
 @given(contexts.parts())

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from contexts import sample_parts
 from foveate.context.assemble import Parts, assemble
-from foveate.context.assembled import Context
+from foveate.context.context import Context
 from foveate.context.invariants.tags_balanced import problem
-from foveate.strategy import Row
+from foveate.plan import Row
+from support.contexts import sample_parts
 
 
 def with_history(context: Context, history: str) -> Context:

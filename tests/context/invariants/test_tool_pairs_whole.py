@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-import contexts
-from contexts import FORMATS, sample_parts
 from foveate.context.assemble import Parts, assemble
 from foveate.context.invariants.tool_pairs_whole import problem
+from support import contexts
+from support.contexts import FORMATS, sample_parts
 
 
 @given(contexts.parts())

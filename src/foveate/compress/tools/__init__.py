@@ -9,17 +9,14 @@ A compressor is one module in this folder, or anything with the same five names 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache
-from importlib.metadata import entry_points
+from functools import lru_cache
 from typing import Protocol
 
-from foveate.compress.tools._arguments import smooth_arguments
-from foveate.compress.tools._exchange import Exchange, bare_name, read_exchange
-from foveate.compress.tools._lines import KEY_LINES, SUMMARY_CHARS, brief, pick
+from foveate.compress.exchange import Exchange, bare_name, read_exchange, smooth_arguments
+from foveate.compress.lines import KEY_LINES, SUMMARY_CHARS, brief, pick
+from foveate.plugins import Registry
 from foveate.text import several
 from foveate.turn import ToolCall, ToolResult
 
@@ -36,8 +33,7 @@ __all__ = [
     "unregister",
 ]
 
-ENTRY_POINT_GROUP = "foveate.tool_compressors"
-_BY_SHAPE = ("tests", "diffs", "json_data", "search")
+_BY_SHAPE = ("tests", "diffs", "json-data", "search")
 """Asked in this order what an output is, where no compressor serves the tool's name."""
 _LAST = "generic"
 
@@ -67,6 +63,7 @@ class ToolCompressor(Protocol):
         ...
 
 
+REGISTRY: Registry[ToolCompressor] = Registry("foveate.tool_compressors", (__name__,))
 _registered: dict[str, ToolCompressor] = {}
 
 
@@ -83,21 +80,15 @@ def unregister(name: str) -> None:
     _serving.cache_clear()
 
 
-@cache
 def names() -> tuple[str, ...]:
-    """The built-in compressors and those found by entry point."""
-    built_in = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
-    found = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
-    return (*found, *sorted(built_in))
+    """The compressors found by entry point, then the built-in ones."""
+    return (*REGISTRY.registered, *REGISTRY.built_in)
 
 
-@cache
 def _load(name: str) -> ToolCompressor:
-    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        found: ToolCompressor = point.load()
-        return found
-    built_in: ToolCompressor = importlib.import_module(f"{__name__}.{name}")
-    return built_in
+    found = REGISTRY.get(name)
+    assert found is not None, f"{name} is one of names()"
+    return found
 
 
 @lru_cache(maxsize=1024)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
+from foveate.compress.exchange import END_CHARS, Exchange, definitions
+from foveate.compress.lines import both_ends, brief_path, clip
 from foveate.compress.tools import generic
-from foveate.compress.tools._arguments import definitions
-from foveate.compress.tools._exchange import END_CHARS, Exchange
-from foveate.compress.tools._lines import both_ends, brief_path, clip
 from foveate.text import several
 
 tools = ("diff", "gitdiff", "gitshow", "gitdiffunstaged", "gitdiffstaged")

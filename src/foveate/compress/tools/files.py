@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from foveate.compress.exchange import Exchange, change, definitions
+from foveate.compress.lines import END_LINES, both_ends, brief, brief_path, fold, without_blanks
 from foveate.compress.tools import diffs, generic
-from foveate.compress.tools._arguments import change, definitions
-from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import END_LINES, both_ends, brief, brief_path, fold, without_blanks
 from foveate.text import several
 from foveate.turn import Json
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from foveate.compress.tools._arguments import plain
-from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import both_ends, brief, brief_path, error_lines, first_error, fold, without_blanks
+from foveate.compress.exchange import Exchange, plain
+from foveate.compress.lines import both_ends, brief, brief_path, error_lines, first_error, fold, without_blanks
 from foveate.text import several
 
 tools: tuple[str, ...] = ()

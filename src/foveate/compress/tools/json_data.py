@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from foveate.compress.exchange import END_CHARS, Exchange, plain
+from foveate.compress.lines import both_ends, brief, clip
 from foveate.compress.tools import generic
-from foveate.compress.tools._arguments import plain
-from foveate.compress.tools._exchange import END_CHARS, Exchange
-from foveate.compress.tools._lines import both_ends, brief, clip
 from foveate.text import several
 from foveate.turn import Json
 

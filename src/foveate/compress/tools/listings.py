@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from foveate.compress.exchange import Exchange
+from foveate.compress.lines import both_ends, brief_path, fold
 from foveate.compress.tools import generic
-from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import both_ends, brief_path, fold
 from foveate.text import several
 
 tools = ("ls", "listdir", "listfiles", "listdirectory", "tree", "dir", "directorytree", "readdir", "listallfiles")

@@ -5,17 +5,9 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
+from foveate.compress.exchange import Exchange
+from foveate.compress.lines import both_ends, brief, error_lines, first_error, fold, warning_lines, without_blanks
 from foveate.compress.tools import diffs, files, generic, json_data, listings, search, tests
-from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import (
-    both_ends,
-    brief,
-    error_lines,
-    first_error,
-    fold,
-    warning_lines,
-    without_blanks,
-)
 from foveate.text import several
 
 tools: tuple[str, ...] = (

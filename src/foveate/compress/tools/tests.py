@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from foveate.compress.exchange import Exchange
+from foveate.compress.lines import both_ends, brief, error_lines, first_error, fold, without_blanks
 from foveate.compress.tools import generic
-from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import both_ends, brief, error_lines, first_error, fold, without_blanks
 
 tools = ("runtests", "test", "pytest", "jest", "runtest", "runpytest")
 MAX_NAMES = 3

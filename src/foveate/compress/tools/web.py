@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from foveate.compress.exchange import Exchange
+from foveate.compress.lines import both_ends, brief, error_lines, fold, without_blanks
 from foveate.compress.tools import generic, json_data
-from foveate.compress.tools._exchange import Exchange
-from foveate.compress.tools._lines import both_ends, brief, error_lines, fold, without_blanks
 from foveate.text import several
 
 tools: tuple[str, ...] = (

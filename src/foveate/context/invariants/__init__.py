@@ -17,11 +17,11 @@ from foveate.context.invariants import (
     tool_pairs_whole,
 )
 from foveate.errors import InvariantBroken
-from foveate.strategy import Row
+from foveate.plan import Row
 from foveate.turn import Json, Message
 
 if TYPE_CHECKING:
-    from foveate.context.assembled import Context
+    from foveate.context.context import Context
     from foveate.context.pins import Pinned
 
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini")

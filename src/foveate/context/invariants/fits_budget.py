@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.context.assembled import Context
+    from foveate.context.context import Context
 
 
 def problem(context: Context) -> str | None:

@@ -9,7 +9,7 @@ from foveate.context.pins import Pinned, parse_pins, write_pins
 from foveate.context.tags import TagsBroken
 
 if TYPE_CHECKING:
-    from foveate.context.assembled import Context
+    from foveate.context.context import Context
 
 
 def problem(context: Context, pins: Sequence[Pinned]) -> str | None:

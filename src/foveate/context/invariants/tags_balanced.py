@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foveate.context.tags import Block, TagsBroken, parse_blocks
-from foveate.strategy import Row
+from foveate.plan import Row
 
 if TYPE_CHECKING:
-    from foveate.context.assembled import Context
+    from foveate.context.context import Context
 
 
 BEHIND = ("prompt", "tools", "framing")

@@ -1,0 +1,464 @@
+"""A conversation with a model that never ends: each prompt is kept, answered within the budget, and kept again.
+
+    prompt ──► recorded ──► context ──► model ──► recorded, with the results of the history tools it called
+                               ▲                                           │
+                               └─────────── as long as it calls tools ◄────┘
+
+What can fail leaves the prompt recorded and the turn open: `answer` asks for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from foveate.context.context import Context
+from foveate.context.prefix import matching_tokens
+from foveate.context.render import canonical_messages
+from foveate.context.tools import TOOLS, definitions_tokens
+from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable, TurnBegun
+from foveate.models import Answer, Ask, Finish
+from foveate.models.caller import Caller
+from foveate.session import Session
+from foveate.store.calls import NANO, CostRow
+from foveate.text import compact_json, message_text, turn_text
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
+
+__all__ = ["Asked", "Chat", "ChatEvent", "Finished", "Noticed", "Piece", "ToolAnswered", "ToolAsked"]
+
+MAX_TOOL_ROUNDS = 8
+"""After so many calls of tools for one prompt the model is asked once more, without tools."""
+MAX_CALLS_PER_ROUND = 16
+"""Tool calls of one answer that are executed; the others are told so."""
+DEFAULT_MAX_OUTPUT_TOKENS = 4_096
+WINDOW_MARGIN_TOKENS = 64
+"""What a provider may add to a request by itself."""
+MOST_TOOLS_SHARE = 0.2
+"""Where their definitions would take more of the budget, the history tools are not offered."""
+CALIBRATED_SHARE = 0.5
+"""A prompt below this share of the budget says more about what a provider adds than about how it counts, and can't
+overrun."""
+TOO_LONG_SHARE = 0.75
+"""A prompt that was too long for its model is made again with so much of its tokens."""
+INTERRUPTED = "(interrupted)"
+TOO_LONG = "The prompt was too long for the model, and is sent again with less; a smaller budget avoids that."
+TOO_MANY_CALLS = f"Not executed: at most {MAX_CALLS_PER_ROUND} calls at a time.\n"
+_HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTool:
+    """A tool besides those of the history."""
+
+    definition: Mapping[str, Json]
+    """As OpenAI takes it."""
+    answer: Callable[[Json], Awaitable[str]]
+    """Given a call's arguments."""
+    is_last: bool = False
+    """A model that calls such tools alone has said what it had to, and is not asked again for their results."""
+
+    @property
+    def name(self) -> str:
+        function = self.definition["function"]
+        assert isinstance(function, Mapping), "a definition names a function"
+        return str(function["name"])
+
+
+Costs: TypeAlias = Callable[[str], Awaitable[Sequence[CostRow]]]
+"""What the calls for a session took, as `Foveate.costs` tells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A message as it was sent, for comparing it with the next one in its place."""
+
+    text: str
+    tokens: int
+    is_native: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """One call that was answered."""
+
+    context: Context
+    predicted_cached_tokens: int
+    usage: Usage
+
+
+@dataclass(slots=True)
+class _Answering:
+    """What answering a prompt has taken so far."""
+
+    turn: int
+    nano_usd_before: int
+    began: float = field(default_factory=time.monotonic)
+    made: list[_Made] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """The pieces of the message that is being written."""
+
+
+def check_window(budget_tokens: int, max_output_tokens: int, window_tokens: int) -> None:
+    """An error that says what fits, if a prompt and its answer together could be more than a model takes."""
+    most = window_tokens - max_output_tokens - WINDOW_MARGIN_TOKENS
+    if budget_tokens > most:
+        advice = f"use a budget of at most {most:,}" if most > 0 else "allow it fewer output tokens"
+        raise InputError(
+            f"a prompt of {budget_tokens:,} tokens and an answer of {max_output_tokens:,} are more than the model's "
+            f"window of {window_tokens:,}; {advice}"
+        )
+
+
+class Chat:
+    """Answers the prompts of one session. One prompt at a time: the next is for when the answer is finished."""
+
+    def __init__(
+        self,
+        session: Session,
+        caller: Caller,
+        models: Sequence[str],
+        *,
+        system: str = "",
+        max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+        window_tokens: int | None = None,
+        has_tools: bool = True,
+        temperature: float | None = None,
+        costs: Costs | None = None,
+        own_tools: Sequence[OwnTool] = (),
+        keeps_partial: bool = True,
+    ) -> None:
+        """`models` are tried in this order. `costs` tells what an answer has cost; without it that is 0.
+
+        `keeps_partial` says whether an answer that is interrupted is recorded as far as it came.
+        """
+        self.session = session
+        self.models = tuple(models)
+        self._caller = caller
+        self._system = system
+        self._max_output_tokens = max_output_tokens
+        self._temperature = temperature
+        self._costs = costs
+        self._own_tools = {tool.name: tool for tool in own_tools}
+        self._keeps_partial = keeps_partial
+        self._sent: Sequence[_Sent] = ()
+        self._sent_tools = False
+        if window_tokens is not None:
+            check_window(session.info.budget_tokens, max_output_tokens, window_tokens)
+        own = [tool.definition for tool in own_tools]
+        size = definitions_tokens("openai", session.counter) + session.counter.base(compact_json(own))
+        self.has_tools = has_tools and session.counter.scale(size) <= MOST_TOOLS_SHARE * session.info.budget_tokens
+        self._tools: Sequence[Mapping[str, Json]] = session.tools("openai", besides=own) if self.has_tools else ()
+
+    async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
+        """Record a prompt and answer it; `ModelError` if no model could, and then the prompt stays recorded.
+
+        With a `key` the same prompt is recorded once, however often it is said.
+        """
+        if not text.strip():
+            raise InvalidMessage("prompt", "has no text")
+        recorded = await self.session.record(Message("user", (Text(text),)), key=key)
+        async with aclosing(self._answer(recorded.number)) as events:
+            async for event in events:
+                yield event
+
+    async def answer(self) -> AsyncGenerator[ChatEvent, None]:
+        """Answer the newest turn, if it waits for that: after a failure, or when the program was ended too early."""
+        if await self.waiting() is None:
+            raise InputError("the newest turn has its answer; there is nothing to ask again")
+        async with aclosing(self._answer(self.session.info.turns)) as events:
+            async for event in events:
+                yield event
+
+    async def context(self) -> Context:
+        """What the model would be shown now."""
+        return await self.session.context(system=self._system)
+
+    async def waiting(self) -> str | None:
+        """The id of the newest turn, if it has a prompt or results that no model has answered."""
+        turns = (await self.session.refresh()).turns
+        if not turns or (await self.session.outline(turns))[0].is_pruned:
+            return None
+        said = [message for message in (await self.session.load_turn(turns)).messages if message.kind == "message"]
+        return turn_id(turns) if said and said[-1].role in ("user", "tool") else None
+
+    async def _answer(self, turn: int) -> AsyncGenerator[ChatEvent, None]:
+        taken = _Answering(turn, await self._spent_nano_usd())
+        try:
+            for rounds_left in range(MAX_TOOL_ROUNDS, -1, -1):
+                await self._check_newest(taken.turn)
+                async with aclosing(self._ask(self._tools if rounds_left else (), taken)) as pieces:
+                    async for piece in pieces:
+                        if not isinstance(piece, Answer):
+                            yield piece
+                            continue
+                        answer = piece
+                message = answer.message if rounds_left else _without_calls(answer)
+                results: list[Message] = []
+                for call in message.tool_calls:
+                    yield ToolAsked(call.name, call.arguments)
+                    text = await self._execute(call) if len(results) < MAX_CALLS_PER_ROUND else TOO_MANY_CALLS
+                    results.append(_result(call, text))
+                    yield ToolAnswered(call.name, self.session.counter.count(text))
+                # Together, so that no call is ever left without its result.
+                await self._record(taken, [message, *results])
+                taken.said.clear()
+                if self._is_complete(message):
+                    yield await self._finished(answer, taken)
+                    return
+        except (asyncio.CancelledError, GeneratorExit):
+            await self._keep_partial(taken)
+            raise
+
+    async def _check_newest(self, turn: int) -> None:
+        """Where another program talks in the session too, a model would answer what that one asked."""
+        newest = (await self.session.refresh()).turns
+        if turn != newest:
+            raise TurnBegun(self.session.id, turn=turn, newest=newest)
+
+    async def _record(self, taken: _Answering, messages: Sequence[Message]) -> None:
+        """What belongs to a turn; once another has begun, it is kept where people see it and no model does."""
+        try:
+            # In a fork the turn before it is closed, and what answers it is a turn of its own.
+            taken.turn = (await self.session.record(messages, turn=taken.turn)).number
+        except TurnBegun:
+            said = turn_text(tuple(messages)).strip()
+            late = Text(f"(an answer to {turn_id(taken.turn)} that came too late)\n{said}")
+            await self.session.record(Message("assistant", (late,), kind="display"))
+            raise
+
+    def _is_complete(self, message: Message) -> bool:
+        """Whether nothing it calls is to be answered with more than a result."""
+        called = [self._own_tools.get(call.name) for call in message.tool_calls]
+        return all(tool is not None and tool.is_last for tool in called)
+
+    async def _ask(
+        self, tools: Sequence[Mapping[str, Json]], taken: _Answering
+    ) -> AsyncGenerator[Asked | Piece | Noticed | Answer, None]:
+        """One call of the model; once more with less, if the prompt was too long for it."""
+        context = await self.context()
+        if not taken.made and (cut := await self._cut_turn(context)):
+            yield Noticed(f"{cut} is larger than its room: the model is shown a part of it.")
+        refused: Context | None = None
+        while True:
+            try:
+                async with aclosing(self._call(context, tools, taken)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            except ModelUnavailable as error:
+                if error.reason != "too-long":
+                    raise
+                if refused:
+                    problem = f"{error.problem}; {context.budget_tokens:,} are too many, too: use a smaller budget"
+                    raise ModelUnavailable(error.model, problem, reason="too-long") from error
+                refused, context = context, await self._smaller(context, error)
+                yield Noticed(TOO_LONG)
+                continue
+            if refused:
+                # It did fit with less, so it is the counting that is too low.
+                await self._tighten(refused, refused.tokens / TOO_LONG_SHARE)
+            return
+
+    async def _smaller(self, context: Context, error: ModelUnavailable) -> Context:
+        most = int(context.tokens * TOO_LONG_SHARE)
+        try:
+            return await self.session.context(budget_tokens=most, system=self._system)
+        except InputError:
+            raise error from None
+
+    async def _call(
+        self, context: Context, tools: Sequence[Mapping[str, Json]], taken: _Answering
+    ) -> AsyncGenerator[Asked | Piece | Answer, None]:
+        messages = canonical_messages(context, has_tools=bool(tools))
+        ask = Ask(
+            purpose="chat",
+            messages=messages,
+            tools=tuple(tools),
+            max_output_tokens=self._max_output_tokens,
+            temperature=self._temperature,
+            input_tokens=context.tokens,
+        )
+        sent = self._written(messages)
+        has_same_tools = self._sent_tools == bool(tools)
+        matched = matching_tokens(self._sent, sent, self.session.counter) if has_same_tools else 0
+        # The framing of messages and the tools' definitions are cached as far as the messages are.
+        predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
+        taken.said.clear()
+        yield Asked(context.tokens)
+        stream = self._caller.stream(ask, self.models, session_id=self.session.id)
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                self._sent, self._sent_tools = sent, bool(tools)
+                if not isinstance(piece, Answer):
+                    taken.said.append(piece)
+                    yield Piece(piece)
+                    continue
+                self._check(piece)
+                self._sent = (*sent, *self._written([piece.message]))
+                taken.made.append(_Made(context, predicted, piece.usage))
+                await self._learn(context, piece)
+                yield piece
+
+    async def _cut_turn(self, context: Context) -> str | None:
+        """The newest turn's id, if not all of it is shown."""
+        (turn,) = await self.session.outline(self.session.info.turns)
+        shown = [segment for segment in context.segments if segment.last == turn.number]
+        if shown and shown[-1].is_native:
+            return None
+        return turn.id if sum(segment.tokens for segment in shown) < turn.tokens else None
+
+    def _check(self, answer: Answer) -> None:
+        model = answer.message.model or self.models[0]
+        if answer.finish == "refused" and not answer.text.strip():
+            raise ModelUnavailable(model, "its provider's filter stopped the answer", reason="refused")
+        if not answer.text.strip() and not answer.message.tool_calls:
+            limit = f"all of its {self._max_output_tokens:,} output tokens went into reasoning; allow it more"
+            problem = limit if answer.finish == "length" else "the answer is empty"
+            raise ModelFailed(model, problem, reason="empty")
+
+    def _written(self, messages: Iterable[Message]) -> list[_Sent]:
+        return [_Sent(text, self.session.counter.count(text)) for text in map(message_text, messages)]
+
+    async def _execute(self, call: ToolCall) -> str:
+        if call.name in self._own_tools:
+            return await self._own_tools[call.name].answer(call.arguments)
+        if call.name not in _HISTORY_TOOLS:
+            known = ", ".join([*(tool.name for tool in TOOLS), *self._own_tools])
+            return f"Error: there is no tool {call.name!r} here; there are {known}.\n"
+        return await self.session.call_tool(call.name, call.arguments)
+
+    async def _learn(self, context: Context, answer: Answer) -> None:
+        """How the provider counts; one that reports nothing teaches nothing."""
+        reported = answer.usage.input_tokens
+        if context.tokens >= CALIBRATED_SHARE * context.budget_tokens and reported > context.tokens:
+            await self._tighten(context, reported)
+
+    async def _tighten(self, context: Context, reported_tokens: float) -> None:
+        await self.session.calibrate(context, reported_tokens=int(reported_tokens))
+
+    async def _keep_partial(self, taken: _Answering) -> None:
+        """What was said before someone stopped it, with a note for people; nothing said is nothing kept."""
+        text = "".join(taken.said)
+        if text.strip() and self._keeps_partial:
+            said = Message("assistant", (Text(text),), model=self.models[0])
+            with suppress(TurnBegun):
+                await self._record(taken, [said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
+
+    async def _finished(self, answer: Answer, taken: _Answering) -> Finished:
+        made = taken.made
+        return Finished(
+            turn_id=turn_id(taken.turn),
+            text=answer.text,
+            model=answer.message.model or self.models[0],
+            finish=answer.finish,
+            calls=len(made),
+            tokens=made[-1].context.tokens,
+            budget_tokens=made[-1].context.budget_tokens,
+            prompt_tokens=sum(call.context.tokens for call in made),
+            predicted_cached_tokens=sum(call.predicted_cached_tokens for call in made),
+            input_tokens=sum(call.usage.input_tokens for call in made),
+            cached_tokens=sum(call.usage.cache_read_tokens for call in made),
+            output_tokens=sum(call.usage.output_tokens for call in made),
+            nano_usd=await self._spent_nano_usd() - taken.nano_usd_before,
+            seconds=time.monotonic() - taken.began,
+        )
+
+    async def _spent_nano_usd(self) -> int:
+        """On this chat so far."""
+        rows = await self._costs(self.session.id) if self._costs else ()
+        return sum(row.nano_usd for row in rows if row.purpose == "chat")
+
+
+def _result(call: ToolCall, text: str) -> Message:
+    return Message("tool", (ToolResult(call.id, (Text(text),), name=call.name, is_error=text.startswith("Error: ")),))
+
+
+def _without_calls(answer: Answer) -> Message:
+    """The words of a model that was given no more tools; one that calls them all the same has not answered."""
+    message = answer.message
+    words = tuple(part for part in message.parts if not isinstance(part, ToolCall))
+    if not answer.text.strip():
+        problem = f"it went on calling tools, {MAX_TOOL_ROUNDS} times and without any being offered"
+        raise ModelFailed(message.model or "asked", problem, reason="malformed")
+    return message if len(words) == len(message.parts) else replace(message, parts=words, original=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A model begins to read a prompt of so many tokens."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some more of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAsked:
+    """The model calls a tool."""
+
+    name: str
+    arguments: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswered:
+    """What it called has answered, in so many tokens."""
+
+    name: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Something the user should know about this answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The answer is complete and recorded; what it took, all calls for it together."""
+
+    turn_id: str
+    text: str
+    """Of the last message."""
+    model: str
+    finish: Finish
+    calls: int
+    tokens: int
+    """Of the last prompt, as counted here."""
+    budget_tokens: int
+    prompt_tokens: int
+    """Of all prompts, as counted here."""
+    predicted_cached_tokens: int
+    """What those began with that the calls before them ended with."""
+    input_tokens: int
+    """What the provider says it read; 0 if it says nothing."""
+    cached_tokens: int
+    output_tokens: int
+    nano_usd: int
+    seconds: float
+
+    @property
+    def predicted_cached_share(self) -> float:
+        return self.predicted_cached_tokens / max(1, self.prompt_tokens)
+
+    @property
+    def cached_share(self) -> float | None:
+        """What the provider reports; None if it reports no usage."""
+        return self.cached_tokens / self.input_tokens if self.input_tokens else None
+
+    @property
+    def usd(self) -> float:
+        return self.nano_usd / NANO
+
+
+ChatEvent: TypeAlias = Asked | Piece | ToolAsked | ToolAnswered | Noticed | Finished

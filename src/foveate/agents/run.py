@@ -1,0 +1,489 @@
+"""A run: a model works on an epic by itself, call after call, until it is done, asks, is stuck, or meets a cap.
+
+    epic + tasks + log ──► model ──► its answer is a turn of the log ──► tasks ──► done? a question? a blocker? a cap?
+            ▲                                                                                   │ none
+            └───────────────────────────────────────────────────────────────────────────────────┘
+
+Where a run stands is read from the log (`foveate.agents.run`). Killed at any moment, it goes on where it was: an
+iteration whose answer is recorded counts, any other is asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from foveate.agents.chat import DEFAULT_MAX_OUTPUT_TOKENS, Chat, ChatEvent, Costs, Finished, Noticed, OwnTool
+from foveate.agents.signals import (
+    REASONS,
+    UPDATE,
+    Accept,
+    Outcome,
+    Signal,
+    is_complete,
+    read_change,
+    read_outcome,
+    read_signal,
+    tool_definitions,
+)
+from foveate.agents.tasks import Merged, TaskList, parse_tasks
+from foveate.errors import InputError, Refused
+from foveate.models.caller import Caller
+from foveate.session import Session
+from foveate.session.documents import NO_TASKS, RUN
+from foveate.store.calls import NANO
+from foveate.text import turn_text
+from foveate.turn import Json, Message, Turn
+
+STRATEGY = "oneshot"
+DEFAULT_MAX_ITERATIONS = 100
+BATCH_TURNS = 200
+"""Turns of the log that are read together."""
+NOT_ASKED = "The run did not stop at a question, so the answer given is not used."
+MAX_ITERATION = 999_999
+"""Lists that fit with this number above them always fit."""
+SHOWN_TASKS = 3
+"""Of those that a message names."""
+
+StopReason = Literal["done", "question", "blocked", "cap"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Where a run stops by itself; each is looked at before an iteration begins."""
+
+    max_iterations: int = DEFAULT_MAX_ITERATIONS
+    """Of the whole run, however often it was begun again."""
+    max_tokens: int | None = None
+    """Read and written by all calls of the run, those that failed included."""
+    max_usd: float | None = None
+    max_seconds: float | None = None
+    """Since it was begun this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The run begins, or goes on."""
+
+    iterations: int
+    """That are complete already."""
+    tasks: TaskList
+
+
+@dataclass(frozen=True, slots=True)
+class IterationBegan:
+    iteration: int
+    is_again: bool = False
+    """It was begun before, and ended without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TasksChanged:
+    tasks: TaskList
+
+
+@dataclass(frozen=True, slots=True)
+class IterationEnded:
+    """Its answer is recorded, and the tasks are as it left them."""
+
+    iteration: int
+    answer: Finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """The run stops here, and can be gone on with."""
+
+    reason: StopReason
+    text: str
+    """The summary, the question, the problem, or which cap."""
+    iterations: int
+    tasks: TaskList
+    tokens: int
+    nano_usd: int
+
+    @property
+    def usd(self) -> float:
+        return self.nano_usd / NANO
+
+
+RunEvent: TypeAlias = ChatEvent | Began | IterationBegan | TasksChanged | IterationEnded | RunEnded
+
+
+async def run(
+    session: Session,
+    caller: Caller,
+    models: Sequence[str],
+    *,
+    costs: Costs,
+    epic: str | None = None,
+    tasks: str | None = None,
+    answer: str | None = None,
+    caps: Caps | None = None,
+    system: str = "",
+    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+    window_tokens: int | None = None,
+    has_tools: bool = True,
+    temperature: float | None = None,
+) -> AsyncGenerator[RunEvent, None]:
+    """Work on the epic until something says stop; the last event is `RunEnded`.
+
+    Without an epic the session's title says what to do. `tasks` is Markdown; given again with changes, what is new or
+    ticked in it is taken over. `answer` is for the question or the blocker that the run stopped at. `costs` is
+    `Foveate.costs`. A `ModelError` leaves the iteration to be asked again; a session has one run at a time.
+    """
+    if session.info.strategy != STRATEGY:
+        await session.use(STRATEGY)
+    work = _Run(session, costs, caps or Caps())
+    work.chat = Chat(
+        session,
+        caller,
+        models,
+        system=f"{system.rstrip()}\n\n{instructions()}" if system.strip() else instructions(),
+        max_output_tokens=max_output_tokens,
+        window_tokens=window_tokens,
+        has_tools=has_tools,
+        temperature=temperature,
+        costs=costs,
+        own_tools=work.tools(),
+        keeps_partial=False,
+    )
+    async with aclosing(work.events(epic, tasks, answer)) as events:
+        async for event in events:
+            yield event
+
+
+class _Run:
+    """One run at work."""
+
+    chat: Chat
+
+    def __init__(self, session: Session, costs: Costs, caps: Caps) -> None:
+        self._session = session
+        self._costs = costs
+        self._caps = caps
+        self._began = time.monotonic()
+        self._state = RunState(first_turn=0, turn=0)
+        self._draft = TaskList()
+        """The tasks as the iteration under way has them."""
+
+    def tools(self) -> list[OwnTool]:
+        answers = {UPDATE: self._update}
+        made = []
+        for definition in tool_definitions():
+            name = str(definition["function"]["name"])  # type: ignore[index, call-overload]
+            made.append(OwnTool(definition, answers.get(name) or _Noting(name), is_last=True))
+        return made
+
+    async def events(self, epic: str | None, tasks: str | None, answer: str | None) -> AsyncGenerator[RunEvent, None]:
+        notes = await self._begin(epic, tasks)
+        yield Began(self._state.iteration, self._state.task_list)
+        for note in notes:
+            yield Noticed(note)
+        while True:
+            waiting = await self._catch_up()
+            if waiting is None and answer is None and (ended := await self._ended()):
+                yield ended
+                return
+            if capped := await self._capped(is_new=waiting is None):
+                yield capped
+                return
+            if answer is not None and (waiting or not self._state.signal):
+                if not waiting or answer.strip() not in turn_text(waiting.messages):
+                    yield Noticed(NOT_ASKED)
+                answer = None
+            async with aclosing(self._iteration(waiting, answer)) as events:
+                async for event in events:
+                    yield event
+            answer = None
+
+    async def _iteration(self, waiting: Turn | None, answer: str | None) -> AsyncGenerator[RunEvent, None]:
+        """Ask for one answer, and take over what it says of the tasks."""
+        before = self._state.task_list
+        number = self._state.iteration + 1
+        self._draft = read_outcome(waiting.messages, before, self._accept).tasks if waiting else before
+        yield IterationBegan(number, is_again=waiting is not None)
+        if waiting:
+            stream = self.chat.answer()
+        else:
+            prompt = PROMPT if answer is None else ANSWERED.format(answer.strip())
+            stream = self.chat.say(prompt, key=f"run/iteration-{number}")
+        finished: Finished | None = None
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Finished):
+                    finished = piece
+                else:
+                    yield piece
+        assert finished is not None, "an answer is finished, or an error"
+        await self._catch_up()
+        if self._state.task_list != before:
+            yield TasksChanged(self._state.task_list)
+        yield IterationEnded(number, finished)
+
+    async def _begin(self, epic: str | None, tasks: str | None) -> list[str]:
+        """Take what is given, and find where the run stands; what the user should know of it."""
+        info = await self._session.refresh()
+        documents = self._session.documents
+        known = await documents.get("epic")
+        if epic is not None and epic.strip() and epic != known:
+            if known.strip():
+                raise Refused(
+                    f"session {info.id!r} works on another epic, and a run's epic is fixed; begin another session, or "
+                    "leave the epic out to go on with the first"
+                )
+            await documents.give("epic", epic)
+        kept = await documents.get(RUN)
+        if kept:
+            self._state = RunState.unpack(kept)
+        else:
+            tokens, nano_usd = await self._spent()
+            self._state = RunState(
+                first_turn=info.turns, turn=info.turns, tokens_before=tokens, nano_usd_before=nano_usd
+            )
+            tasks = tasks if tasks is not None else await documents.get("tasks")
+        await self._catch_up()
+        notes: list[str] = []
+        if tasks is not None and tasks.strip() and digest(tasks) != self._state.digest:
+            notes = self._take(tasks)
+        if not (known.strip() or (epic or "").strip() or info.title.strip() or self._state.tasks):
+            raise InputError("nothing says what to do; give an epic, tasks, or the session a title")
+        await self._keep()
+        return notes
+
+    def _take(self, tasks: str) -> list[str]:
+        """Take over a list from the user; what to say of it, if it is not the first."""
+        is_first = not self._state.given
+        state, merged = self._state.taking(tasks)
+        self._check(merged.tasks)
+        self._state = state
+        if is_first:
+            return []
+        said = [f"{what}: {_some(names)}" for what, names in (("new", merged.added), ("done", merged.ticked)) if names]
+        told = "; ".join(said) or "nothing in it is new to the run"
+        return [f"The tasks given have changed since they were read ({told}). What the run has is kept."]
+
+    async def _catch_up(self) -> Turn | None:
+        """Add to the state what the log has beyond it, and keep it; the newest turn, if it waits for its answer."""
+        info = await self._session.refresh()
+        state = self._state
+        if state.turn > info.turns:
+            state = state.rewound(info.turns)
+        waiting: Turn | None = None
+        for first in range(state.turn + 1, info.turns + 1, BATCH_TURNS):
+            last = min(first + BATCH_TURNS - 1, info.turns)
+            for outline in await self._session.outline(first, last):
+                turn = Turn((), outline.number) if outline.is_pruned else await self._session.load_turn(outline.number)
+                if turn.number == info.turns and is_iteration(turn.messages) and not is_complete(turn.messages):
+                    waiting = turn
+                else:
+                    state = state.after(turn.number, turn.messages, self._accept)
+        if state != self._state:
+            self._state = state
+            await self._keep()
+        return waiting
+
+    async def _keep(self) -> None:
+        """The list is kept before what says up to which turn it holds; between the two the log makes up for it."""
+        await self._show(self._state.task_list)
+        await self._session.documents.give(RUN, self._state.pack())
+
+    async def _ended(self) -> RunEnded | None:
+        signal = self._state.signal
+        return await self._end(signal.reason, signal.text) if signal else None
+
+    async def _capped(self, *, is_new: bool) -> RunEnded | None:
+        """What keeps the next iteration from being asked for."""
+        caps = self._caps
+        tokens, nano_usd = await self._spent()
+        tokens -= self._state.tokens_before
+        usd = (nano_usd - self._state.nano_usd_before) / NANO
+        seconds = time.monotonic() - self._began
+        if is_new and self._state.iteration >= caps.max_iterations:
+            return await self._end("cap", f"{self._state.iteration:,} of at most {caps.max_iterations:,} iterations")
+        if caps.max_tokens is not None and tokens >= caps.max_tokens:
+            return await self._end("cap", f"{tokens:,} of at most {caps.max_tokens:,} tokens")
+        if caps.max_usd is not None and usd >= caps.max_usd:
+            return await self._end("cap", f"${usd:.4f} of at most ${caps.max_usd:.4f}")
+        if caps.max_seconds is not None and seconds >= caps.max_seconds:
+            return await self._end("cap", f"{seconds:,.0f} of at most {caps.max_seconds:,.0f} seconds")
+        return None
+
+    async def _end(self, reason: StopReason, text: str) -> RunEnded:
+        tokens, nano_usd = await self._spent()
+        return RunEnded(
+            reason=reason,
+            text=text,
+            iterations=self._state.iteration,
+            tasks=self._state.task_list,
+            tokens=tokens - self._state.tokens_before,
+            nano_usd=nano_usd - self._state.nano_usd_before,
+        )
+
+    async def _spent(self) -> tuple[int, int]:
+        """Tokens and nano-dollars of all calls for the session."""
+        rows = await self._costs(self._session.id)
+        return sum(row.input_tokens + row.output_tokens for row in rows), sum(row.nano_usd for row in rows)
+
+    async def _update(self, arguments: Json) -> str:
+        """A model's change of the tasks, answered; it counts once the answer that it is part of is recorded."""
+        try:
+            changed = self._accept(self._draft, read_change(arguments).apply(self._draft))
+        except InputError as error:
+            return f"Error: {error}\n"
+        gone = {task.text for task in self._draft.open} - {task.text for task in changed.tasks}
+        self._draft = changed
+        await self._show(changed)
+        dropped = f" Open tasks that are not in it any more: {_some(sorted(gone))}." if gone else ""
+        return f"The list has {len(changed.tasks)} tasks, {len(changed.open)} of them open.{dropped}\n"
+
+    def _accept(self, before: TaskList, after: TaskList) -> TaskList:
+        kept = self._state.keeping_given(before, after)
+        self._check(kept)
+        return kept
+
+    async def _show(self, tasks: TaskList) -> None:
+        await self._session.documents.give("tasks", shown_tasks(tasks, self._state.iteration + 1))
+
+    def _check(self, tasks: TaskList) -> None:
+        self._session.documents.check("tasks", shown_tasks(tasks, MAX_ITERATION))
+
+
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    """Answers a call that says where the model stands."""
+
+    name: str
+
+    async def __call__(self, arguments: Json) -> str:
+        try:
+            read_signal(self.name, arguments)
+        except InputError as error:
+            return f"Error: {error}\n"
+        return f"Noted: {REASONS[self.name]}.\n"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Some of the tasks, by their text."""
+    listed = "; ".join(names[:SHOWN_TASKS])
+    more = len(names) - SHOWN_TASKS
+    return f"{listed}; and {more} more" if more > 0 else listed
+
+
+@cache
+def instructions() -> str:
+    """What a model is told about working by itself."""
+    return files("foveate.agents").joinpath("run.md").read_text("utf-8")
+
+
+PROMPT = "Go on."
+"""The same each time, so that summaries of the log need not repeat it."""
+ANSWERED = "The user answers: {}"
+
+
+class Given(Struct, frozen=True):
+    """A list of tasks from the user, and the turn after which it came."""
+
+    turn: int
+    tasks: str
+
+
+class RunState(Struct, frozen=True, kw_only=True):
+    """Up to `turn`, all of it follows from the log and from what the user gave."""
+
+    first_turn: int
+    """The turns up to here were there before the run."""
+    turn: int
+    iteration: int = 0
+    """How many are complete."""
+    tasks: str = ""
+    """In Markdown."""
+    signal: Signal | None = None
+    """Of the last iteration, if it stopped there."""
+    given: tuple[Given, ...] = ()
+    digest: str = ""
+    """Of the text that the last list of tasks was read from."""
+    tokens_before: int = 0
+    """What the session's calls had taken before the run."""
+    nano_usd_before: int = 0
+
+    @property
+    def task_list(self) -> TaskList:
+        return parse_tasks(self.tasks)
+
+    def pack(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def unpack(cls, text: str) -> RunState:
+        return msgspec.json.decode(text, type=cls)
+
+    def taking(self, text: str) -> tuple[RunState, Merged]:
+        """With a list of tasks from the user: the first one as it is, others merged into what there is."""
+        given = Given(self.turn, parse_tasks(text).markdown())
+        state = msgspec.structs.replace(self._retaken(given), given=(*self.given, given), digest=digest(text))
+        return state, self._merged(given)
+
+    def after(self, number: int, messages: Sequence[Message], accept: Accept | None = None) -> RunState:
+        """With one more turn, which has its answer; turns that are no iterations are log and nothing else."""
+        is_own = is_iteration(messages)
+        outcome = read_outcome(messages, self.task_list, accept) if is_own else Outcome(self.task_list)
+        state = msgspec.structs.replace(
+            self,
+            turn=number,
+            iteration=self.iteration + is_own,
+            tasks=outcome.tasks.markdown(),
+            signal=outcome.signal,
+        )
+        for given in self.given:
+            if given.turn == number:
+                state = state._retaken(given)
+        return state
+
+    def keeping_given(self, before: TaskList, after: TaskList) -> TaskList:
+        """A model's new list, with the open tasks that the user gave: those can be done, but not dropped."""
+        mine = {task.text for given in self.given for task in parse_tasks(given.tasks).tasks}
+        return after.extended([task.text for task in before.open if task.text in mine])
+
+    def rewound(self, last_turn: int) -> RunState:
+        """As it was at the start: for a fork that ends before what was kept."""
+        turn = min(self.first_turn, last_turn)
+        state = msgspec.structs.replace(self, turn=turn, iteration=0, tasks="", signal=None)
+        for given in self.given:
+            if given.turn <= turn:
+                state = state._retaken(given)
+        return state
+
+    def _retaken(self, given: Given) -> RunState:
+        """New tasks are a reason to go on with what was done."""
+        merged = self._merged(given)
+        is_reopened = bool(merged.added) and self.signal is not None and self.signal.reason == "done"
+        return msgspec.structs.replace(self, tasks=merged.tasks.markdown(), signal=None if is_reopened else self.signal)
+
+    def _merged(self, given: Given) -> Merged:
+        other = parse_tasks(given.tasks)
+        return self.task_list.merged(other) if self.tasks else Merged(other, tuple(task.text for task in other.open))
+
+
+def shown_tasks(tasks: TaskList, iteration: int) -> str:
+    """The tasks as a model is shown them in an iteration."""
+    return f"Iteration {iteration}:\n{tasks.numbered() or NO_TASKS}"
+
+
+def is_iteration(messages: Sequence[Message]) -> bool:
+    """Whether a turn was begun by a run."""
+    prompt = next((message.text for message in messages if message.opens_turn), "")
+    return prompt == PROMPT or prompt.startswith(ANSWERED.format(""))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

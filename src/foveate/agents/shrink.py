@@ -1,0 +1,530 @@
+"""The hybrid strategy's agent mode: a model decides what is made short, and writes summaries, by four tools.
+
+    metadata ──► model ──► compress a result · compress a segment · verify ──► checked ──► kept
+                   ▲                                                 │
+                   └────────── as long as it calls tools ◄───────────┘     within its limits
+
+What it proposes is checked one by one, and what is accepted is kept as the strategy's own short messages. Whatever
+goes wrong, nothing is lost by it: the next context makes the rest short by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from foveate.compress.guard import Source as GuardSource
+from foveate.compress.guard import check
+from foveate.compress.lines import brief
+from foveate.compress.marks import one_line
+from foveate.compress.model.request import prompt_file
+from foveate.compress.reader import read_turn
+from foveate.context.costs import counting
+from foveate.errors import InputError, ModelError
+from foveate.events import Event, EventKind
+from foveate.history.driver import Storyteller
+from foveate.history.sizes import Infos
+from foveate.history.texts import Viewer
+from foveate.models import Ask
+from foveate.plan import Made, Strategy, TurnInfo
+from foveate.renditions import Count
+from foveate.session import Session, Shared
+from foveate.session.context import given_settings
+from foveate.settings import make_strategy
+from foveate.strategy.build import SHORT, Material, short_texts
+from foveate.strategy.hybrid import Hybrid
+from foveate.strategy.hybrid.build import Shortener, limits_of
+from foveate.strategy.hybrid.messages import Source, protect, speaker_of
+from foveate.strategy.hybrid.state import Book, Place
+from foveate.strategy.hybrid.tracker import Tracker, to_json, track
+from foveate.text import several, turn_text
+from foveate.tokens import O200K, exact_counter
+from foveate.turn import Json, Message, Text, ToolResult, turn_id, turn_number
+from foveate.worker.artefacts import cutter, make_all, pack_made, unpack_made
+
+NAME = "hybrid"
+MAX_TURNS = 400
+"""Turns that one run works on; older ones are made short without it."""
+MAX_CALLS_PER_ANSWER = 32
+MAX_IDLE_ANSWERS = 3
+"""After so many answers in a row that change nothing it has nothing more to say."""
+MAX_OUTPUT_TOKENS = 2_000
+
+METADATA = "get_compression_metadata"
+SUPERSEDED = "(listed again below)"
+
+Mode = Literal["agent", "direct"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """What a run came to."""
+
+    mode: Mode
+    """`direct`: nothing of the agent's was accepted, and the strategy goes on by itself."""
+    reason: str
+    """Why it ended: target, done, idle, iterations, seconds, tokens, nothing to do, or the model's error."""
+    accepted: int
+    refused: int
+    iterations: int
+    tokens_before: int
+    tokens_after: int
+    model_tokens: int
+    """Read and written by the model."""
+
+    @property
+    def is_target_reached(self) -> bool:
+        return self.reason == "target"
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run on its way."""
+
+    desk: Desk
+    messages: list[Message]
+    before: int
+    iterations: int = 0
+    idle: int = 0
+    model_tokens: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a run is about."""
+
+    infos: Sequence[TurnInfo]
+    book: Book
+    made: dict[str, Made] = field(default_factory=dict)
+    """By name, as the strategy will look for it."""
+
+
+async def expand(session: Session, turn: str | int, position: int) -> Message:
+    """The message as it was recorded, whatever a context shows of it."""
+    messages = (await session.load_turn(turn)).messages
+    if not 0 <= position < len(messages):
+        raise InputError(f"T-{turn} has messages 0 to {len(messages) - 1}; there is no {position}")
+    return messages[position]
+
+
+class Shrinker:
+    """Runs the agent on one session."""
+
+    def __init__(self, shared: Shared, session_id: str) -> None:
+        self._shared = shared
+        self._session_id = session_id
+        self._viewer = Viewer(shared.store, session_id)
+        self._storyteller = Storyteller(shared.store, session_id, self._viewer)
+
+    @classmethod
+    def of(cls, session: Session) -> Shrinker:
+        return cls(session._shared, session.id)
+
+    async def run(self, models: Sequence[str], *, window_tokens: int | None = None) -> Shrunk:
+        """Let the first of these models that answers shorten the history to the target, as far as its limits allow."""
+        session = await self._shared.store.get_session(self._session_id)
+        given = given_settings(session) if session.strategy == NAME else None
+        strategy = cast("Hybrid", make_strategy(NAME, self._shared.settings, given))
+        window = window_tokens or min(strategy.window_tokens, session.budget_tokens)
+        work = await self._work(strategy)
+        run = await self._begin(strategy, work, window)
+        if run.desk.is_target_reached or not run.desk.turns:
+            return _ended(run, "nothing to do")
+        self._tell("compression-triggered", {"mode": "agent", "tokens": run.before, **_goal(run)})
+        try:
+            async with asyncio.timeout(strategy.agent_seconds):
+                await self._loop(run, strategy, models)
+        except TimeoutError:
+            run.reason = "seconds"
+        except ModelError as error:
+            run.reason = str(error)
+        if run.desk.accepted:
+            await self._keep(strategy, work, run.desk.accepted)
+        shrunk = _ended(run, run.reason)
+        kind: EventKind = "compressed" if shrunk.mode == "agent" else "compression-failed"
+        self._tell(kind, {"mode": shrunk.mode, "reason": shrunk.reason, "accepted": shrunk.accepted, **_goal(run)})
+        return shrunk
+
+    async def _loop(self, run: _Run, strategy: Hybrid, models: Sequence[str]) -> None:
+        """Ask, execute, tell; until the model is done or one of its limits is reached."""
+        count = O200K.base
+        tools = tool_definitions()
+        while not run.reason:
+            if run.iterations >= strategy.agent_iterations:
+                run.reason = "iterations"
+                return
+            tokens = count(turn_text(tuple(run.messages))) + count(json.dumps(tools))
+            if run.model_tokens + tokens + MAX_OUTPUT_TOKENS > strategy.agent_tokens:
+                run.reason = "tokens"
+                return
+            ask = Ask(
+                purpose="compress",
+                messages=tuple(run.messages),
+                tools=tools,
+                max_output_tokens=MAX_OUTPUT_TOKENS,
+                input_tokens=tokens,
+            )
+            answered = await self._shared.caller.ask(ask, models, session_id=self._session_id)
+            said = answered.answer.message
+            run.iterations += 1
+            run.model_tokens += tokens + count(turn_text((said,)))
+            self._answer(run, said)
+            progress: dict[str, Json] = {"iteration": run.iterations, "accepted": len(run.desk.accepted)}
+            self._tell("llm-summarizing", {**progress, "tokens": run.desk.tokens, **_goal(run)})
+
+    def _answer(self, run: _Run, said: Message) -> None:
+        """Execute what the model calls, and decide whether to go on."""
+        accepted = len(run.desk.accepted)
+        looked = any(call.name == METADATA for call in said.tool_calls)
+        if looked:
+            run.messages = [_superseded(message) for message in run.messages]
+        run.messages.append(replace(said, original=None, usage=None))
+        results = []
+        for call in said.tool_calls[:MAX_CALLS_PER_ANSWER]:
+            answer = run.desk.answer(call.name, call.arguments)
+            results.append(ToolResult(call.id, (Text(answer),), name=call.name))
+        results += [
+            ToolResult(call.id, (Text("Not executed: too many calls at once."),), name=call.name)
+            for call in said.tool_calls[MAX_CALLS_PER_ANSWER:]
+        ]
+        run.messages += [Message("tool", (result,)) for result in results]
+        is_idle = len(run.desk.accepted) == accepted
+        # Looking is work, too, but not for ever.
+        run.idle = run.idle + 1 if is_idle and not (looked and run.idle == 0) else int(is_idle)
+        if run.desk.is_target_reached:
+            run.reason = "target"
+        elif not said.tool_calls:
+            run.reason = "done"
+        elif run.idle >= MAX_IDLE_ANSWERS:
+            run.reason = "idle"
+
+    async def _work(self, strategy: Hybrid) -> _Work:
+        store = self._shared.store
+        session = await store.get_session(self._session_id)
+        is_open = session.head != "closed"
+        infos = await Infos().renewed(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
+        state = await self._storyteller.state(NAME)
+        book = Book.from_json(state) if state else Book()
+        first = max(book.rolled + 1, session.last_turn - MAX_TURNS + 1, 1)
+        if first < infos.first:
+            infos = await infos.reaching(store, self._session_id, first)
+        shown = infos.between(first, session.last_turn)
+        kept = {row.name: unpack_made(row) for row in await store.artefacts.made(self._session_id, NAME)}
+        work = _Work(shown, book)
+        closed = [info.turn for info in shown if not info.is_open]
+        lacking = []
+        for turn in closed:
+            wanted = _source(shown, turn).wanted(strategy)
+            if wanted.name in kept:
+                work.made[wanted.name] = kept[wanted.name]
+            else:
+                lacking.append(wanted)
+        counter = exact_counter(session.encoding)
+        needed = sorted({turn for wanted in lacking for turn in range(wanted.first, wanted.last + 1)})
+        sources = await self._viewer.sources(session, needed, messages=True, units=False) if needed else []
+        materials = [
+            Material(
+                wanted,
+                [source for source in sources if wanted.first <= source.number <= wanted.last],
+                counting("A", counter),
+                cutter(counter),
+            )
+            for wanted in lacking
+        ]
+        for made in await asyncio.to_thread(make_all, cast("Strategy", strategy), materials, counter):
+            work.made[made.name] = made
+        return work
+
+    async def _begin(self, strategy: Hybrid, work: _Work, window_tokens: int) -> _Run:
+        session = await self._shared.store.get_session(self._session_id)
+        protection = protect(work.infos, messages=strategy.protected_messages, injections=strategy.kept_injections)
+        sizes: dict[Place, int] = {}
+        total = 0
+        for info in work.infos:
+            made = None if info.is_open else work.made.get(_source(work.infos, info.turn).wanted(strategy).name)
+            for message in info.messages:
+                place = (info.turn, message.position)
+                short = made.sizes.get(message.position) if made and work.book.marks(place) else None
+                total += message.tokens if short is None else min(short, message.tokens)
+                if short is None and made and speaker_of(message) in ("user", "assistant", "tool"):
+                    sizes[place] = message.tokens
+        numbers = sorted({turn for turn, _ in sizes})
+        sources = await self._viewer.sources(session, numbers, messages=True, units=False) if numbers else []
+        turns = {source.number: source.messages for source in sources if source.messages}
+        sizes = {place: tokens for place, tokens in sizes.items() if place[0] in turns}
+        counter = exact_counter(session.encoding)
+        limits = limits_of(_source(work.infos, numbers[0]).wanted(strategy).data) if numbers else {}
+        texts = {turn: short_texts(work.made[_source(work.infos, turn).wanted(strategy).name]) for turn in turns}
+        desk = Desk(
+            turns=turns,
+            sizes=sizes,
+            protected=protection.all,
+            tokens=total,
+            target_tokens=int(window_tokens * strategy.target),
+            shortener=lambda turn: Shortener(turn, counting("M", counter), limits),
+            local=lambda turn: texts.get(turn, {}),
+            count=counting("M", counter),
+            tracker=await asyncio.to_thread(track, list(turns.items())),
+        )
+        opening = f"The history takes {total:,} tokens; the target is {desk.target_tokens:,}. Begin."
+        messages = [Message("system", (Text(prompt_file("shrink")),)), Message("user", (Text(opening),))]
+        return _Run(desk, messages, total)
+
+    async def _keep(self, strategy: Hybrid, work: _Work, accepted: Mapping[Place, str]) -> None:
+        """The agent's texts in place of those made without it, and its choice in the strategy's state."""
+        changed: list[Made] = []
+        session = await self._shared.store.get_session(self._session_id)
+        count = counting("M", exact_counter(session.encoding))
+        for turn in sorted({place[0] for place in accepted}):
+            made = work.made[_source(work.infos, turn).wanted(strategy).name]
+            texts = {**short_texts(made), **{place[1]: text for place, text in accepted.items() if place[0] == turn}}
+            sizes = {position: count(text) if text else 0 for position, text in texts.items()}
+            kept: dict[str, Json] = {str(position): text for position, text in sorted(texts.items())}
+            changed.append(replace(made, sizes=sizes, data={**made.data, SHORT: kept}))
+        store = self._shared.store
+        await store.artefacts.keep_made(self._session_id, NAME, [pack_made(made) for made in changed])
+        state = await self._storyteller.state(NAME)
+        book = Book.from_json(state) if state else Book()
+        chosen = {place for place in accepted if place > book.through and place[0] > book.rolled}
+        spared = book.spared - set(accepted)
+        await self._storyteller.keep_state(NAME, replace(book, chosen=book.chosen | chosen, spared=spared).as_json())
+
+    def _tell(self, kind: EventKind, data: Mapping[str, Json]) -> None:
+        self._shared.events.publish(Event(kind, self._session_id, datetime.now(UTC), None, dict(data)))
+
+
+def _source(infos: Sequence[TurnInfo], turn: int) -> Source:
+    info = infos[turn - infos[0].turn]
+    assert info.turn == turn, f"{turn_id(turn)} is among the turns"
+    return Source(turn, 0, len(info.messages) - 1, is_whole=True)
+
+
+def _superseded(message: Message) -> Message:
+    """A list of messages that is about to be given anew need not be read twice."""
+    parts = tuple(
+        replace(part, content=(Text(SUPERSEDED),)) if isinstance(part, ToolResult) and part.name == METADATA else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
+
+
+def _goal(run: _Run) -> dict[str, Json]:
+    return {"tokens_now": run.desk.tokens, "target_tokens": run.desk.target_tokens}
+
+
+def _ended(run: _Run, reason: str) -> Shrunk:
+    desk = run.desk
+    mode: Mode = "agent" if desk.accepted else "direct"
+    return Shrunk(
+        mode, reason, len(desk.accepted), desk.refusals, run.iterations, run.before, desk.tokens, run.model_tokens
+    )
+
+
+PAGE_MESSAGES = 40
+TEXT_CHARS = 1_200
+"""Of a message, as the agent is shown it."""
+MAX_SEGMENT = 60
+WORTH_TOKENS = 24
+KNOWN_FILES = 20
+
+
+class Refused(ValueError):
+    """A proposal that is not taken; says why."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """The messages that the agent may work on, and what it has come to so far."""
+
+    turns: Mapping[int, Sequence[Message]]
+    """By number; whole, so that a message's place is its position."""
+    sizes: Mapping[Place, int]
+    """What each message takes now."""
+    protected: frozenset[Place]
+    tokens: int
+    """What the whole history takes,"""
+    target_tokens: int
+    """and should."""
+    shortener: Callable[[int], Shortener]
+    local: Callable[[int], Mapping[int, str]]
+    """The short messages of a turn as they are made without an agent."""
+    count: Count
+    tracker: Tracker = field(default_factory=Tracker)
+    accepted: dict[Place, str] = field(default_factory=dict)
+    refusals: int = 0
+
+    @property
+    def is_target_reached(self) -> bool:
+        return self.tokens <= self.target_tokens
+
+    def answer(self, name: str, arguments: Json) -> str:
+        """What the agent is told; a mistake is explained to it."""
+        tools: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
+            "get_compression_metadata": self._metadata,
+            "compress_tool_result": self._tool_result,
+            "compress_conversation_segment": self._segment,
+            "verify_compression_target": self._verify,
+        }
+        try:
+            if name not in tools:
+                raise Refused(f"there is no tool {brief(name, 40)!r}; there are {', '.join(tools)}")
+            if not isinstance(arguments, Mapping):
+                raise Refused("arguments are one JSON object")
+            return json.dumps(tools[name](arguments), ensure_ascii=False)
+        except Refused as refused:
+            self.refusals += 1
+            return json.dumps({"refused": str(refused)}, ensure_ascii=False)
+
+    def _verify(self, _: Mapping[str, Any]) -> Json:
+        return {"tokens": self.tokens, "target_tokens": self.target_tokens, "reached": self.is_target_reached}
+
+    def _metadata(self, arguments: Mapping[str, Any]) -> Json:
+        after = _place_of(arguments.get("after"))
+        rest = [place for place in sorted(self.sizes) if place > after and self._may(place)]
+        page = rest[:PAGE_MESSAGES]
+        kept = to_json(self.tracker)
+        known: dict[str, Json] = {name: list(found)[-KNOWN_FILES:] for name, found in kept.items()}  # type: ignore[arg-type]
+        return {
+            "tokens": self.tokens,
+            "target_tokens": self.target_tokens,
+            "messages": [self._described(place) for place in page],
+            "next": f"{turn_id(page[-1][0])}/{page[-1][1]}" if len(rest) > len(page) else None,
+            "known": known,
+        }
+
+    def _described(self, place: Place) -> Json:
+        message = self.turns[place[0]][place[1]]
+        described: dict[str, Json] = {
+            "turn": turn_id(place[0]),
+            "position": place[1],
+            "speaker": "tool" if message.tool_results else message.role,
+            "tokens": self.sizes[place],
+        }
+        if message.tool_results:
+            described["result"] = brief(self.local(place[0]).get(place[1], ""), TEXT_CHARS // 4)
+        else:
+            described["text"] = brief(message.text, TEXT_CHARS)
+            described["calls"] = [call.name for call in message.tool_calls][:8]
+        return described
+
+    def _tool_result(self, arguments: Mapping[str, Any]) -> Json:
+        place = self._given(arguments, "position")
+        message = self._message(place)
+        if not message.tool_results:
+            raise Refused("that is no tool result; compress_conversation_segment is for words")
+        text = self.local(place[0]).get(place[1])
+        if text is None:
+            raise Refused("nothing shorter is known of it")
+        return self._take({place: text})
+
+    def _segment(self, arguments: Mapping[str, Any]) -> Json:
+        first, last = self._given(arguments, "first"), self._given(arguments, "last")
+        summary = arguments.get("summary")
+        if not isinstance(summary, str) or not summary.strip():
+            raise Refused("summary is the text that says what these messages say")
+        if not first <= last or last[1] - first[1] >= MAX_SEGMENT:
+            raise Refused(f"a segment is of 1 to {MAX_SEGMENT} messages of one turn, first before last")
+        places = [(first[0], position) for position in range(first[1], last[1] + 1)]
+        words = [place for place in places if not self._message(place).tool_results]
+        speakers = {self._message(place).role for place in words}
+        if len(speakers) != 1:
+            raise Refused("a summary speaks for one speaker: the user, or the assistant")
+        self._check(summary, [self._message(place) for place in words])
+        texts = {place: text for place in places if (text := self.local(place[0]).get(place[1])) is not None}
+        shortener = self.shortener(first[0])
+        texts |= {place: shortener.worded(self._message(place), "") for place in words[1:]}
+        texts[words[0]] = shortener.worded(self._message(words[0]), one_line(summary))
+        return self._take(texts)
+
+    def _check(self, summary: str, messages: Sequence[Message]) -> None:
+        """Only what the messages say, in no more tokens than they may take."""
+        limits = self.shortener(1).limits
+        limit = limits["user" if messages[0].role == "user" else "assistant"]
+        tokens = self.count(summary)
+        if tokens > limit:
+            raise Refused(f"the summary takes {tokens} tokens; {limit} are allowed")
+        # Calls stay beside the words, so a summary need not speak of them.
+        reading = read_turn([replace(message, parts=(Text(message.text),), original=None) for message in messages])
+        source = GuardSource(reading.facts, [candidate.text for candidate in reading.candidates])
+        verdict = check("T", source, summary, tokens=tokens, above_tokens=limit, written_by_model=True)
+        if not verdict.ok:
+            lost = f"; it lost {', '.join(fact[2:] for fact in verdict.lost[:5])}" if verdict.lost else ""
+            raise Refused(f"{verdict.reason}{lost}")
+
+    def _take(self, texts: Mapping[Place, str]) -> Json:
+        before = sum(self.sizes[place] for place in texts)
+        saved = {
+            place: text for place, text in texts.items() if self.count(text) < self.sizes[place] or not text.strip()
+        }
+        after = before - sum(self.sizes[place] - (self.count(text) if text else 0) for place, text in saved.items())
+        if not saved or after >= before:
+            raise Refused("that saves nothing")
+        self.accepted |= saved
+        self.sizes = {**self.sizes, **{place: self.count(text) if text else 0 for place, text in saved.items()}}
+        self.tokens -= before - after
+        return {"saved_tokens": before - after, "short": several(len(saved), "message"), **self._verify({})}  # type: ignore[dict-item]
+
+    def _given(self, arguments: Mapping[str, Any], key: str) -> Place:
+        turn = arguments.get("turn")
+        number = turn_number(turn) if isinstance(turn, str | int) and not isinstance(turn, bool) else None
+        position = arguments.get(key)
+        if number is None or not isinstance(position, int) or isinstance(position, bool):
+            raise Refused(f'turn is an id such as "T-3", {key} a position from 0')
+        return number, position
+
+    def _message(self, place: Place) -> Message:
+        where = f"{turn_id(place[0])} message {place[1]}"
+        if place in self.protected:
+            raise Refused(f"{where} is protected")
+        messages = self.turns.get(place[0], ())
+        if not 0 <= place[1] < len(messages) or place not in self.sizes:
+            raise Refused(f"there is no message {where} that may be made short")
+        if place in self.accepted:
+            raise Refused(f"{where} is short already")
+        return messages[place[1]]
+
+    def _may(self, place: Place) -> bool:
+        return self.sizes[place] > WORTH_TOKENS and place not in self.protected and place not in self.accepted
+
+
+def _place_of(text: object) -> Place:
+    turn, _, position = str(text or "").partition("/")
+    number = turn_number(turn)
+    return (number, int(position)) if number and position.isdecimal() else (0, -1)
+
+
+def tool_definitions() -> tuple[Mapping[str, Json], ...]:
+    """The four tools, as OpenAI has them."""
+    turn: Json = {"type": "string", "description": "The turn's id, as in T-3."}
+    integer: Json = {"type": "integer"}
+    return (
+        _tool(
+            "get_compression_metadata",
+            "Messages that may be made short, oldest first, and what is known of files and todos.",
+            {"after": {"type": "string", "description": "`next` of the page before; leave out for the first."}},
+            (),
+        ),
+        _tool(
+            "compress_tool_result",
+            "Make a tool result short by what is known of it.",
+            {"turn": turn, "position": integer},
+            ("turn", "position"),
+        ),
+        _tool(
+            "compress_conversation_segment",
+            "Put a summary in place of the words of one speaker in one turn; tool results between become short too.",
+            {"turn": turn, "first": integer, "last": integer, "summary": {"type": "string"}},
+            ("turn", "first", "last", "summary"),
+        ),
+        _tool("verify_compression_target", "How many tokens the history takes now, and the target.", {}, ()),
+    )
+
+
+def _tool(name: str, description: str, properties: Mapping[str, Json], required: Sequence[str]) -> Mapping[str, Json]:
+    parameters: Json = {"type": "object", "properties": properties, "required": list(required)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

@@ -1,0 +1,198 @@
+"""`foveate chat`: a conversation with a model that never ends, in a terminal or through a pipe."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.terminal import console, line
+from foveate.errors import InputError, ModelUnavailable, SessionExists, SessionNotFound
+
+if TYPE_CHECKING:
+    from foveate.cli.chat.lines import Lines
+    from foveate.cli.chat.loop import LoopThread
+    from foveate.cli.chat.room import Room
+    from foveate.client import Foveate
+    from foveate.models.settings import ModelsSettings
+    from foveate.settings import Settings
+
+EXAMPLE = "openai:gpt-5-mini, with its key in $OPENAI_API_KEY"
+NO_MODEL = f"no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in {EXAMPLE}"
+LOCAL = "'--model local' is a small model on this machine that needs no key"
+OFFER = f"""No model is configured. --model NAME or $FOVEATE_MODELS__CHAT names one, as in {EXAMPLE}.
+
+A small model (SmolLM2, 135 million parameters) can run on this machine, without a key or a network. It shows how a \
+chat works, and costs nothing; its answers are poor."""
+
+
+@click.command(name="chat", short_help="Talk with a model, for ever; go on with any session, imported ones too.")
+@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option("--new", "is_new", is_flag=True, help="Begin a session, of that name if one is given.")
+@click.option("--model", metavar="NAME", help="Who answers, as in openai:gpt-5-mini; the session remembers it.")
+@click.option("--budget", metavar="TOKENS", help="The most a prompt may have, as in 8k; the session remembers it.")
+@click.option(
+    "--system",
+    "system_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with the system prompt.",
+)
+@click.option("--window", type=click.IntRange(min=1), metavar="TOKENS", help="What the model takes, prompt and answer.")
+@click.option("--max-output", type=click.IntRange(min=1), metavar="TOKENS", help="The most an answer may have.")
+@click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model can read and search old turns.")
+@store_option
+@json_option
+def command(
+    *,
+    session_id: str | None,
+    is_new: bool,
+    model: str | None,
+    budget: str | None,
+    system_path: Path | None,
+    window: int | None,
+    max_output: int | None,
+    has_tools: bool,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Talk with a model inside the session's budget. Nothing said is lost, however long it goes on.
+
+    Without SESSION a new one begins. A line is a prompt, /help lists the commands. From a pipe each line is a prompt,
+    too; the first that fails ends it, with exit code 1. --json writes one JSON object for each answer, or error.
+
+    \b
+    foveate chat --model openai:gpt-5-mini
+    foveate chat --model qwen3@http://127.0.0.1:11434/v1 --budget 8k
+    foveate import ~/.claude/projects && foveate chat 3fe1 --model anthropic:claude-sonnet-4-5
+    echo "Which port did we choose?" | foveate chat demo --json
+    """
+    from foveate.cli.chat.budget import check_model, read_tokens
+    from foveate.cli.chat.commands import COMMANDS
+    from foveate.cli.chat.lines import Lines
+    from foveate.cli.chat.loop import LoopThread
+    from foveate.cli.chat.room import Room, Wishes
+    from foveate.cli.context import read_text
+    from foveate.settings import load_settings
+
+    settings = load_settings()
+    budget_tokens = read_tokens(budget) if budget else None
+    wishes = Wishes(
+        model=model,
+        system=read_text(system_path),
+        window_tokens=window,
+        max_output_tokens=max_output,
+        has_tools=has_tools,
+    )
+    lines = Lines(is_typed=sys.stdin.isatty(), commands=[f"/{name}" for name in COMMANDS])
+    with LoopThread() as loop:
+        if not store_path.expanduser().exists():
+            # No file is made for a chat that can't begin.
+            if session_id and not is_new:
+                raise SessionNotFound(session_id)
+            answering = _model(wishes.model, lines, settings=settings.models)
+            loop.run(check_model(answering, settings.models))
+            wishes = replace(wishes, model=answering)
+        fov = loop.run(_open(store_file(store_path, create=True), settings))
+        try:
+            room = Room(fov, wishes, is_typed=lines.is_typed, as_json=as_json)
+            chosen = loop.run(_find(room, session_id, is_new=is_new))
+            answering = _model(wishes.model, lines, settings=settings.models, own=chosen.own_model)
+            loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
+            with suppress(KeyboardInterrupt):  # who does not want to wait need not
+                loop.run(room.prepare())
+            if lines.is_typed:
+                loop.run(room.introduce())
+            succeeded = _talk(loop, room, lines)
+            is_kept = loop.run(room.leave())
+        finally:
+            loop.run(fov.close())
+    if lines.is_typed and is_kept:
+        console().print(line(("Everything is kept. To go on: ", "dim"), room.command))
+    if not succeeded:
+        raise SystemExit(1)
+
+
+class Chosen(NamedTuple):
+    """The session to go on with, and the model that it names; or the id of one to begin."""
+
+    session_id: str
+    own_model: str | None = None
+
+
+async def _open(path: Path, settings: Settings) -> Foveate:
+    import foveate
+
+    return await foveate.open(path, settings=settings)
+
+
+async def _find(room: Room, session_id: str | None, *, is_new: bool) -> Chosen:
+    from foveate.cli.chat.room import new_name
+
+    if session_id is None:
+        return Chosen(await room.new_id(new_name()))
+    if not is_new:
+        session = await room.fov.find_session(session_id)
+        return Chosen(session.id, session.info.model)
+    if any(info.id == session_id for info in await room.fov.sessions()):
+        raise SessionExists(session_id)
+    return Chosen(session_id)
+
+
+def _model(wished: str | None, lines: Lines, *, settings: ModelsSettings, own: str | None = None) -> str:
+    """Who answers; a person is asked where nothing says it."""
+    from foveate.cli.chat.budget import model_for
+
+    if model := model_for(wished, own, settings=settings):
+        return model
+    from foveate.models import local
+
+    try:
+        local.parse_name(local.PREFIX)
+    except ModelUnavailable as error:
+        raise click.ClickException(f"{NO_MODEL}. {LOCAL}, but {error.problem}") from error
+    if not lines.is_typed:
+        raise click.ClickException(f"{NO_MODEL}. {LOCAL}")
+    console(stderr=True).print(line(OFFER))
+    if not lines.ask("Use it?"):
+        raise SystemExit(1)
+    return local.PREFIX
+
+
+def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
+    """Prompts and commands until there are no more; False if one failed and nobody was there to see it."""
+    from foveate.cli.chat.room import Leave
+
+    while (text := _read(room, lines)) is not None:
+        try:
+            succeeded = not text.strip() or loop.run(room.handle(text))
+        except Leave:
+            return True
+        except KeyboardInterrupt:
+            room.end_line()
+            if not lines.is_typed:
+                raise
+            room.notes.print(line(("Stopped; what was said so far is kept.", "dim")))
+            continue
+        if not succeeded and not lines.is_typed:
+            return False
+    return True
+
+
+def _read(room: Room, lines: Lines) -> str | None:
+    """The next thing typed; Ctrl-C takes back what was begun."""
+    while True:
+        try:
+            return lines.read()
+        except InputError as error:
+            if not lines.is_typed:
+                raise
+            room.tell_error(error)
+        except KeyboardInterrupt:
+            if not lines.is_typed:
+                raise
+            room.notes.print(line(("\n/quit or Ctrl-D leaves.", "dim")))

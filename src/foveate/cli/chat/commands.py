@@ -1,0 +1,222 @@
+"""The slash commands of `foveate chat`, one small function each."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from foveate.cli.chat.budget import read_tokens
+from foveate.cli.chat.room import Leave, Room
+from foveate.cli.ui.terminal import line
+from foveate.errors import InputError
+from foveate.renditions import LEVELS
+from foveate.turn import turn_id, turn_number
+
+EVEN_IF_LOCKED = "--even-if-locked"
+SOME_RESULTS = 10
+ALIKE = 0.7
+"""How much a name must be like a command's to be taken for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    usage: str
+    """What follows its name."""
+    help: str
+    run: Callable[[Room, str], Awaitable[None]]
+
+
+async def run(room: Room, text: str) -> None:
+    """Do what a line that begins with a slash says."""
+    name, rest = [*text[1:].split(maxsplit=1), "", ""][:2]
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=ALIKE)
+        meant = f"did you mean /{near[0]}?" if near else "/help lists them."
+        raise InputError(f"there is no command /{name}; {meant} (//{name} sends it to the model)")
+    await command.run(room, rest.strip())
+
+
+def _words(text: str, name: str, most: int = 1) -> list[str]:
+    """What follows a command, as a shell reads it: quotes hold words together."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"/{name} {text}: a quote has no end; put a backslash before it") from error
+    if len(words) > most:
+        raise InputError(f"write /{name} {COMMANDS[name].usage}; what has spaces stands in quotes")
+    return words
+
+
+def _word(text: str, name: str) -> str:
+    """The one word that may follow a command, or nothing."""
+    return next(iter(_words(text, name)), "")
+
+
+async def _help(room: Room, _: str) -> None:
+    width = max(len(f"/{name} {command.usage}") for name, command in COMMANDS.items())
+    for name, command in COMMANDS.items():
+        room.notes.print(line((f"  /{name} {command.usage}".ljust(width + 4), "bold"), command.help))
+    room.notes.print(
+        line(
+            "\nA line that ends in \\ goes on; ",
+            ('"""', "bold"),
+            " begins and ends a text of several lines; // sends a slash. Ctrl-C stops an answer, Ctrl-D leaves.",
+        )
+    )
+
+
+async def _context(room: Room, _: str) -> None:
+    from foveate.cli.ui.picture import draw
+
+    draw(room.notes, await room.chat.context(), one_off=False)
+
+
+async def _pin(room: Room, text: str) -> None:
+    if not text:
+        raise InputError("say what to pin, as in: /pin Answer in French.")
+    made = await room.session.pin(text)
+    room.notes.print(line((made.id, "bold"), " stands in every context from now on; /unpin takes it away."))
+
+
+async def _pins(room: Room, _: str) -> None:
+    from foveate.cli.pin import print_pins
+
+    if pins := await room.session.pins():
+        print_pins(room.notes, pins)
+    else:
+        room.notes.print("No pins. /pin TEXT makes one.")
+
+
+async def _unpin(room: Room, text: str) -> None:
+    pin_id = _word(text.replace(EVEN_IF_LOCKED, ""), "unpin")
+    if not pin_id:
+        raise InputError(f"say which pin, as in: /unpin P-1 (or /unpin P-1 {EVEN_IF_LOCKED})")
+    await room.session.unpin(pin_id, even_if_locked=EVEN_IF_LOCKED in text)
+    room.notes.print(line(f"{pin_id} is removed."))
+
+
+async def _levels(room: Room, text: str) -> None:
+    from foveate.cli.levels import print_levels
+
+    turn = await _turn(room, _word(text, "levels"))
+    raw = await room.session.get_turn(turn, "R", format="plain")
+    others = [await room.session.get_turn(turn, level, "plain") for level in raw.available_levels if level != "R"]
+    print_levels(room.notes, [raw, *others], full=False)
+    if not others:
+        room.notes.print(line(("The others are made in the background, once the turn is over.", "dim")))
+
+
+async def _show(room: Room, text: str) -> None:
+    from foveate.cli.show import print_turn
+
+    words = _words(text, "show", most=2)
+    if len(words) == 1 and words[0].upper() in LEVELS:
+        words.insert(0, "")
+    turn = await _turn(room, words[0] if words else "")
+    if len(words) > 1:
+        content = await room.session.get_turn(turn, words[1].upper(), format="plain")
+        room.notes.print(line((f"{content.turn_id}-{content.level}, {content.tokens:,} tokens", "dim")))
+        room.notes.print(line(content.content.rstrip("\n")))
+    else:
+        print_turn(room.notes, await room.session.load_turn(turn), full=False)
+
+
+async def _search(room: Room, words: str) -> None:
+    from foveate.cli.search import print_found
+
+    if not words:
+        raise InputError("say what to look for, as in: /search storage port")
+    print_found(room.notes, await room.session.search(words, SOME_RESULTS), words)
+
+
+async def _board(room: Room, text: str) -> None:
+    from foveate.cli.board import print_board
+
+    action, _, name = text.partition(" ")
+    if action and (action not in ("save", "dismiss") or not name.strip()):
+        raise InputError("write /board, /board save NAME or /board dismiss NAME")
+    if action:
+        board = await room.session.board()
+        names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]
+        if name.strip() not in names:
+            raise InputError(f"{name.strip()} is not on the board; {', '.join(names) or 'nothing'} is")
+        await (room.session.save if action == "save" else room.session.dismiss)(name.strip())
+    print_board(room.notes, await room.session.board(), room.session.info.turns)
+
+
+async def _fork(room: Room, text: str) -> None:
+    parent = room.session
+    forked = await parent.fork(_word(text, "fork") or await room.new_id(f"{parent.id}-fork"))
+    await room.enter(forked.id, room.chat.models[0])
+    room.notes.print(
+        line((forked.id, "bold"), f" shares everything so far; {parent.id} stays as it is. You talk in the fork now.")
+    )
+
+
+async def _budget(room: Room, text: str) -> None:
+    info = room.session.info
+    if not text:
+        room.notes.print(line(f"The budget is {info.budget_tokens:,} tokens. /budget N changes it."))
+        return
+    tokens = read_tokens(text)
+    await room.enter(info.id, room.chat.models[0], budget_tokens=tokens)
+    context = await room.chat.context()
+    room.notes.print(line(f"The budget is {tokens:,} tokens now, of which {context.tokens:,} are in use."))
+
+
+async def _model(room: Room, text: str) -> None:
+    name = _word(text, "model")
+    if not name:
+        room.notes.print(line(f"The model is {room.chat.models[0]}. /model NAME changes it."))
+        return
+    await room.enter(room.session.id, name)
+    info = room.session.info
+    room.notes.print(line((name, "bold"), f" answers from now on; its tokens are counted as {info.counter}."))
+
+
+async def _cost(room: Room, _: str) -> None:
+    from foveate.cli.stats import Bill, print_bill
+
+    fov = room.fov
+    print_bill(room.notes, Bill(await fov.costs(), room.session.id, await fov.providers(), fov.settings.models))
+
+
+async def _retry(room: Room, _: str) -> None:
+    await room.show(room.chat.answer())
+
+
+async def _quit(_room: Room, _: str) -> None:
+    raise Leave
+
+
+async def _turn(room: Room, text: str) -> str:
+    """The turn that was named, or the newest."""
+    if text:
+        number = turn_number(int(text) if text.isdecimal() else text.upper())
+        return turn_id(number) if number else text
+    turns = (await room.session.refresh()).turns
+    if not turns:
+        raise InputError("there are no turns yet")
+    return turn_id(turns)
+
+
+COMMANDS: dict[str, Command] = {
+    "help": Command("", "this list", _help),
+    "context": Command("", "what the model sees: which turns at which level, and what they cost", _context),
+    "pin": Command("TEXT", "keep a rule or fact in every context, word for word", _pin),
+    "pins": Command("", "the pins there are", _pins),
+    "unpin": Command("P-n", "remove one", _unpin),
+    "show": Command("[T-n] [R|S|C|T]", "read a turn, the newest if none is named; at a level, if one is", _show),
+    "levels": Command("[T-n]", "a turn at its four levels, with their sizes", _levels),
+    "search": Command("WORDS", "find turns by their words", _search),
+    "board": Command("[save|dismiss NAME]", "what the model retrieved and still sees", _board),
+    "fork": Command("[NAME]", "go on in a copy from here; this conversation stays as it is", _fork),
+    "budget": Command("[N]", "how many tokens a prompt may have, as in 8k", _budget),
+    "model": Command("[NAME]", "who answers, as in openai:gpt-5-mini or local", _model),
+    "cost": Command("", "what the calls of this session took", _cost),
+    "retry": Command("", "ask again for a prompt that has no answer", _retry),
+    "quit": Command("", "leave; everything is kept", _quit),
+}

@@ -1,0 +1,298 @@
+"""Where the user of `foveate chat` and a model meet: a session, its chat, and what is shown of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from foveate.agents.chat import INTERRUPTED, Asked, Chat, ChatEvent, Finished, Noticed, Piece, ToolAnswered, ToolAsked
+from foveate.cli.chat.budget import check_model, fitting_budget, most_output
+from foveate.cli.chat.flow import Flow
+from foveate.cli.chat.keyboard import Reading
+from foveate.cli.chat.status import status
+from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
+from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
+from foveate.models.names import window_of
+from foveate.store.calls import NANO
+from foveate.text import as_typed, compact_json, several
+
+if TYPE_CHECKING:
+    from foveate.client import Foveate
+    from foveate.session import Session
+    from foveate.session.values import SessionInfo
+    from foveate.turn import Turn
+
+TURNS_SHOWN = 3
+"""Of a session that is gone on with."""
+CALL_CHARS = 100
+TITLE_CHARS = 60
+"""A new session is called by what was said first."""
+MAX_FORKS = 1_000
+FEW_TURNS = 8
+"""So many that are not compressed yet are left to the background."""
+PREPARE_SECONDS = 60.0
+
+
+class Leave(Exception):
+    """The user wants to go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the command line says; the rest is as settings and session have it."""
+
+    model: str | None = None
+    system: str = ""
+    window_tokens: int | None = None
+    max_output_tokens: int | None = None
+    has_tools: bool = True
+
+
+class Room:
+    """One chat at a time. `out` is for what the model says, `notes` for all else."""
+
+    def __init__(self, fov: Foveate, wishes: Wishes, *, is_typed: bool, as_json: bool) -> None:
+        self.fov = fov
+        self.out = out = console()
+        self.notes = out if is_typed and not as_json else console(stderr=True)
+        self._wishes = wishes
+        self._is_typed = is_typed
+        self._as_json = as_json
+        self._chat: Chat | None = None
+        self._flow = Flow(self._write, lambda: out.width if out.is_terminal else None)
+        self._reading = Reading(out)
+        self._is_begun_here = False
+
+    @property
+    def chat(self) -> Chat:
+        assert self._chat is not None, "a room is entered first"
+        return self._chat
+
+    @property
+    def session(self) -> Session:
+        return self.chat.session
+
+    async def enter(self, session_id: str, model: str, *, budget_tokens: int | None = None) -> None:
+        """Go on with a session, or begin it, with this model; what can't be leaves everything as it was."""
+        settings = self.fov.settings
+        await check_model(model, settings.models)
+        window_tokens = self._window(model)
+        output_tokens = self._wishes.max_output_tokens or most_output(window_tokens)
+        known = next((info for info in await self.fov.sessions() if info.id == session_id), None)
+        fitting = fitting_budget(
+            budget_tokens,
+            known.budget_tokens if known else None,
+            default_tokens=settings.session.budget_tokens,
+            output_tokens=output_tokens,
+            window_tokens=window_tokens,
+            option=self._option,
+        )
+        session = await self.fov.session(session_id, model=model, budget_tokens=fitting)
+        chat = Chat(
+            session,
+            self.fov.caller,
+            tuple(dict.fromkeys((model, *settings.models.fallbacks))),
+            system=self._wishes.system,
+            max_output_tokens=output_tokens,
+            has_tools=self._wishes.has_tools,
+            costs=self.fov.costs,
+        )
+        if budget_tokens and (known is None or known.budget_tokens != budget_tokens):
+            await self._try_budget(chat, known)
+        elif known and known.budget_tokens != fitting:
+            told = f"The budget is {fitting:,} tokens now, not {known.budget_tokens:,}: {model} takes {window_tokens:,}"
+            self.notes.print(line((f"{told} with its answer. {self._option} changes it.", "dim")))
+        self._is_begun_here = self._is_begun_here or known is None
+        self._chat = chat
+
+    @property
+    def _option(self) -> str:
+        """Where a budget is said."""
+        return "/budget" if self._chat else "--budget"
+
+    async def _try_budget(self, chat: Chat, before: SessionInfo | None) -> None:
+        """Take a budget back in which no context can be made, and say so."""
+        info = chat.session.info
+        try:
+            await chat.context()
+        except InputError as error:
+            if before:
+                await self.fov.session(info.id, model=before.model, budget_tokens=before.budget_tokens)
+            else:
+                await self.fov.delete_session(info.id)
+            raise InputError(f"{self._option} {info.budget_tokens:,}: {error}") from error
+
+    async def handle(self, text: str) -> bool:
+        """A prompt or a command; False if it failed, and then that was said."""
+        from foveate.cli.chat.commands import run
+
+        is_command = text.startswith("/") and not text.startswith("//")
+        try:
+            if is_command:
+                await run(self, text)
+            else:
+                await self._say(text[1:] if text.startswith("//") else text)
+        except FoveateError as error:
+            self.end_line()
+            self.tell_error(error)
+            if not is_command and not isinstance(error, StoreError | InvalidMessage | TurnBegun):
+                again = "/retry asks again." if self._is_typed else f"to ask again: echo /retry | {self.command}"
+                self.notes.print(line((f"The prompt is kept; {again}", "dim")), soft_wrap=True)
+            if self._as_json:
+                print_json_line({"session_id": self.session.id, "error": whole_error(error)})
+            return False
+        return True
+
+    def tell_error(self, error: FoveateError) -> None:
+        told = line(("Error: ", "bold red"), whole_error(error))
+        self.notes.print(told, soft_wrap=not self.notes.is_terminal)
+
+    @property
+    def command(self) -> str:
+        """What goes on with the session, to be copied."""
+        return to_copy("chat", self.session.id)
+
+    async def _say(self, text: str) -> None:
+        if self._is_begun_here and not self.session.info.title:
+            await self.session.rename(shorten(text, TITLE_CHARS))
+            if not self._is_typed:
+                self.notes.print(line((f"A new session: {self.session.id}", "dim")), soft_wrap=True)
+        await self.show(self.chat.say(text))
+
+    async def show(self, events: AsyncGenerator[ChatEvent, None]) -> None:
+        """An answer as it comes, and what it took."""
+        tools: list[dict[str, object]] = []
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._reading.end()
+                    await self._show_event(event, tools)
+        finally:
+            self._reading.end()
+
+    async def _show_event(self, event: ChatEvent, tools: list[dict[str, object]]) -> None:
+        match event:
+            case Asked(tokens):
+                if not self._as_json:
+                    self._reading.begin(tokens)
+            case Piece(text):
+                if not self._as_json:
+                    self._flow.add(text)
+            case ToolAsked(name, arguments):
+                tools.append({"name": name, "arguments": arguments})
+                self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
+            case ToolAnswered(name, tokens):
+                self._note(f"← {name}: {tokens:,} tokens")
+            case Noticed(text):
+                self._note(text)
+            case Finished():
+                await self._finish(event, tools)
+
+    def end_line(self) -> None:
+        """Show what is left of an answer that goes no further."""
+        self._flow.end()
+
+    async def prepare(self) -> None:
+        """Compress what was imported, say, before a model is shown it; what takes long goes on beside the chat."""
+        pending = (await self.session.stats()).pending
+        if pending <= FEW_TURNS or not self.fov.settings.compress.enabled:
+            return
+        try:
+            with progress_bar(shown=self._is_typed) as progress, suppress(TimeoutError):
+                advance = partial(progress.advance, progress.add_task("compressing", total=pending))
+                async with asyncio.timeout(PREPARE_SECONDS):
+                    await self.fov.prepare(self.session.id, progress=advance)
+        except FoveateError as error:  # what can't be read is no reason not to talk
+            self.tell_error(error)
+
+    async def introduce(self) -> None:
+        """Who talks here, and where the conversation stands."""
+        info = self.session.info
+        model = self.chat.models[0]
+        name = f" ({info.id})" if info.title else ""
+        self.notes.print(line((shorten(info.title or info.id, TITLE_CHARS), "bold"), name))
+        self.notes.print(line(f"{model}, {info.budget_tokens:,} tokens"), soft_wrap=True)
+        self.notes.print(line(("/help lists the commands, Ctrl-D leaves", "dim")))
+        if not self.chat.has_tools and self._wishes.has_tools:
+            self.notes.print(line(("The budget is too small for the history tools; they are left out.", "dim")))
+        if not info.turns:
+            return
+        first = max(1, info.turns - TURNS_SHOWN + 1)
+        self.notes.print(
+            line((f"{several(info.turns, 'turn')} so far" + (", the newest:" if first > 1 else ":"), "dim"))
+        )
+        for outline in await self.session.outline(first):
+            if not outline.is_pruned:
+                self._recall(await self.session.load_turn(outline.number))
+        if waiting := await self.chat.waiting():
+            self.notes.print(line((f"{waiting} has no answer yet: /retry asks for it, or just go on.", "yellow")))
+
+    async def leave(self) -> bool:
+        """Whether there is something to go on with; a session that was begun here and has nothing in it is not kept."""
+        info = await self.session.refresh()
+        is_empty = self._is_begun_here and not info.turns and not await self.session.pins()
+        if is_empty:
+            await self.fov.delete_session(info.id)
+        return not is_empty
+
+    async def new_id(self, beginning: str) -> str:
+        """An id that no session has."""
+        taken = {info.id for info in await self.fov.sessions()}
+        names = (beginning if number == 1 else f"{beginning}-{number}" for number in range(1, MAX_FORKS))
+        free = next((name for name in names if name not in taken), None)
+        if free is None:
+            raise SessionExists(beginning)
+        return free
+
+    async def spent_usd(self) -> float:
+        """What the session has cost, compression included."""
+        return sum(row.nano_usd for row in await self.fov.costs(self.session.id)) / NANO
+
+    def _window(self, model: str) -> int | None:
+        """What a model takes, if that is known; the command line speaks of the model that it began with."""
+        is_first = self._chat is None or self._chat.models[0] == model
+        given = self._wishes.window_tokens if is_first else None
+        return given or window_of(model, self.fov.settings.models)
+
+    def _recall(self, turn: Turn) -> None:
+        """A turn in two lines."""
+        said = [message for message in turn.messages if message.kind == "message" and message.text.strip()]
+        asked = as_typed(next((message.text for message in said if message.role == "user"), ""))
+        answered = next((message.text for message in reversed(said) if message.role == "assistant"), "")
+        width = max(CALL_CHARS // 2, self.notes.width - len(turn.id) - len(INTERRUPTED))
+        for who, text in ((turn.id, asked), (" " * len(turn.id), answered)):
+            if text:
+                mark = ">" if who.strip() else " "
+                told = line((f"{who} {mark} ", "dim"), shorten(text, width))
+                self.notes.print(told, no_wrap=True, overflow="ellipsis")
+
+    def _write(self, text: str) -> None:
+        self.out.print(line(text), end="", soft_wrap=True)
+
+    def _note(self, text: str) -> None:
+        if not self._as_json:
+            self.end_line()
+            self.notes.print(line((text, "dim")))
+
+    async def _finish(self, done: Finished, tools: Sequence[dict[str, object]]) -> None:
+        if self._as_json:
+            shares = {"predicted_cached_share": done.predicted_cached_share, "cached_share": done.cached_share}
+            whole = {"session_id": self.session.id, **asdict(done), **shares, "usd": done.usd, "tools": tools}
+            print_json_line(whole)
+            return
+        self.end_line()
+        if done.finish == "length":
+            self._note("The answer ends here because its output limit was reached; --max-output raises it.")
+        told = status(done, await self.spent_usd(), width=self.notes.width)
+        self.notes.print(told, no_wrap=True, overflow="ellipsis")
+        if self.notes is self.out:
+            self.out.print()
+
+
+def new_name() -> str:
+    return f"chat-{datetime.now(UTC):%Y%m%d-%H%M%S}"

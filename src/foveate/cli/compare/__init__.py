@@ -1,0 +1,225 @@
+"""`foveate compare`: one history through several strategies at several budgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.terminal import console, line, print_json, progress_bar
+from foveate.errors import InputError, SessionNotFound
+from foveate.text import several
+
+if TYPE_CHECKING:
+    from foveate.replay.report import Comparison
+    from foveate.replay.script import Surroundings
+    from foveate.sync import Session
+    from foveate.turn import Json, Turn
+
+DEMO = "demo"
+"""The platform of sessions that `foveate demo` made."""
+DOCUMENTS = ("goals", "epic", "tasks")
+UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([km]?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is compared: a session's turns, and what it has besides."""
+
+    name: str
+    turns: list[Turn]
+    model: str | None
+    around: Surroundings
+    strategy_settings: Mapping[str, Mapping[str, Json]]
+    planted: tuple[str, ...]
+    """Facts of the demo conversation, each said once."""
+    note: str = ""
+
+
+def _amounts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Numbers of tokens, as in 16k,64k."""
+    found = [_AMOUNT.fullmatch(word.strip()) for word in value.split(",")]
+    amounts = tuple(int(float(one[1]) * UNITS[one[2].casefold()]) for one in found if one)
+    if len(amounts) != len(found) or min(amounts) < 1:
+        raise click.BadParameter(f"{value!r} are no budgets; write them as in 16k,64k")
+    return tuple(dict.fromkeys(amounts))
+
+
+@click.command(name="compare", short_help="One history through several strategies: what each keeps, and its price.")
+@click.argument("subject", metavar="SESSION|FILE")
+@click.option("--strategies", metavar="NAMES", help="As in gradient,standard; all, if not said.")
+@click.option("--budgets", callback=_amounts, default="16k,64k", show_default=True, help="Tokens of a prompt.")
+@click.option("--needle", "needles", multiple=True, metavar="TEXT", help="Look for it in the last context; repeatable.")
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Make one call in N; all, if that is quick.")
+@click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
+@click.option("--html", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
+@store_option
+@json_option
+def command(
+    *,
+    subject: str,
+    strategies: str | None,
+    budgets: tuple[int, ...],
+    needles: tuple[str, ...],
+    every: int | None,
+    limit: int | None,
+    page_path: Path | None,
+    store_path: Path,
+    as_json: bool,
+) -> None:
+    """Play a session or a transcript through strategies at budgets, and see what each keeps and what it costs.
+
+    There is one model call before every assistant message, but nothing is sent anywhere and the session is only read.
+    A transcript is read into a store that is thrown away. Of a long one not every call is made; the report says which.
+
+    \b
+    foveate compare demo
+    foveate compare ~/.claude/projects/x/session.jsonl --budgets 32k --html report.html
+    foveate compare demo --strategies gradient,standard --needle "port 8443"
+    """
+    names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
+    if strategies is not None and not names:
+        raise InputError("--strategies names none; leave it out to compare all")
+    _check(names)
+    found = _find(subject, store_path, limit)
+    if not found.turns:
+        raise InputError(f"{found.name} has no turns to compare")
+    compared = _compared(found, names, budgets, (*needles, *found.planted), every=every, shown=not as_json)
+    if page_path:
+        from foveate.cli.compare.page import write_page
+
+        _write(page_path, write_page(found.name, compared))
+    if as_json:
+        print_json({"subject": found.name, "note": found.note, **compared.summary()})
+    else:
+        from foveate.cli.compare.table import show
+
+        out = console()
+        if found.note:
+            out.print(line((found.note, "yellow")))
+        show(out, found.name, compared)
+        if page_path:
+            out.print(line(("The plots are in ", "dim"), str(page_path)))
+    if any(run.overruns for run in compared.runs):
+        raise click.exceptions.Exit(1)
+
+
+def _check(names: list[str]) -> None:
+    """A strategy that does not exist is told before anything is read."""
+    from foveate.strategy import load
+
+    for name in names:
+        load(name)
+
+
+def _find(subject: str, store_path: Path, limit: int | None) -> Subject:
+    """The file of this name, or else the session."""
+    path = Path(subject).expanduser()
+    if path.is_file():
+        return _read_file(path, limit)
+    if path.is_dir():
+        raise InputError(f"{subject} is a folder; name one transcript in it, or a session")
+    try:
+        with opened(store_path) as fov:
+            return _read_session(fov.find_session(subject), limit)
+    except SessionNotFound as error:
+        if path.suffix or len(path.parts) > 1:
+            raise InputError(f"{subject}: there is no such file, and no session of this name") from error
+        raise
+
+
+def _read_file(path: Path, limit: int | None) -> Subject:
+    """A transcript, by way of a store that is thrown away; of several sessions the longest."""
+    import tempfile
+
+    from foveate import sync
+    from foveate.settings import load_settings
+
+    raw = load_settings(overrides={"compress": {"enabled": False}, "store": {"synchronous": "normal"}})
+    with (
+        tempfile.TemporaryDirectory(prefix="foveate-compare-") as folder,
+        sync.open(Path(folder) / "read.db", settings=raw) as fov,
+    ):
+        report = fov.import_file(path)
+        if not report.sessions:
+            raise InputError(f"{path}: no conversation was found in it (read as {report.format})")
+        longest = max(report.sessions, key=lambda session: session.found)
+        found = _read_session(fov.open_session(longest.id), limit)
+    notes = []
+    if len(report.sessions) > 1:
+        notes.append(f"{longest.id} is the longest of {len(report.sessions):,} sessions in it.")
+    unread = len(report.problems) + report.unlisted_problems
+    if unread:
+        notes.append(f"Not read: {several(unread, 'record')}; 'foveate import' says why.")
+    return replace(found, name=path.name, note=" ".join(notes))
+
+
+def _read_session(session: Session, limit: int | None) -> Subject:
+    from foveate.replay.script import Surroundings
+
+    info = session.info
+    turns = session.load_turns(1, limit)
+    documents = {name: session.documents.get(name) for name in DOCUMENTS}
+    return Subject(
+        name=info.id,
+        turns=turns,
+        model=info.model,
+        around=Surroundings(info.title, tuple(pin.text for pin in session.pins()), documents),
+        strategy_settings={info.strategy: info.strategy_settings} if info.strategy_settings else {},
+        planted=_planted(turns) if info.platform == DEMO else (),
+    )
+
+
+def _planted(turns: list[Turn]) -> tuple[str, ...]:
+    """The facts that `foveate demo` planted, where they were said."""
+    from foveate.demo.conversation import MAX_TURNS, make_conversation
+    from foveate.text import turn_text
+
+    facts = make_conversation(min(len(turns), MAX_TURNS)).facts
+    return tuple(fact.needle for fact in facts if fact.needle in turn_text(turns[fact.turn - 1].messages))
+
+
+def _compared(
+    found: Subject,
+    names: list[str],
+    budgets: tuple[int, ...],
+    needles: tuple[str, ...],
+    *,
+    every: int | None,
+    shown: bool,
+) -> Comparison:
+    import asyncio
+
+    from foveate.replay.compare import compare
+    from foveate.strategy import names as all_names
+
+    runs = len(budgets) * len(set(names) or all_names())
+    with progress_bar(shown=shown) as progress:
+        task = progress.add_task("comparing", total=len(found.turns) * (1 + runs))
+        return asyncio.run(
+            compare(
+                found.turns,
+                strategies=names,
+                budgets_tokens=budgets,
+                needles=needles,
+                strategy_settings=found.strategy_settings,
+                model=found.model,
+                around=found.around,
+                every=every,
+                progress=partial(progress.advance, task),
+            )
+        )
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, "utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: can't be written: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""What commands share: options, the terminal, and the picture of a context."""

@@ -1,0 +1,256 @@
+"""A context as a picture: a coloured cell for each turn, a bar of the budget, what each level costs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from foveate.cli.ui.terminal import Column, line, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from foveate.context.context import Context, Planned, Segment
+    from foveate.plan import Shown
+    from foveate.turn import Json
+
+LEVELS: dict[Shown, tuple[str, str]] = {
+    "R": ("raw", "black on color(221)"),
+    "S": ("smoothed", "black on color(150)"),
+    "C": ("compressed", "black on color(73)"),
+    "T": ("tiny", "white on color(61)"),
+    "E": ("eras", "white on color(239)"),
+    "U": ("user's words", "black on color(223)"),
+    "M": ("some messages short", "black on color(115)"),
+    "A": ("summaries", "white on color(97)"),
+}
+USUAL: tuple[Shown, ...] = ("R", "S", "C", "T", "E")
+"""Levels that the legend always names; the others where they are shown."""
+WIDE: tuple[Shown, ...] = ("E", "A")
+"""Levels whose cell stands for a range of turns."""
+MAX_NOTE_CHARS = 100
+FIXED_STYLE = "white on color(95)"
+FREE_STYLE = "color(240)"
+CAUSES = {
+    "first": "there was none before",
+    "budget": "the budget or the settings had changed",
+    "made": "turns were compressed that it had to cut",
+    "full": "the history had filled its room",
+    "interval": "it was time",
+    "cold": "the provider's cache had expired",
+}
+COLUMNS = (
+    Column(""),
+    Column("level", expendable=1),
+    Column("turns", "number"),
+    Column("from"),
+    Column("to"),
+    Column("tokens", "number"),
+    Column("of the history", "number", expendable=2),
+    Column("target", "number", expendable=3),
+)
+MAX_CHANGES = 8
+MAX_WIDTH = 120
+FEW_ROWS = 3
+"""Cells are as wide as lets them stand in so many rows."""
+MAX_CELLS = 2_000
+"""Of a longer conversation the newest turns are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A turn, or an era of many."""
+
+    first: int
+    last: int
+    level: Shown
+
+    def label(self, width: int) -> str:
+        if self.level in WIDE:
+            turns = self.last - self.first + 1
+            return f" {turns:,} turns " if turns > 1 else " 1 turn "
+        return self.level.center(width)
+
+
+def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
+    """The whole picture; `is_other` says that a one-off is by another strategy than the session's own."""
+    out.print(_legend({segment.level for segment in context.segments}))
+    out.print()
+    cells = list(cells_of(context.segments))
+    if len(cells) > MAX_CELLS:
+        out.print(line((f"the newest {MAX_CELLS:,} of {len(cells):,} cells", "dim")))
+    for row in _rows(cells[-MAX_CELLS:], min(out.width, MAX_WIDTH)):
+        out.print(row)
+    out.print()
+    out.print(_bar(context, min(out.width, MAX_WIDTH)))
+    out.print(_total(context))
+    out.print()
+    print_table(out, COLUMNS, list(_bands(context)))
+    out.print()
+    _explain(out, context, one_off=one_off, is_other=is_other)
+
+
+def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
+    """One for each turn, oldest first. A turn shown in steps is drawn at the level that takes most of it."""
+    history = [segment for segment in segments if segment.level and segment.first and segment.last]
+    for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
+        parts = list(group)
+        level = max(parts, key=lambda segment: segment.tokens).level
+        assert first is not None
+        assert level is not None
+        last = parts[-1].last or first
+        if level == "E" or is_summary:
+            yield Cell(first, last, level)
+        else:
+            yield from (Cell(turn, turn, level) for turn in range(first, last + 1))
+
+
+def _legend(shown: Collection[Shown | None]) -> Text:
+    parts: list[str | tuple[str, str]] = []
+    for level, (name, style) in LEVELS.items():
+        if level in USUAL or level in shown:
+            parts += [(f" {level} ", style), f" {name}   "]
+    return line(*parts, ("oldest first", "dim"))
+
+
+def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
+    """The cells in rows that begin with the id of their first turn."""
+    if not cells:
+        yield line(("nothing yet", "dim"))
+        return
+    margin = len(f"T-{cells[-1].last}") + 2
+    cell_width = next((size for size in (3, 2) if size * len(cells) <= FEW_ROWS * (width - margin)), 1)
+    row: list[str | tuple[str, str]] = []
+    used = width
+    for cell in cells:
+        gap = " " if cell.level in WIDE else ""
+        label = cell.label(cell_width)
+        size = len(label) + len(gap)
+        if used + size > width:
+            if row:
+                yield line(*row)
+            row = [(f"T-{cell.first}".ljust(margin), "dim")]
+            used = margin
+        row += [(label, LEVELS[cell.level][1]), gap]
+        used += size
+    yield line(*row)
+
+
+def _bar(context: Context, width: int) -> Text:
+    """The budget as a bar, in the order of the context."""
+    spent = [
+        (LEVELS[segment.level][1] if segment.level else FIXED_STYLE, segment.tokens) for segment in context.segments
+    ]
+    parts: list[str | tuple[str, str]] = []
+    position = tokens = 0
+    for style, run in itertools.groupby(spent, key=lambda part: part[0]):
+        tokens += sum(size for _, size in run)
+        end = min(width, round(tokens * width / context.budget_tokens))
+        parts.append((" " * (end - position), style))
+        position = end
+    return line(*parts, ("·" * (width - position), FREE_STYLE))
+
+
+def _total(context: Context) -> Text:
+    share = context.tokens / context.budget_tokens
+    fixed = [f"{name} {tokens:,}" for name, tokens in fixed_tokens(context).items()]
+    return line(
+        (f"{context.tokens:,}", "bold"), f" of {context.budget_tokens:,} tokens ({share:.0%})", f"; {', '.join(fixed)}"
+    )
+
+
+def fixed_tokens(context: Context) -> dict[str, int]:
+    """What the parts beside the history take."""
+    parts: dict[str, int] = {}
+    for segment in context.segments:
+        if segment.name != "history":
+            parts[segment.name] = parts.get(segment.name, 0) + segment.tokens
+    return parts
+
+
+def bands_of(context: Context) -> list[dict[str, object]]:
+    """What each level takes of the history, newest first, and what it was to take."""
+    history = [segment for segment in context.segments if segment.level]
+    total = sum(segment.tokens for segment in history)
+    targets = {band.level: band.target_share for band in context.planned.bands}
+    bands: list[dict[str, object]] = []
+    for level, (name, _) in LEVELS.items():
+        own = [segment for segment in history if segment.level == level]
+        if own:
+            tokens = sum(segment.tokens for segment in own)
+            turns = {turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)}
+            bands.append(
+                {
+                    "level": level,
+                    "name": name,
+                    "turns": len(turns),
+                    "first": own[0].first,
+                    "last": own[-1].last,
+                    "tokens": tokens,
+                    "share": tokens / total if total else 0.0,
+                    "target_share": targets.get(level),
+                }
+            )
+    return bands
+
+
+def _bands(context: Context) -> Iterator[Sequence[str | Text]]:
+    for band in bands_of(context):
+        target = band["target_share"]
+        yield (
+            line((f" {band['level']} ", LEVELS[band["level"]][1])),  # type: ignore[index]
+            str(band["name"]),
+            f"{band['turns']:,}",
+            f"T-{band['first']}",
+            f"T-{band['last']}",
+            f"{band['tokens']:,}",
+            f"{band['share']:.0%}",
+            "" if target is None else f"{target:.0%}",
+        )
+
+
+def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -> None:
+    """What the strategy says of it, what changed since the last time, and what stays cached."""
+    planned = context.planned
+    if planned.strategy != "gradient":
+        out.print(line("By the strategy ", (planned.strategy, "bold"), "."))
+    for name, value in planned.notes.items():
+        out.print(line((f"{name.replace('_', ' ')} ", "dim"), _note(value)))
+    if context.board.prefetched:
+        names = ", ".join(entry.name for entry in context.board.prefetched)
+        out.print(line(f"Put on the board ahead, for this prompt: {names}."))
+    if one_off:
+        other = "by another strategy" if is_other else "at another budget"
+        out.print(f"A one-off {other} than the session's own: planned afresh, to the full; nothing is kept.")
+        return
+    if planned.cause:
+        when = "now" if planned.is_new else f"at T-{planned.last_turn}"
+        out.print(line(f"The plan was made {when}, since {CAUSES[planned.cause]}. ", _changed(planned)))
+        history = sum(segment.tokens for segment in context.segments if segment.name == "history")
+        room = f"The history has {history:,} of the {planned.room_tokens:,} tokens that are its own"
+        out.print(line(f"{room}: what is said next is added behind it, until they are full."))
+    share = context.stable_tokens / max(1, context.tokens)
+    out.print(line((f"{share:.0%}", "bold"), " of this prompt is what the next one begins with: it stays cached."))
+
+
+def _note(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_NOTE_CHARS else f"{text[: MAX_NOTE_CHARS - 1]}…"
+
+
+def _changed(planned: Planned) -> str:
+    if not planned.changes:
+        return "No turn changed its level."
+    turns = sum(change.last - change.first + 1 for change in planned.changes)
+    newest = planned.changes[-MAX_CHANGES:]
+    named = [f"{_range(change.first, change.last)} {change.before}→{change.after}" for change in newest]
+    others = "the newest: " if len(newest) < len(planned.changes) else ""
+    return f"{turns:,} turns changed their level; {others}{', '.join(named)}."
+
+
+def _range(first: int, last: int) -> str:
+    return f"T-{first}" if first == last else f"T-{first}…{last}"

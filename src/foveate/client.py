@@ -1,0 +1,327 @@
+"""Opening a store, and the sessions in it: where every use of Foveate begins.
+
+async with foveate.open("chat.db") as fov:
+    session = await fov.session("support-42")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from foveate.errors import InvalidMessage, SessionExists, SessionNotFound
+from foveate.events import Event, EventBus, EventKind, Subscription
+from foveate.formats import Header
+from foveate.history.driver import load_state
+from foveate.importer import ImportReport, Progress, free_name, import_transcript
+from foveate.models.caller import Caller, Load
+from foveate.models.limits import ProviderState
+from foveate.recall.search import Found, Searcher, Wanted
+from foveate.session import Session, Shared
+from foveate.session.context import given_settings
+from foveate.session.record import check_session_id, check_text, printable_text
+from foveate.session.values import SessionInfo, describe_session
+from foveate.settings import Settings, load_settings, make_strategy
+from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
+from foveate.store.calls import CostRow
+from foveate.store.passages import IndexState
+from foveate.strategy.checkpoint.reliability import Reliability
+from foveate.tokens import counter_for
+from foveate.turn import Json, parse_time, to_us
+from foveate.worker.loop import Worker
+
+MAX_IDS_NAMED = 3
+
+
+class Opening:
+    """What `open` returns: await it, or use it in `async with`."""
+
+    def __init__(self, location: str, settings: Settings) -> None:
+        self._location = location
+        self._settings = settings
+        self._opened: Foveate | None = None
+
+    def __await__(self) -> Generator[Any, None, Foveate]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Foveate:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._opened:
+            await self._opened.close()
+
+    async def _open(self) -> Foveate:
+        return Foveate(await open_store(self._location, self._settings.store), self._settings)
+
+
+def open(location: str | Path, *, settings: Settings | None = None) -> Opening:  # noqa: A001 - as in `foveate.open`
+    """Open the store at a path; a file that is not there is created, readable by its owner alone."""
+    return Opening(str(location), settings or load_settings())
+
+
+class Foveate:
+    """An open store. Close it, or leave its `async with` block, when done."""
+
+    def __init__(self, store: Store, settings: Settings, *, load: Load | None = None) -> None:
+        self.settings = settings
+        self._store = store
+        self._events = EventBus(settings.events.queue_limit)
+        self._caller = Caller(settings.models, store.calls, self._events, load=load)
+        self._worker = Worker(store, self._events, settings, self._caller)
+        self._searcher = Searcher(store, settings.recall, self._caller)
+        self._shared = Shared(store, self._events, settings, self._worker, self._caller, self._searcher)
+
+    @property
+    def location(self) -> str:
+        return self._store.location
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks models, within the limits of the settings; all sessions share it."""
+        return self._caller
+
+    async def session(
+        self,
+        session_id: str,
+        *,
+        strategy: str | None = None,
+        strategy_settings: Mapping[str, Json] | None = None,
+        budget_tokens: int | None = None,
+        model: str | None = None,
+        title: str | None = None,
+        platform: str | None = None,
+        channel: str | None = None,
+    ) -> Session:
+        """Open a session, or create it; what is said here of an existing one is changed.
+
+        A strategy comes with the settings given for it, and otherwise has those of `settings`; see `Session.use`.
+        """
+        given = {
+            "strategy": strategy,
+            "budget_tokens": budget_tokens,
+            "model": model,
+            "title": title,
+            "platform": platform,
+            "channel": channel,
+        }
+        said = {name: value for name, value in given.items() if value is not None}
+        if strategy is not None:
+            make_strategy(strategy, self.settings, strategy_settings)
+        if budget_tokens is not None:
+            load_settings(environment={}, overrides={"session": {"budget_tokens": budget_tokens}})
+        for name in ("title", "model", "platform", "channel"):
+            check_text(name, str(said.get(name, "")))
+        try:
+            row = await self._store.get_session(check_session_id(session_id))
+        except SessionNotFound:
+            try:
+                row = await self._create(session_id, said)
+            except SessionExists:  # someone else was faster
+                row = await self._store.get_session(session_id)
+        if strategy_settings is not None:
+            make_strategy(strategy or row.strategy, self.settings, strategy_settings)
+            said["settings"] = json.dumps(dict(strategy_settings))
+        elif strategy not in (None, row.strategy):
+            said["settings"] = "{}"
+        changed = {name: value for name, value in said.items() if getattr(row, name) != value}
+        if changed:
+            row = await self._store.update_session(session_id, changed)
+        return Session(row, self._shared)
+
+    async def conversation(
+        self, platform: str, channel: str, *, strategy: str = "topics", budget_tokens: int | None = None
+    ) -> Session:
+        """The conversation of a place, as in ("slack", "#support"): resumed if there is one, else begun.
+
+        Of several with these labels it is the one used last; what is said here of a strategy is for a new one.
+        """
+        for name, label in (("platform", platform), ("channel", channel)):
+            if not check_text(name, label).strip():
+                raise InvalidMessage(name, "is empty; a conversation is resumed by its platform and channel")
+        known = await self._store.list_sessions(platform=platform, channel=channel)
+        if known:
+            return await self.session(known[0].id, budget_tokens=budget_tokens)
+        return await self.session(
+            f"{platform}:{channel}",
+            strategy=strategy,
+            budget_tokens=budget_tokens,
+            platform=platform,
+            channel=channel,
+        )
+
+    async def open_session(self, session_id: str) -> Session:
+        """Open a session that must exist."""
+        return Session(await self._store.get_session(session_id), self._shared)
+
+    async def find_session(self, beginning: str) -> Session:
+        """Open a session by its id, or by the beginning of one that no other has; what people type."""
+        rows = await self._store.list_sessions()
+        found = [row for row in rows if row.id == beginning] or [row for row in rows if row.id.startswith(beginning)]
+        # A session and its side chains, which are named after it, are the session.
+        found = [row for row in found if not any(row.id.startswith(f"{other.id}/") for other in found)]
+        if len(found) == 1:
+            return Session(found[0], self._shared)
+        if not found:
+            raise SessionNotFound(beginning)
+        some = ", ".join(row.id for row in found[:MAX_IDS_NAMED])
+        raise SessionNotFound(beginning, f"{len(found)} sessions begin so, such as {some}; write more of the id")
+
+    async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
+        """All sessions, or those with these labels; the one used last comes first."""
+        return [describe_session(row) for row in await self._store.list_sessions(platform=platform, channel=channel)]
+
+    async def delete_session(self, session_id: str) -> None:
+        """Remove a session and its own turns for good; refused while forks read them."""
+        await self._store.delete_session(session_id)
+
+    async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> Pruned:
+        """Remove the raw content of a session's turns that ended before a time; by default only say what would go."""
+        moment = parse_time(before, path="before")
+        pruned = await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
+        if not dry_run:
+            self._worker.wake(session_id)  # the eras are made anew without what went
+        return pruned
+
+    async def import_file(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Record a transcript; a second import adds only what is new in it. `session_id` renames its first session.
+
+        A different file whose name is taken gets a session of its own, such as `talk-2`.
+        """
+        names: dict[str, str] = {}
+
+        async def open_named(header: Header, keys: Sequence[str]) -> Session:
+            if header.session not in names:
+                if session_id is None:
+                    name = await free_name(self._store, header, keys=keys)
+                else:
+                    name = f"{session_id}/{header.session}" if names else session_id
+                names[header.session] = name
+            return await self._open_imported(replace(header, session=names[header.session]))
+
+        return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
+
+    async def reliability(self, session_id: str) -> Reliability | None:
+        """How far a session can be trusted as it is shown; None if its strategy gives no score."""
+        row = await self._store.get_session(session_id)
+        score = getattr(make_strategy(row.strategy, self.settings, given_settings(row)), "reliability", None)
+        if score is None:
+            return None
+        found: Reliability = score(row.model, await load_state(self._store, session_id, row.strategy))
+        return found
+
+    async def costs(self, session_id: str | None = None) -> list[CostRow]:
+        """What the calls of models took, by session, day, model and purpose; of one session, or of all."""
+        return await self._store.calls.costs(session_id)
+
+    async def providers(self) -> list[ProviderState]:
+        """The breaker and the rates of each provider that this process or another asked in the last hour."""
+        return await self._caller.states()
+
+    def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
+        """Call `callback`, in a thread of its own, with each event of these kinds once its fact is durable."""
+        return self._events.subscribe(callback, kinds)
+
+    async def settle(self, *, session_id: str | None = None, progress: Callable[[int], object] | None = None) -> None:
+        """Wait until every turn, open ones included, has its renditions; `progress` is told as turns are finished.
+
+        Where a model is named, closed turns that are due for it are given to it too. What was put off until later,
+        by a failure or a limit, is left for later: `stats` has it as `waiting`.
+        """
+        await self._worker.settle(None if session_id is None else [session_id], progress)
+
+    async def prepare(self, session_id: str, *, progress: Callable[[int], object] | None = None) -> None:
+        """Wait until a session's turns have their renditions as far as rules make them: before the first context of
+        one that was imported, say. Models are left to the background."""
+        await self._worker.finish(session_id, progress)
+
+    async def compress_again(self, *, session_id: str | None = None) -> int:
+        """Have done again what may come out better: turns with a stand-in or of an older compressor, and, where a
+        model is named, those that none has compressed yet. How many; `settle` waits for them."""
+        ids = [row.id for row in await self._store.list_sessions()] if session_id is None else [session_id]
+        return sum([await self._worker.want_again(name) for name in ids])
+
+    async def search(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        session_id: str | None = None,
+        role: str | None = None,
+        tool: str | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
+        file: str | None = None,
+    ) -> list[Found]:
+        """The turns of one session, or of all, that speak of something: see `Session.search`."""
+        rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
+        wanted = Wanted(role=role, tool=tool, after=after, before=before, file=file)
+        return await self._searcher.search_all(rows, query, max_results, wanted)
+
+    async def unsearched_turns(self, session_id: str | None = None) -> int:
+        """How many turns of one session, or of all, a search does not see yet: not indexed, and not of the newest."""
+        rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
+        return await self._searcher.unsearched(rows)
+
+    async def index_state(self) -> IndexState:
+        """What the index has, and what it lacks."""
+        return await self._searcher.state()
+
+    async def rebuild_index(self, progress: Callable[[int], object] | None = None) -> None:
+        """Throw the index away and make it again; `progress` is told as turns are finished."""
+        await self._store.passages.clear()
+        await self._worker.settle(None, progress)
+
+    async def check(self) -> AsyncIterator[Finding]:
+        """Verify the whole store; faults and progress as they come."""
+        async for finding in self._store.check():
+            yield finding
+        problem = await self._store.passages.check()
+        if problem:
+            yield Finding(problem, "foveate doctor --rebuild-index")
+
+    async def close(self) -> None:
+        await self._worker.close()
+        await self._caller.close()
+        self._events.close()
+        await self._store.close()
+
+    async def _create(self, session_id: str, said: Mapping[str, Any]) -> SessionRow:
+        defaults = self.settings.session
+        model = said.get("model", defaults.model)
+        new = NewSession(
+            id=session_id,
+            title=said.get("title", ""),
+            platform=said.get("platform"),
+            channel=said.get("channel"),
+            strategy=said.get("strategy", defaults.strategy),
+            settings="{}",
+            budget_tokens=said.get("budget_tokens", defaults.budget_tokens),
+            model=model,
+            encoding=counter_for(model).encoding,
+        )
+        return await self._store.create_session(new)
+
+    async def _open_imported(self, header: Header) -> Session:
+        return await self.session(
+            header.session,
+            title=header.title and printable_text(header.title),
+            model=header.model and printable_text(header.model),
+            platform=header.platform,
+            channel=header.channel and printable_text(header.channel),
+        )

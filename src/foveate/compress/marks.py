@@ -1,0 +1,46 @@
+"""Speakers' marks inside compressed text, and content that can't forge them.
+
+Unmarked text is the user's; the assistant's begins with `[assistant] `. Content that looks like a mark, or like the
+`Turn 12:` that a range block puts before a turn, gets one backslash more wherever it stands; reading takes one away.
+"""
+
+from __future__ import annotations
+
+import re
+
+from foveate.renditions import Count
+from foveate.text import MARK_WORDS
+
+_LIKE = re.compile(r"\[|Turn ")
+_FORGED = re.compile(rf"(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
+_ESCAPED = re.compile(rf"\\(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
+
+
+def escape_inline(text: str) -> str:
+    """The text with one backslash before whatever could be taken for a mark or for the head of a turn."""
+    return _FORGED.sub(r"\\\1", text) if _LIKE.search(text) else text
+
+
+def unescape_inline(text: str) -> str:
+    return _ESCAPED.sub(r"\1", text)
+
+
+def one_line(text: str) -> str:
+    """The text without line ends of any sort, and no two spaces together."""
+    return " ".join(text.split())
+
+
+def marked(speaker: str, text: str) -> str:
+    return f"[{speaker}] {text}" if speaker != "user" else text
+
+
+def cut_line(text: str, max_tokens: int, count: Count) -> str:
+    """The longest beginning of a line that fits, an ellipsis behind it where it was cut."""
+    if count(text) <= max_tokens:
+        return text
+    low, high = 0, min(len(text), max_tokens * 12)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = count(f"{text[:middle].rstrip()}…") <= max_tokens
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return f"{text[:low].rstrip()}…"

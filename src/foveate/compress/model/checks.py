@@ -1,0 +1,256 @@
+"""What the guard does not look for since rules never do it: a model that loops, writes structure, or mixes up speakers.
+
+Each check gives a reason to refuse, or nothing.
+"""
+
+# ruff: noqa: RUF001 (letters that look like others, and letters of many languages)
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from foveate.compress.clauses import sentences
+from foveate.compress.facts import Facts, find_facts
+from foveate.compress.guard import CLAIMS, Source
+from foveate.compress.lexicon import as_words
+from foveate.compress.reader import read_turn
+from foveate.text import MARK_WORDS, part_text, turn_text
+from foveate.turn import Attachment, Message, Text
+
+FAINT = 1e-6
+"""The weight of facts that only the full text has: an answer may name them, and need not."""
+GROUNDED_SHARE = 0.5
+"""A clause whose facts are to a smaller share in what it reports is made up, or somebody else's."""
+MIN_CLAUSE_WEIGHT = 3.0
+"""A clause with fewer facts is too short to tell."""
+ROOT_CHARS = 5
+"""Words that begin alike so far are forms of one word."""
+LOOP_TIMES = 4
+"""A few words that come so often in a row are a loop, unless the source has it."""
+MAX_LOOP_WORDS = 16
+SAID_OFTEN, SAID_OFTEN_WORDS = 3, 5
+"""So is a sentence that comes so often and has so many words; the same note on a tool may well come again."""
+MAX_CLAUSES = 500
+
+_INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+_LOOKALIKES = str.maketrans("ТΤꓔтаеорсѕ‹〈《«", "TTTtaeopcs<<<<")
+"""Cyrillic, Greek and Lisu letters, and other pointed brackets."""
+_STRUCTURE = (
+    (re.compile(r"<[\s\\]*/?[\s\\]*(?:T-\s*\d|P-\s*\d|board\b|memory\b)", re.IGNORECASE), "a tag"),
+    (re.compile(r"<[\s\\]*/?[\s\\]*(?:source|refused)-", re.IGNORECASE), "an envelope"),
+    (re.compile(rf"\[\s*(?:{MARK_WORDS})\b[^\]\n]{{0,80}}\]", re.IGNORECASE), "a mark"),
+    (re.compile(r"\bTurn\s+\d+\s*:", re.IGNORECASE), "the head of a turn"),
+    (
+        re.compile(r"^[\W_]*(?:user|human|assistant|system|developer|ai)[*_`\"']*\s*:", re.IGNORECASE | re.MULTILINE),
+        "a speaker's label",
+    ),
+    (re.compile(r"<\|[^|>\n]{1,40}\|>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>"), "a model's control word"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A turn, ready to compare what a model says of it."""
+
+    text: str
+    source: Source
+    tool_calls: int
+    user: Facts
+
+    @property
+    def has_user(self) -> bool:
+        return bool(self.user)
+
+
+def read_original(messages: Sequence[Message]) -> Original:
+    """What was said, by whom. Facts of the full text count as known, though only a reading's have weight."""
+    shown = tuple(message for message in messages if message.kind != "display")
+    text = turn_text(shown)
+    reading = read_turn(shown)
+    every = dict.fromkeys(find_facts(text), FAINT)
+    clauses = [candidate.text for candidate in reading.candidates]
+    user = find_facts("\n".join(part for message in shown for part in _own_words(message)))
+    return Original(text, Source({**every, **reading.facts}, clauses), reading.tool_calls, user)
+
+
+def _own_words(message: Message) -> Iterator[str]:
+    """What the user said and brought along; not what a program put in, nor what a tool answered in the user's name."""
+    if message.role != "user" or message.kind != "message":
+        return
+    yield from (part_text(part) for part in message.parts if isinstance(part, Text | Attachment))
+
+
+def visible(text: str) -> str:
+    """The text without characters nobody sees, which could hide or reorder others; one sort of line end."""
+    return "\n".join(_INVISIBLE.sub("", text).splitlines())
+
+
+def wrong_in(text: str, original: Original, nonce: str) -> str:
+    """What no answer may have, whoever is said to speak."""
+    return (
+        structure_in(text, nonce)
+        or _controls(text)
+        or loop_in(text, original.text)
+        or _foreign(foreign_language(text, original.text))
+    )
+
+
+def structure_in(text: str, nonce: str) -> str:
+    """Anything that could be taken for the frame around texts, also in letters that only look like it."""
+    if nonce and nonce.casefold() in text.casefold():
+        return "it has the envelope's random word"
+    forms = {text, unicodedata.normalize("NFKC", text), unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)}
+    for pattern, noun in _STRUCTURE:
+        if any(pattern.search(form) for form in forms):
+            return f"it has {noun} of its own"
+    return ""
+
+
+def _controls(text: str) -> str:
+    found = next((one for one in text if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs")), "")
+    return f"it has the control character U+{ord(found):04X}" if found else ""
+
+
+def _foreign(language: str) -> str:
+    return f"it is in another language ({language.title()}) than the turn" if language else ""
+
+
+def loop_in(text: str, source: str) -> str:
+    """The words that a text repeats as a stuck model does."""
+    words = text.split()
+    for size in range(1, MAX_LOOP_WORDS + 1):
+        run = 0
+        for place in range(size, len(words)):
+            run = run + 1 if words[place] == words[place - size] else 0
+            if run >= size * (LOOP_TIMES - 1) and run >= LOOP_TIMES:
+                looped = " ".join(words[place - size + 1 : place + 1])
+                if " ".join([looped] * LOOP_TIMES) not in " ".join(source.split()):
+                    return f"it repeats itself: {looped[:80]}"
+    said: dict[str, int] = {}
+    for clause in _clauses(text):
+        key = " ".join(clause.split()).rstrip(".;,!? ")
+        said[key] = said.get(key, 0) + 1
+        is_long = len(key.split()) >= SAID_OFTEN_WORDS and not key.startswith("{")
+        if is_long and said[key] >= SAID_OFTEN and source.count(key) < SAID_OFTEN:
+            return f"it repeats itself: {key[:80]}"
+    run_of = re.search(r"(\S{2,24}?)\1{7,}", text)
+    return f"it repeats itself: {run_of[1]}" if run_of and run_of[1] * 4 not in source else ""
+
+
+def made_up(text: str, known: Facts) -> str:
+    """The first clause of a text that says mostly what is not known, or nothing."""
+    forms = _forms(known)
+    roots = {form[:ROOT_CHARS] for form in forms if len(form) >= ROOT_CHARS}
+    for clause in _clauses(text):
+        facts = {key: weight for key, weight in find_facts(clause).items() if key[0] not in "-?!q"}
+        total = sum(facts.values())
+        if total < MIN_CLAUSE_WEIGHT:
+            continue
+        kept = sum(weight for key, weight in facts.items() if key[2:] in forms or key[2 : 2 + ROOT_CHARS] in roots)
+        if kept < GROUNDED_SHARE * total:
+            return clause
+    return ""
+
+
+def said_by_another(text: str, user: Facts) -> str:
+    """A number, identifier or clause in the user's part that the user's own words have not, or nothing."""
+    forms = _forms(user)
+    claim = next((key[2:] for key in find_facts(text) if key[0] in CLAIMS and key[2:] not in forms), "")
+    return claim or made_up(text, user)
+
+
+def _forms(facts: Iterable[str]) -> set[str]:
+    return {key[2:] for key in facts}
+
+
+def _clauses(text: str) -> list[str]:
+    lines = [part for line in text.split("\n") for part in re.split(r";\s", line) if part.strip()]
+    return [sentence for line in lines[:MAX_CLAUSES] for sentence in sentences(line)][:MAX_CLAUSES]
+
+
+MIN_LETTERS = 20
+"""Fewer letters tell nothing of a script."""
+CLEAR_SHARE = 0.6
+"""A text is in a script if so many of its letters are,"""
+PRESENT_SHARE = 0.03
+"""and a source has a script, or a language, if it makes up at least this share of it."""
+MIN_COMMON_WORDS = 4
+"""Fewer everyday words tell nothing of a language."""
+MAX_CHARS = 50_000
+
+_TECHNICAL = re.compile(r"[A-Za-z0-9_]*[\d/_\\.@-][A-Za-z0-9_/.\\@-]*|\b[a-z]+[A-Z]\w*|\b(?:[A-Z][a-z0-9]+){2,}\b")
+"""Paths and identifiers, which are in no language."""
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_COMMON = {
+    "English": as_words(
+        """the and is are was were of to in that it for with as this be by on not or an from have has had but they you
+        his her which will would their there been what when who"""
+    ),
+    "German": as_words(
+        """der die das und ist sind war nicht ein eine einen einem einer mit auf den dem des von zu zum zur wir ich sie
+        es für im auch als wird werden hat haben bei nach aus dass wurde oder noch nur aber"""
+    ),
+    "French": as_words(
+        """le la les des du et est une un dans pour que qui pas sur avec au aux par ce cette il elle nous vous sont été
+        mais ou ne se son sa ses être l'a d'un"""
+    ),
+    "Spanish": as_words(
+        """el la los las y es en un una que de del por para con no se su lo como más pero al está este esta fue son
+        hay muy también cuando"""
+    ),
+    "Italian": as_words(
+        """il lo la gli le e è un una di del della che non per con sono nel nella da dal come più ma si questo questa
+        anche ha"""
+    ),
+    "Portuguese": as_words(
+        """o a os as e é um uma de do da dos das que não em no na nos nas para com por se mais mas foi são está ao
+        também"""
+    ),
+    "Dutch": as_words(
+        """de het een en van is niet op te dat die in met voor zijn er aan ook als bij door naar maar om wordt werd"""
+    ),
+}
+
+
+def foreign_language(text: str, source: str) -> str:
+    """The language or script that a text is clearly in and its source clearly is not; else nothing."""
+    return _foreign_script(text, source[:MAX_CHARS]) or _foreign_words(text, source[:MAX_CHARS])
+
+
+def _foreign_script(text: str, source: str) -> str:
+    found = _scripts(text)
+    letters = sum(found.values())
+    if letters < MIN_LETTERS:
+        return ""
+    script, times = found.most_common(1)[0]
+    own = _scripts(source)
+    is_there = own[script] >= PRESENT_SHARE * sum(own.values())
+    return "" if is_there or times < CLEAR_SHARE * letters else script
+
+
+def _foreign_words(text: str, source: str) -> str:
+    words = _WORD.findall(text.casefold().replace("’", "'"))
+    known = {name: sum(word in common for word in words) for name, common in _COMMON.items()}
+    language, times = max(known.items(), key=lambda item: item[1])
+    if times < MIN_COMMON_WORDS or times < 2 * max(n for name, n in known.items() if name != language):
+        return ""
+    of_source = _WORD.findall(source.casefold().replace("’", "'"))
+    own = {name: sum(word in common for word in of_source) for name, common in _COMMON.items()}
+    enough = max(own.values()) >= MIN_COMMON_WORDS
+    return language if enough and own[language] < max(own.values()) / 3 else ""
+
+
+def _scripts(text: str) -> Counter[str]:
+    return Counter(_script(letter) for letter in _TECHNICAL.sub(" ", text) if letter.isalpha())
+
+
+@lru_cache(maxsize=10_000)
+def _script(letter: str) -> str:
+    """The first word of a letter's name: LATIN, CYRILLIC, CJK; Japanese and Chinese share one."""
+    name = unicodedata.name(letter, "OTHER").split()[0].removesuffix("-")
+    return "CJK" if name in ("HIRAGANA", "KATAKANA", "CJK", "IDEOGRAPHIC", "FULLWIDTH", "HALFWIDTH") else name

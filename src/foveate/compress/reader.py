@@ -1,0 +1,214 @@
+"""A turn read for compression: its clauses, who said each, what facts it has and how much they count."""
+
+# ruff: noqa: RUF001 (punctuation of many languages)
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from foveate.compress import tools
+from foveate.compress.clauses import Clause, ClauseKind, cut_text
+from foveate.compress.facts import Facts, find_facts, find_names
+from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
+from foveate.compress.telegraph import bare, estimate_tokens, is_courtesy, is_meta, plain, telegraph
+from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+
+MAX_CANDIDATES = 6_000
+"""Of a longer turn the clauses after this many are not looked at one by one, the last message excepted."""
+MAX_LABEL_CHARS = 30
+
+USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
+"""How much a fact counts by who says it: the user, the assistant at last, the assistant while working, and so on."""
+_BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.5, "code": 0.45, "row": 0.9}
+COURTESY, META = 0.15, 0.5
+FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.5, 1.25, 1.2
+
+_LABEL = re.compile(r"([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*)?): (?=\S)")
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A clause that a rendition may take."""
+
+    place: int
+    message: int
+    speaker: str
+    kind: ClauseKind
+    text: str
+    facts: Facts
+    factor: float
+    label: str
+    """`Maria: ` where a message begins with its speaker's name."""
+    short: str
+    """The clause in telegraphic style."""
+    short_tokens: int
+    """About what that takes."""
+
+    @property
+    def who(self) -> str:
+        """Whose mark stands before it: calls are the assistant's."""
+        return "assistant" if self.speaker == "call" else self.speaker
+
+    @property
+    def worth(self) -> float:
+        return self.factor * sum(self.facts.values())
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a turn says."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    tool_calls: int = 0
+    facts: Facts = field(default_factory=dict)
+    """The weight of each fact where it counts most."""
+
+    @property
+    def has_user(self) -> bool:
+        return any(candidate.speaker == "user" for candidate in self.candidates)
+
+
+def read_turn(messages: Sequence[Message]) -> Reading:
+    """The clauses of a turn in order. Display-only messages say nothing to a model."""
+    reading = Reading()
+    shown = [message for message in messages if message.kind != "display"]
+    results: dict[str | None, ToolResult] = {
+        result.call_id: result for message in shown for result in message.tool_results if result.call_id
+    }
+    names = find_names("\n".join(message.text for message in shown if message.role in ("user", "assistant")))
+    last = max((place for place, message in enumerate(shown) if _speaks(message)), default=-1)
+    for place, message in enumerate(shown):
+        if len(reading.candidates) >= MAX_CANDIDATES and place < last:
+            reading.tool_calls += len(message.tool_calls)
+            continue
+        _read_message(reading, message, place=place, is_last=place == last, results=results, names=names)
+    _boost(reading.candidates)
+    for candidate in reading.candidates:
+        for key, weight in candidate.facts.items():
+            worth = weight * candidate.factor
+            if worth > reading.facts.get(key, 0.0):
+                reading.facts[key] = worth
+    return reading
+
+
+def _speaks(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.text.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A clause with who said it."""
+
+    clause: Clause
+    speaker: str
+    factor: float
+    label: str = ""
+
+
+def _read_message(
+    reading: Reading,
+    message: Message,
+    *,
+    place: int,
+    is_last: bool,
+    results: dict[str | None, ToolResult],
+    names: frozenset[str],
+) -> None:
+    reading.tool_calls += len(message.tool_calls)
+    for part in message.parts:
+        for said in _said(message, part, is_last=is_last, results=results):
+            reading.candidates.append(_candidate(said, len(reading.candidates), place, names))
+
+
+def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | None, ToolResult]) -> Iterator[_Said]:
+    speaker, factor = _speaker(message), _factor(message, is_last=is_last)
+    match part:
+        case Text(text):
+            label, words = split_label(text) if speaker == "user" else ("", text)
+            for clause in cut_text(words):
+                yield _Said(clause, speaker, factor, label)
+        case Reasoning(text):
+            for clause in cut_text(text):
+                yield _Said(clause, "reasoning", REASONING)
+        case ToolCall():
+            yield _Said(Clause("item", tools.summarise_call(part, results.get(part.id))), "call", TOOL)
+            for line in tools.key_lines(part, results.get(part.id)):
+                yield _Said(Clause("code", line), "tool", OUTPUT)
+        case ToolResult() if part.call_id is None:
+            for line in tools.key_lines(ToolCall(part.name or "tool", {}), part):
+                yield _Said(Clause("code", line), "tool", OUTPUT)
+        case Attachment() | Opaque():
+            yield _Said(Clause("item", _stand_in(part)), speaker, factor)
+
+
+def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
+    kind, factor = said.clause.kind, said.factor
+    text = said.clause.text if kind == "code" else plain(said.clause.text)
+    short = text if kind in ("code", "row") or said.speaker == "call" else telegraph(text)
+    factor *= _BY_KIND[kind] * (COURTESY if is_courtesy(text) else 1.0)
+    factor *= META if said.speaker == "assistant" and is_meta(text) else 1.0
+    return Candidate(
+        place=place,
+        message=message,
+        speaker=said.speaker,
+        kind=kind,
+        text=text,
+        facts=find_facts(text, names),
+        factor=factor,
+        label=said.label,
+        short=short,
+        short_tokens=estimate_tokens(short),
+    )
+
+
+def _speaker(message: Message) -> str:
+    if message.kind == "injection":
+        return "injected"
+    return {"developer": "system"}.get(message.role, message.role)
+
+
+def _factor(message: Message, *, is_last: bool) -> float:
+    if message.kind == "injection":
+        return OTHER
+    if message.role == "user":
+        return USER
+    if message.role == "assistant":
+        return FINAL if is_last and not message.tool_calls else NARRATION
+    return OUTPUT if message.role == "tool" else OTHER
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """The name of who speaks, where chats put it before the words: `Maria: hello`."""
+    match = _LABEL.match(text)
+    if match is None or match.end() > MAX_LABEL_CHARS:
+        return "", text
+    ranks = common_words()
+    words = match[1].split()
+    if not all(word[0].isupper() and word.casefold() not in ranks for word in words):
+        return "", text
+    return match.group(), text[match.end() :]
+
+
+def _stand_in(part: Attachment | Opaque) -> str:
+    if isinstance(part, Opaque):
+        return f"{{{part.format}}}"
+    known = part.name or part.uri or part.file_id or part.media_type or ""
+    return f"{{{part.media}: {known[:120]}}}" if known else f"{{{part.media}}}"
+
+
+def _boost(candidates: list[Candidate]) -> None:
+    """What was asked first and what came of it at last count more; so do decisions, errors and outcomes."""
+    asked = [candidate for candidate in candidates if candidate.speaker == "user"]
+    questions = [candidate for candidate in asked if candidate.text.endswith(("?", "？", "؟"))]
+    for place in {candidate.place for candidate in (*asked[:1], *questions[:1])}:
+        candidates[place].factor *= FIRST_BOOST
+    answers = [one for one in candidates if one.speaker == "assistant" and one.kind in ("prose", "item")]
+    for candidate in answers:
+        words = {bare(word) for word in candidate.text.split()}
+        if words & OUTCOMES or words & ERRORS:
+            candidate.factor *= CUE_BOOST
+    final = [one for one in answers if one.kind == "prose" and one.message == answers[-1].message]
+    for place in {candidate.place for candidate in (*final[:1], *final[-1:])}:
+        candidates[place].factor *= OUTCOME_BOOST

@@ -1,0 +1,136 @@
+"""A context as it is given out: one text, its exact size, what is where, and messages for each provider."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from foveate.context import invariants
+from foveate.context.board import Board
+from foveate.context.render import Layout, render_layout, render_request
+from foveate.context.tools import Offer
+from foveate.plan import Band, Cause, Shown
+from foveate.turn import Json, Message
+
+SegmentName = Literal[
+    "system",
+    "explanation",
+    "pins",
+    "goals",
+    "epic",
+    "tasks",
+    "history",
+    "memory",
+    "board",
+    "prompt",
+    "tools",
+    "framing",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a context. The tokens of all segments add up to the context's."""
+
+    name: SegmentName
+    tokens: int
+    is_stable: bool
+    """The next context begins with the same, so a provider's cache may have it."""
+    first: int | None = None
+    last: int | None = None
+    """The turns it shows."""
+    level: Shown | None = None
+    is_native: bool = False
+    """In messages it stands as the provider's own, with its tool calls and results."""
+    text: str = field(default="", repr=False)
+    """As it stands in the context, or as the prompt has it; tool definitions and framing have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Turns that a rebuild shows at another level than before."""
+
+    first: int
+    last: int
+    before: Shown
+    after: Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How the turns of a context came to their levels."""
+
+    bands: tuple[Band, ...] = ()
+    cause: Cause | None = None
+    """Why the plan in use was made, and not the one before it kept; None of a one-off."""
+    is_new: bool = False
+    """It was made for this context, so that little of the prompt before it is still cached."""
+    last_turn: int = 0
+    """The newest turn it reaches; later ones are appended raw."""
+    changes: tuple[Change, ...] = ()
+    """What it changed when it was made."""
+    room_tokens: int = 0
+    """The history's allotment."""
+    strategy: str = "gradient"
+    notes: Mapping[str, Json] = field(default_factory=dict)
+    """What the strategy says of its plan, as in {"tier": 3}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that a model is shown, within a budget."""
+
+    text: str
+    """Everything before the prompt."""
+    tokens: int
+    """Of everything: the text, the prompt, tool definitions and the framing of messages."""
+    budget_tokens: int
+    segments: tuple[Segment, ...]
+    system: str
+    """The system prompt, explanation and pins, for providers that take them apart from the messages."""
+    history: str = field(repr=False)
+    """The tagged turns, as they stand in the text."""
+    layout: Layout = field(repr=False)
+    calibration: float = 1.0
+    """The session's factor when the tokens were counted."""
+    planned: Planned = field(default=Planned(), repr=False)
+    board: Board = field(default=Board(), repr=False)
+    """What was retrieved, and what was put there ahead for this prompt."""
+    offer: Offer | None = field(default=None, repr=False)
+    """The tools that were counted."""
+
+    def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
+        """All that was counted, as the keyword arguments of a provider's own call.
+
+            client.chat.completions.create(model=…, **context.request("openai"))
+            client.responses.create(model=…, **context.request("openai-responses"))
+            client.messages.create(model=…, max_tokens=…, **context.request("anthropic"))
+            client.models.generate_content(model=…, **context.request("gemini"))
+
+        It has `tools` if the context counts them. `cache` is as in `messages`.
+        """
+        tools = self.offer.definitions(format) if self.offer else ()
+        return render_request(format, self.messages(format, cache=cache), system=self.system, tools=tools)
+
+    def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
+        """The messages alone, in `openai`, `openai-responses`, `anthropic` or `gemini`; they end with the prompt.
+
+        OpenAI's begin with a system message. For `anthropic` and `gemini`, `system` (with explanation and pins) goes
+        beside them, as tools do for all: `request` puts everything in its place. `cache` puts Anthropic's breakpoints
+        where the next context will still be the same.
+        """
+        rendered = render_layout(self.layout, self.system, format, cache=cache)
+        invariants.check_messages(format, rendered, self.native_messages)
+        return rendered
+
+    @property
+    def native_messages(self) -> list[Message]:
+        return [message for block in self.layout.native for message in block.messages]
+
+    @property
+    def stable_tokens(self) -> int:
+        """What the next context begins with too, unless a rebuild comes between: the share that stays cached."""
+        stable = itertools.takewhile(lambda segment: segment.is_stable, self.segments)
+        return sum(segment.tokens for segment in stable)

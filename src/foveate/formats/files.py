@@ -1,0 +1,319 @@
+"""What the transcript formats share: reading lines of JSON exactly, and telling what can't be read."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from foveate.errors import InvalidMessage
+from foveate.formats import Found, Header, Problem
+from foveate.turn import Json, check_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from foveate.turn import Json, Message
+
+MAX_LINE_BYTES = 256 * 1024 * 1024
+"""A longer line is reported, not read: it would not fit one row of the store."""
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def decode_json(raw: bytes) -> Json:
+    """JSON bytes as a value; `ValueError` with a reason for people when they are not JSON in UTF-8."""
+    try:
+        return check_json(json.loads(raw.decode("utf-8", "strict")), "record")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"invalid UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"invalid JSON at column {error.colno}: {error.msg}") from error
+    except (RecursionError, InvalidMessage) as error:
+        raise ValueError("nested too deeply") from error
+
+
+def encode_json(value: Json) -> str:
+    """JSON on one line, in UTF-8's own characters; lone surrogates are written as escapes, so any value can be."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() or not _has_surrogates(text) else json.dumps(value, separators=(",", ":"))
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | Problem]:
+    """Each line's number and value, one line in memory at a time; blank lines are passed over."""
+    number = 0
+    while raw := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        raw = raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
+        if len(raw) > MAX_LINE_BYTES:
+            while raw and not raw.endswith(b"\n"):
+                raw = stream.readline(MAX_LINE_BYTES)
+            yield Problem(f"line {number}", f"longer than {MAX_LINE_BYTES:,} bytes")
+            continue
+        if not raw.strip():
+            continue
+        try:
+            yield number, decode_json(raw)
+        except ValueError as error:
+            cut = "" if raw.endswith(b"\n") else " (the file ends here: its last line looks cut off)"
+            yield Problem(f"line {number}", f"{error}{cut}")
+
+
+def first_json_line(head: bytes) -> Json:
+    """The first line's value, for deciding what a file is; None if it is not JSON."""
+    for raw in head.splitlines():
+        if raw.strip():
+            try:
+                return decode_json(raw)
+            except ValueError:
+                return None
+    return None
+
+
+def content_key(position: int, value: Json) -> str:
+    """A lasting name for a record that has none of its own: where it stands and what it says."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return f"{position}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+CHUNK_BYTES = 65_536
+MAX_ELEMENT_CHARACTERS = 256 * 1024 * 1024
+"""A longer element is reported and ends the reading: it would not fit one row of the store."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_LONGEST_LITERAL = len("-Infinity")
+_DECODER = json.JSONDecoder()
+
+
+class Readable(Protocol):
+    """All that reading an array asks of a stream; a member of a zip file has it too."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Stop(Exception):
+    """Reading can't go on; the message says why."""
+
+
+class _Text:
+    """A stream's text as far as it is needed: what was consumed is let go, and what can't be decoded ends it."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
+        self.fault: str | None = None
+        """Why the text ends before the stream does."""
+        self._bytes_read = 0
+        self.text = ""
+        self.position = 0
+        self.ended = False
+
+    def more(self, wanted: int) -> bool:
+        """Add at least `wanted` characters; False if there are none: at the end, or before bytes that are no text."""
+        self.text = self.text[self.position :]
+        self.position = 0
+        pieces = []
+        while wanted > 0 and not self.ended:
+            pieces.append(self._piece())
+            wanted -= len(pieces[-1])
+        added = "".join(pieces)
+        self.text += added
+        return bool(added)
+
+    def _piece(self) -> str:
+        raw = b"" if self.fault else self._stream.read(CHUNK_BYTES)
+        self.ended = not raw
+        try:
+            piece = self._decoder.decode(raw, final=not raw)
+        except UnicodeDecodeError as error:
+            # What stands before the bad byte is still good, and may complete an element.
+            start_of_raw = self._bytes_read + len(raw) - len(error.object)
+            self.fault = f"invalid UTF-8 at byte {start_of_raw + error.start}"
+            self._decoder.reset()
+            return error.object[: error.start].decode()
+        self._bytes_read += len(raw)
+        return piece
+
+    def next_mark(self) -> str:
+        """The next character that is not white space, not consumed; empty at the end."""
+        while True:
+            self.position = _SPACE.match(self.text, self.position).end()  # type: ignore[union-attr]
+            if self.position < len(self.text):
+                return self.text[self.position]
+            if not self.more(1):
+                return ""
+
+    def why_it_ends(self) -> str:
+        return self.fault or "the file ends in the middle of the list; it looks cut off"
+
+
+def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[tuple[int, Json] | Problem]:
+    """Each element's number, from 1, and its value. Where it can't go on, a Problem says so and is the last item."""
+    text = _Text(stream)
+    number = 1
+    try:
+        if text.next_mark() != "[":
+            raise _Stop("is not a JSON list" if text.text else text.why_it_ends())
+        text.position += 1
+        mark = text.next_mark()
+        while mark != "]":
+            value = _element(text)
+            try:
+                yield number, check_json(value, noun)
+            except InvalidMessage:
+                yield Problem(f"{noun} {number}", "nested too deeply")
+            number += 1
+            mark = _separator(text)
+        text.position += 1
+        if text.next_mark() or text.fault:
+            yield Problem(f"after {noun} {number - 1}", "more text follows the end of the list; it was not read")
+    except _Stop as stop:
+        yield Problem(f"{noun} {number}", f"{stop}; nothing from here on was read")
+
+
+def _separator(text: _Text) -> str:
+    """Step over the comma after an element; the mark that comes next."""
+    mark = text.next_mark()
+    if mark == "]":
+        return mark
+    if mark != ",":
+        raise _Stop(f"a comma was expected, not {mark!r}" if mark else text.why_it_ends())
+    text.position += 1
+    mark = text.next_mark()
+    if mark == "]":
+        raise _Stop("a value was expected after the comma")
+    return mark
+
+
+def _element(text: _Text) -> Json:
+    """One value. Each new try has twice the text, so that a long element costs no more than a few readings of it."""
+    while True:
+        try:
+            value, end = _DECODER.raw_decode(text.text, text.position)
+        except json.JSONDecodeError as error:
+            if not _may_be_cut(error, text):
+                raise _Stop(f"invalid JSON: {error.msg}") from error
+        except RecursionError as error:
+            raise _Stop("nested too deeply") from error
+        except ValueError as error:  # a whole number with more digits than Python reads
+            raise _Stop(f"invalid JSON: {error}") from error
+        else:
+            # `1` may be the beginning of `12`, of `1.5` or of `1e-9`.
+            is_open = isinstance(value, int | float) and text.text[end:] in ("", ".", "e", "E", "e-", "E-", "e+", "E+")
+            if not is_open or text.ended:
+                text.position = end
+                return value  # type: ignore[no-any-return]
+        length = len(text.text) - text.position
+        if length > MAX_ELEMENT_CHARACTERS:
+            raise _Stop(f"longer than {MAX_ELEMENT_CHARACTERS:,} characters")
+        if not text.more(max(length, 1)):
+            raise _Stop(text.why_it_ends())
+
+
+def _may_be_cut(error: json.JSONDecodeError, text: _Text) -> bool:
+    """Whether more text could mend it: the decoder met the end, not something wrong."""
+    return error.msg.startswith("Unterminated string") or error.pos >= len(text.text) - _LONGEST_LITERAL
+
+
+TITLE_CHARACTERS = 80
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+class TitleRank(IntEnum):
+    """Where a title comes from: a higher one replaces a lower, a later one its equal, but the first prompt stays."""
+
+    NONE = 0
+    PROMPT = 1
+    SUMMARY = 2
+    GENERATED = 3
+    CHOSEN = 4
+
+
+@dataclass(slots=True)
+class _Session:
+    header: Header
+    rank: TitleRank = TitleRank.NONE
+    found: int = 0
+
+
+class Sessions:
+    """The sessions of one file: their headers as more becomes known, and their messages' keys."""
+
+    def __init__(self, platform: str) -> None:
+        self._platform = platform
+        self._known: dict[str, _Session] = {}
+
+    def learn(
+        self,
+        name: str,
+        *,
+        title: str | None = None,
+        rank: TitleRank = TitleRank.NONE,
+        model: str | None = None,
+        channel: str | None = None,
+    ) -> Iterator[Header]:
+        """A header if the session is new or this is news of it."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = _Session(Header(name, platform=self._platform))
+            before = None
+        else:
+            before = known.header
+        header = replace(known.header, model=model or known.header.model, channel=channel or known.header.channel)
+        if title and (rank > known.rank or rank == known.rank != TitleRank.PROMPT):
+            header = replace(header, title=short_title(title))
+            known.rank = rank
+        known.header = header
+        if header != before:
+            yield header
+
+    def channel(self, name: str) -> str | None:
+        return self._known[name].header.channel if name in self._known else None
+
+    def found(self, name: str, record: Mapping[str, Json], message: Message, *, line: int, id_: str | None) -> Found:
+        """The message under its key: the record's own id where it has one, else its place in the session."""
+        session = self._known[name]
+        key = content_key(session.found, record)
+        if id_:
+            # Claude Code writes some records again under their old id, with another parent: content tells them apart.
+            key = f"{id_}-{key.partition('-')[2]}"
+        session.found += 1
+        return Found(name, key, message, f"line {line}")
+
+
+def short_title(text: str) -> str:
+    """One line of at most TITLE_CHARACTERS characters."""
+    title = " ".join(text.split())
+    return title if len(title) <= TITLE_CHARACTERS else title[: TITLE_CHARACTERS - 1].rstrip() + "…"
+
+
+def session_in_name(name: str) -> str:
+    """The session a file's name speaks of: the first UUID in it, else the name without its ending."""
+    file_name = PurePath(name).name
+    found = _UUID.search(file_name)
+    return found[0] if found else PurePath(name).stem or "session"
+
+
+def made_session(messages: Sequence[Message]) -> str:
+    """An id for a session that has none of its format: the same for the same messages, another for others."""
+    digest = hashlib.sha256()
+    for message in messages:
+        digest.update(repr(message.without_original()).encode("utf-8", "backslashreplace"))
+    return str(uuid.UUID(bytes=digest.digest()[:16], version=4))

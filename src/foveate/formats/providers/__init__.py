@@ -1,0 +1,1 @@
+"""Message formats: what a provider's API takes."""

@@ -1,0 +1,1 @@
+"""Transcript formats: what a program leaves on disk."""

@@ -1,0 +1,241 @@
+"""Plain messages of any provider: JSONL with one a line, a JSON list of them, or an object that has such a list.
+
+A file of messages is one session, named after the file. A record with a list under `messages` (or Gemini's
+`contents`) is a session of its own, `<file>/<line>`, as in files for fine-tuning; its other fields come first as
+one record, which is the system prompt if it has one, else display-only. A record that is no message is
+display-only too. Each message is kept in its provider's format. It is the format of last resort: any file of JSON
+can be read as this one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from itertools import groupby, islice
+from pathlib import PurePath
+from typing import BinaryIO
+
+from foveate.errors import InvalidMessage
+from foveate.formats import (
+    HEAD_BYTES,
+    Found,
+    Header,
+    Item,
+    Problem,
+    detect_messages,
+    message_formats,
+    parse_message,
+    render_messages,
+)
+from foveate.formats.files import (
+    MAX_LINE_BYTES,
+    array_elements,
+    content_key,
+    decode_json,
+    encode_json,
+    first_json_line,
+    json_lines,
+)
+from foveate.formats.parse import record as as_record
+from foveate.formats.parse import text_at
+from foveate.turn import Json, Message, Text
+
+NAME = "jsonl"
+SAMPLE_RECORDS = 50
+"""So many records at the beginning decide of what provider those are that could be anybody's."""
+
+_LISTS = ("messages", "contents")
+_TELLING = (b'"role"', b'"messages"', b'"contents"', b'"parts"')
+_ENDINGS = (".json", ".jsonl", ".ndjson")
+
+
+def detect(head: bytes, name: str) -> bool:
+    first = first_json_line(head)
+    if isinstance(first, Mapping):
+        return _list_in(first) is not None or _is_message(first)
+    start = head.lstrip()
+    if not name.lower().endswith(_ENDINGS):
+        return False
+    # A list or object over several lines, or a first line that is damaged: it speaks of messages, or it is none.
+    return not start or (start.startswith((b"{", b"[")) and any(word in head for word in _TELLING))
+
+
+def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+    records = _records(stream, name)
+    sample = list(islice(records, SAMPLE_RECORDS))
+    session = PurePath(name).stem or "session"
+    usual = detect_messages([item[1] for item in sample if not isinstance(item, Problem)])
+    seen = False
+    position = 0
+    for batch in (sample, records):
+        for item in batch:
+            position += 1
+            if isinstance(item, Problem):
+                yield item
+                continue
+            place, value = item
+            listed = _list_in(value)
+            if listed is not None and isinstance(value, Mapping):
+                own = session if place == _WHOLE else f"{session}/{position}"
+                yield from _read_list(value, listed, own, "" if place == _WHOLE else f"{place}, ")
+                continue
+            if not seen:
+                seen = True
+                yield Header(session, is_named_by_file=True)
+            yield _read_one(value, session, position=position, place=place, usual=usual)
+
+
+_WHOLE = "the file"
+_Placed = tuple[str, Json]
+
+
+def _records(stream: BinaryIO, name: str) -> Iterator[_Placed | Problem]:
+    """The records of the file and where they stand, whichever of the three shapes it has."""
+    rest = _Continued(stream.read(HEAD_BYTES), stream)
+    if rest.begun.lstrip().startswith(b"["):
+        for element in array_elements(rest, "record"):
+            yield element if isinstance(element, Problem) else (f"record {element[0]}", element[1])
+    elif _is_one_object(rest, name):
+        yield _whole(rest)
+    else:
+        for line in json_lines(rest):  # type: ignore[arg-type]
+            yield line if isinstance(line, Problem) else (f"line {line[0]}", line[1])
+
+
+def _is_one_object(rest: _Continued, name: str) -> bool:
+    """Whether an object takes the whole file: it goes on after its first line, or is all there is in a `.json` file."""
+    first = rest.first_line()
+    if not first.startswith(b"{"):
+        return False
+    try:
+        decode_json(first)
+    except ValueError as error:
+        cut = error.__cause__
+        return isinstance(cut, json.JSONDecodeError) and cut.pos >= len(cut.doc.rstrip()) and first.endswith(b"\n")
+    return name.lower().endswith(".json") and not rest.has_more()
+
+
+def _whole(rest: _Continued) -> _Placed | Problem:
+    raw = rest.read(MAX_LINE_BYTES + 1)
+    try:
+        if len(raw) > MAX_LINE_BYTES:
+            raise ValueError(f"longer than {MAX_LINE_BYTES:,} bytes")
+        return _WHOLE, decode_json(raw)
+    except ValueError as error:
+        return Problem(_WHOLE, str(error))
+
+
+class _Continued:
+    """A stream of which the beginning was read already, and will be read again."""
+
+    def __init__(self, begun: bytes, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._again = BytesIO(begun)
+
+    @property
+    def begun(self) -> bytes:
+        return self._again.getvalue()
+
+    def first_line(self) -> bytes:
+        """The first line that is not blank, for deciding."""
+        if b"\n" not in self.begun.lstrip():
+            self._again = BytesIO(self.begun + self._stream.readline(MAX_LINE_BYTES))
+        return next(iter(self.begun.lstrip().splitlines(keepends=True)), b"")
+
+    def has_more(self) -> bool:
+        """Whether anything but white space follows the first line."""
+        if self.begun.strip().count(b"\n"):
+            return True
+        self._again = BytesIO(self.begun + self._stream.read(HEAD_BYTES))
+        return b"\n" in self.begun.strip()
+
+    def read(self, size: int, /) -> bytes:
+        taken = self._again.read(size)
+        return taken + self._stream.read(size - len(taken)) if len(taken) < size else taken
+
+    def readline(self, size: int, /) -> bytes:
+        taken = self._again.readline(size)
+        whole = taken.endswith(b"\n") or len(taken) == size
+        return taken if whole else taken + self._stream.readline(size - len(taken))
+
+
+def _list_in(value: Json) -> list[Json] | None:
+    """The messages of a record that lists them."""
+    if isinstance(value, Mapping) and "role" not in value:
+        for key in _LISTS:
+            listed = value.get(key)
+            if isinstance(listed, list):
+                return listed
+    return None
+
+
+def _is_message(value: Json) -> bool:
+    return isinstance(value, Mapping) and ("role" in value or _provider_of(value) is not None)
+
+
+def _provider_of(value: Json) -> str | None:
+    return next((name for name, format_ in message_formats().items() if format_.recognises(value)), None)
+
+
+def _read_list(value: Mapping[str, Json], listed: list[Json], session: str, where: str) -> Iterator[Item]:
+    yield Header(session, is_named_by_file=True)
+    usual = detect_messages(listed)
+    if len(value) > 1:
+        rest: dict[str, Json] = {key: [] if held is listed else held for key, held in value.items()}
+        yield _read_one(rest, session, position=0, place=where.removesuffix(", ") or _WHOLE, usual=usual)
+    for number, record in enumerate(listed, start=1):
+        yield _read_one(record, session, position=number, place=f"{where}message {number}", usual=usual)
+
+
+def _read_one(value: Json, session: str, *, position: int, place: str, usual: str) -> Found | Problem:
+    try:
+        record = as_record(value, "record")
+        format_ = (_provider_of(record) or usual) if _is_message(record) else NAME
+        message = parse_message(format_, record, "record")
+    except InvalidMessage as error:
+        return Problem(place, str(error))
+    return Found(session, content_key(position, record), message, place)
+
+
+def parse(data: Json, path: str) -> Message:
+    """A record that is no message, or what stands beside a list of them: a system prompt may be among it."""
+    record = as_record(data, path)
+    prompt = tuple(Text(text) for text in _system_prompt(record) if text)
+    return Message("system", prompt) if prompt else Message("system", kind="display")
+
+
+def _system_prompt(record: Mapping[str, Json]) -> Iterator[str]:
+    """The system prompt as Anthropic's and Gemini's requests have it, beside the messages."""
+    if _list_in(record) is None:
+        return
+    for key in ("system", "system_instruction", "systemInstruction"):
+        held = record.get(key)
+        held = held.get("parts") if isinstance(held, Mapping) else held
+        for block in held if isinstance(held, list) else [held]:
+            text = block if isinstance(block, str) else text_at(block, "text")
+            yield text or ""
+
+
+def write(messages: Sequence[Message]) -> Iterator[str]:
+    """A message a line, each in the format it came in, others in OpenAI's; or all in one line if they came in one."""
+    wrapper: Mapping[str, Json] | None = None
+    records: list[Json] = []
+    for format_, run in groupby(messages, key=_format_to_write):
+        if format_ != NAME:
+            records.extend(render_messages(format_, list(run)))
+            continue
+        for data in (message.original.data for message in run if message.original):
+            if isinstance(data, Mapping) and _list_in(data) == []:
+                wrapper = data
+            else:
+                records.append(data)
+    if wrapper is not None:
+        key = next(key for key in _LISTS if wrapper.get(key) == [])
+        records = [{**wrapper, key: records}]
+    yield from (encode_json(record) + "\n" for record in records)
+
+
+def _format_to_write(message: Message) -> str:
+    own = message.original.format if message.original else "openai"
+    return own if own == NAME or own in message_formats() else "openai"

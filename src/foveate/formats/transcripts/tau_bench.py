@@ -1,0 +1,78 @@
+"""Results of tau-bench: a JSON list of runs, each run a session named `<file>/<task>-<trial>`.
+
+A run's messages are OpenAI's. What else is known of it (task, reward, …) comes after them as one display-only
+record: the run as it is, but with an empty `traj`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import BinaryIO
+
+from foveate.errors import InvalidMessage
+from foveate.formats import Found, Header, Item, Problem, parse_message, render_messages
+from foveate.formats.files import array_elements, content_key, encode_json
+from foveate.formats.parse import record as as_record
+from foveate.turn import Json, Message
+
+NAME = "tau-bench"
+
+
+def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
+    start = head.lstrip()
+    return start.startswith(b"[") and b'"task_id"' in start and (b'"reward"' in start or b'"traj"' in start)
+
+
+def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+    stem = PurePath(name).stem or "session"
+    times: dict[str, int] = {}
+    for item in array_elements(stream, "run"):
+        if isinstance(item, Problem):
+            yield item
+            continue
+        number, run = item
+        if not isinstance(run, Mapping) or not isinstance(run.get("traj"), list):
+            yield Problem(f"run {number}", "is not a run: it has no list 'traj'")
+            continue
+        session = f"{stem}/{run.get('task_id', number)}-{run.get('trial', 0)}"
+        times[session] = times.get(session, 0) + 1
+        if times[session] > 1:
+            session = f"{session}-{times[session]}"
+        yield from _read_run(run, session, f"run {number}")
+
+
+def _read_run(run: Mapping[str, Json], session: str, place: str) -> Iterator[Item]:
+    title = f"tau-bench task {run.get('task_id')}, trial {run.get('trial', 0)}"
+    yield Header(session, title=title, platform=NAME, is_named_by_file=True)
+    traj = run["traj"]
+    records = traj if isinstance(traj, list) else []
+    for position, record in enumerate(records):
+        where = f"{place}, message {position + 1}"
+        try:
+            message = parse_message("openai", record)
+        except InvalidMessage as error:
+            yield Problem(where, str(error))
+        else:
+            yield Found(session, content_key(position, record), message, where)
+    rest: dict[str, Json] = {**run, "traj": []}
+    yield Found(session, content_key(len(records), rest), parse_message(NAME, rest), place)
+
+
+def parse(data: Json, path: str) -> Message:
+    run = as_record(data, path)
+    if run.get("traj") != []:
+        raise InvalidMessage(f"{path}.traj", "must be empty: a run's messages are kept one by one")
+    return Message("system", kind="display")
+
+
+def write(messages: Sequence[Message]) -> Iterator[str]:
+    """A list of one run; one that is not known has neither task nor reward."""
+    run: Mapping[str, Json] = {"task_id": None, "reward": None, "info": {}, "traj": [], "trial": 0}
+    said = []
+    for message in messages:
+        if message.original is not None and message.original.format == NAME:
+            run = as_record(message.original.data, "run")
+        else:
+            said.append(message)
+    yield encode_json([{**run, "traj": render_messages("openai", said)}]) + "\n"

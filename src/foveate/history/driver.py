@@ -1,0 +1,315 @@
+"""Plans of strategies that keep a state and have things made: planned, made, planned again, written until it fits.
+
+    load what was kept → plan → make what is wanted and missing → plan again → write → plan with less room, if the
+    texts turned out larger → keep the state, what was made, and say what happened
+
+Only at the session's own budget is anything kept or told; a one-off leaves no trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from foveate.context.assemble import HistoryBlock
+from foveate.context.context import Planned
+from foveate.context.costs import counting
+from foveate.history.plan_cache import View
+from foveate.history.sizes import Gathered, Infos
+from foveate.history.texts import Survey, Viewer
+from foveate.plan import Era, Frame, Item, Made, Plan, Strategy, TurnInfo, Wanted
+from foveate.store import SessionRow, Store, bodies
+from foveate.store.artefacts import ArtefactsMark
+from foveate.strategy.build import WITHOUT_MESSAGES, WITHOUT_UNITS, WORDED, Material
+from foveate.strategy.gradient import Gradient
+from foveate.turn import Json
+from foveate.worker.artefacts import cutter, make_all, pack_made, unpack_made
+from foveate.worker.loop import Worker
+from foveate.worker.rewording import pack_wants, wants_name
+
+MAX_ROUNDS = 8
+"""Plans made until nothing is wanted that is not there."""
+MAX_TRIES = 6
+"""Plans made, each for less room, until their texts fit; then the gradient shows the history, which always does."""
+MAX_READS = 64
+"""Times a plan may ask for older turns; each reads as many again, so no conversation is that long."""
+BATCH_TURNS = 512
+"""Turns that are read together to make something of them."""
+MAX_REMEMBERED = 2_000
+"""Artefacts made for one-offs that are kept in memory."""
+MEANWHILE_TURNS = 1_000
+"""A strategy that has a longer history to work up does so in the background; the gradient shows it meanwhile."""
+
+
+class _Unread(Exception):
+    """A plan asks for turns that are not in memory yet."""
+
+    def __init__(self, turn: int) -> None:
+        super().__init__(f"T-{turn}")
+        self.turn = turn
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStory:
+    """A `foveate.strategy.Story` in memory; what it lacks is read when a plan asks for it."""
+
+    gathered: Gathered
+    read: Infos
+    frame: Frame
+    state: Mapping[str, Json]
+    made: Mapping[str, Made]
+
+    @property
+    def last_turn(self) -> int:
+        return self.gathered.last_turn
+
+    @property
+    def fanout(self) -> int:
+        return self.gathered.fanout
+
+    def newest(self) -> Iterator[Item]:
+        return self.gathered.newest()
+
+    def era(self, level: int, index: int) -> Era | None:
+        return self.gathered.era(level, index)
+
+    def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
+        low = max(1, first)
+        if low <= min(last, self.last_turn) and low < self.read.first:
+            raise _Unread(low)
+        return self.read.between(low, last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Who plans for which session, and with what."""
+
+    session: SessionRow
+    name: str
+    """The strategy's."""
+    strategy: Strategy
+    seen: Survey
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What was made for one strategy, as far as the store has it."""
+
+    mark: ArtefactsMark
+    made: dict[str, Made]
+
+
+class Storyteller:
+    """Makes one session's views by strategies that keep a story."""
+
+    def __init__(self, store: Store, session_id: str, viewer: Viewer, *, worker: Worker | None = None) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._viewer = viewer
+        self._worker = worker
+        self._building: dict[str, asyncio.Task[object]] = {}
+        self._infos = Infos()
+        self._pruned: bytes | None = None
+        self._kept: dict[str, _Kept] = {}
+        self._remembered: dict[tuple[str, str], Made] = {}
+        self._offered: dict[str, bytes] = {}
+
+    async def view(
+        self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
+    ) -> View:
+        """The history within its room, as the strategy of this name shows it now."""
+        if keep and await self._is_building(session, name, strategy, frame, room_tokens):
+            plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
+            notes: dict[str, Json] = {"meanwhile": "gradient", "building": name}
+            return View(blocks, Planned(plan.bands, last_turn=session.last_turn, notes=notes))
+        return await self._view(session, name, strategy, frame, room_tokens, keep=keep)
+
+    async def _is_building(
+        self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int
+    ) -> bool:
+        """Whether the strategy is still at work on a history that was there before it; if it has to be, it begins."""
+        task = self._building.get(name)
+        if task is None:
+            is_new = session.last_turn > MEANWHILE_TURNS and getattr(strategy, "builds", False)
+            if self._worker is None or not is_new or await self.state(name):
+                return False
+            work = self._view(session, name, strategy, frame, room_tokens, keep=True)
+            task = self._building[name] = self._worker.beside(work)
+        return not task.done()
+
+    async def _view(
+        self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
+    ) -> View:
+        self._renew()
+        is_open = session.head != "closed"
+        known = self._infos
+        infos = await known.renewed(self._store, self._session_id, last_turn=session.last_turn, is_open=is_open)
+        seen = await self._viewer.survey(session, room_tokens, last_turn=session.last_turn)
+        stored = await self._load(name)
+        story = StoredStory(seen.history, infos, frame, await self.state(name), dict(stored.made))
+        task = _Task(session, name, strategy, seen)
+        room = room_tokens
+        for _ in range(MAX_TRIES):
+            plan, story = await self._plan(task, story, room)
+            blocks = await self._viewer.write(plan.rows, seen.counter, seen.costs, seen.steps, story.made)
+            excess = sum(block.tokens for block in blocks) - room_tokens
+            if excess <= 0:
+                break
+            room = max(0, min(room, plan.tokens) - excess)
+        else:
+            # Whatever the strategy does, a context is given and it fits.
+            plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
+            plan = replace(plan, notes={"fallback": "gradient"})
+        if self._infos is known:  # else they were forgotten, or renewed by another plan
+            self._infos = story.read
+        if keep:
+            await self._keep(name, plan, story, stored)
+        planned = Planned(plan.bands, last_turn=session.last_turn, notes=plan.notes)
+        return View(_stable(blocks, is_open=is_open), planned, events=plan.events if keep else ())
+
+    async def state(self, name: str) -> Mapping[str, Json]:
+        """What a strategy said was to be kept."""
+        return await load_state(self._store, self._session_id, name)
+
+    async def keep_state(self, name: str, state: Mapping[str, Json]) -> None:
+        """Set what a strategy keeps, as when a topic is sealed by hand."""
+        await self._store.derived.keep(self._session_id, state_name(name), bodies.squeeze(dict(state)))
+
+    def _renew(self) -> None:
+        """Forget what is in memory, if turns were pruned since it was read."""
+        if self._pruned != self._viewer.pruned:
+            self._infos, self._kept, self._remembered, self._offered = Infos(), {}, {}, {}
+            self._pruned = self._viewer.pruned
+
+    async def _load(self, name: str) -> _Kept:
+        mark = await self._store.artefacts.mark(self._session_id, name)
+        kept = self._kept.get(name)
+        if kept is None or kept.mark != mark:
+            rows = await self._store.artefacts.made(self._session_id, name) if mark.count else []
+            kept = self._kept[name] = _Kept(mark, {row.name: unpack_made(row) for row in rows})
+        return kept
+
+    async def _plan(self, task: _Task, story: StoredStory, room_tokens: int) -> tuple[Plan, StoredStory]:
+        """A plan whose wants are all there, and the story it was made from."""
+        plan, story = await self._asked(task, story, room_tokens)
+        for _ in range(MAX_ROUNDS):
+            lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
+            if not lacking:
+                break
+            made = await self._make(task, story, lacking)
+            story = replace(story, made={**story.made, **{one.name: one for one in made}})
+            plan, story = await self._asked(task, story, room_tokens)
+        return plan, story
+
+    async def _asked(self, task: _Task, story: StoredStory, room_tokens: int) -> tuple[Plan, StoredStory]:
+        """A plan, and the story as far back as it had to be read for it."""
+        for _ in range(MAX_READS):
+            try:
+                if story.last_turn <= MEANWHILE_TURNS:
+                    return task.strategy.plan(story, room_tokens, task.seen.costs), story
+                return await asyncio.to_thread(task.strategy.plan, story, room_tokens, task.seen.costs), story
+            except _Unread as unread:
+                infos = await story.read.reaching(self._store, self._session_id, unread.turn)
+                story = replace(story, read=infos)
+        raise AssertionError("a plan asks for ever older turns")
+
+    async def _make(self, task: _Task, story: StoredStory, lacking: Sequence[Wanted]) -> list[Made]:
+        """What is lacking, in the order it was wanted; what a one-off had made before is taken from memory."""
+        session, counter = task.session, task.seen.counter
+        known = {wanted.name: self._remembered.get((task.name, wanted.name)) for wanted in lacking}
+        made = {one.name: one for one in known.values() if one}
+        fresh = list({wanted.name: wanted for wanted in lacking if wanted.name not in made}.values())
+        goals = [dict(_expanded(row.data)) for row in await self._store.artefacts.goals(self._session_id)]
+        count, cut = counting("A", counter), cutter(counter)
+        for batch in _batches(fresh):
+            turns = sorted({turn for wanted in batch for turn in _turns_of(wanted, session.last_turn)})
+            messages = any(wanted.kind not in WITHOUT_MESSAGES for wanted in batch)
+            units = any(wanted.kind not in WITHOUT_UNITS for wanted in batch)
+            sources = await self._viewer.sources(session, turns, messages=messages, units=units)
+            materials = [
+                Material(
+                    wanted,
+                    [source for source in sources if wanted.first <= source.number <= wanted.last],
+                    count,
+                    cut,
+                    {**story.made, **made},
+                    goals,
+                    session.model,
+                )
+                for wanted in batch
+            ]
+            for one in await asyncio.to_thread(make_all, task.strategy, materials, counter):
+                made[one.name] = one
+                if len(self._remembered) >= MAX_REMEMBERED:
+                    del self._remembered[next(iter(self._remembered))]
+                self._remembered[task.name, one.name] = one
+        return [made[wanted.name] for wanted in lacking]
+
+    async def _keep(self, name: str, plan: Plan, story: StoredStory, stored: _Kept) -> None:
+        fresh = [made for made in story.made.values() if made.name not in stored.made]
+        if fresh:
+            await self._store.artefacts.keep_made(self._session_id, name, [pack_made(made) for made in fresh])
+            mark = await self._store.artefacts.mark(self._session_id, name)
+            self._kept[name] = _Kept(mark, dict(story.made))
+            for made in fresh:
+                self._remembered.pop((name, made.name), None)
+        if plan.state is not None and plan.state != story.state:
+            await self.keep_state(name, plan.state)
+        await self._offer(name, plan)
+
+    async def _offer(self, name: str, plan: Plan) -> None:
+        """Keep which of the things that are shown now a model may word, and have it asked for those that are new."""
+        shown = {row.artefact for row in plan.rows if row.level == "A"}
+        packed = pack_wants([wanted for wanted in plan.wants if wanted.kind in WORDED and wanted.name in shown])
+        if name not in self._offered:
+            self._offered[name] = await self._store.derived.kept(self._session_id, wants_name(name)) or pack_wants(())
+        if packed != self._offered[name]:
+            self._offered[name] = packed
+            await self._store.derived.keep(self._session_id, wants_name(name), packed)
+            if self._worker:
+                self._worker.reword(self._session_id)
+
+
+async def load_state(store: Store, session_id: str, strategy: str) -> Mapping[str, Json]:
+    """What a strategy said was to be kept of a session."""
+    packed = await store.derived.kept(session_id, state_name(strategy))
+    return _expanded(packed) if packed is not None else {}
+
+
+def state_name(strategy: str) -> str:
+    """The keepsake of a strategy's state."""
+    return f"state:{strategy}"
+
+
+def _turns_of(wanted: Wanted, last_turn: int) -> range:
+    return range(max(1, wanted.first), min(wanted.last, last_turn) + 1)
+
+
+def _batches(wants: Sequence[Wanted]) -> Iterator[list[Wanted]]:
+    """Wants whose turns are read together: as many as stay within the limit, one at least."""
+    batch: list[Wanted] = []
+    turns = 0
+    for wanted in wants:
+        size = wanted.last - wanted.first + 1
+        alike = not batch or batch[-1].kind == wanted.kind
+        if batch and (turns + size > BATCH_TURNS or not alike):
+            yield batch
+            batch, turns = [], 0
+        batch.append(wanted)
+        turns += size
+    if batch:
+        yield batch
+
+
+def _stable(blocks: Sequence[HistoryBlock], *, is_open: bool) -> list[HistoryBlock]:
+    """The blocks, of which the last one changes while its turn is open."""
+    if not blocks or not is_open:
+        return list(blocks)
+    return [*blocks[:-1], replace(blocks[-1], is_stable=False)]
+
+
+def _expanded(data: bytes) -> Mapping[str, Json]:
+    found: Any = bodies.expand(data)
+    return dict(found)

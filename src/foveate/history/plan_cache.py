@@ -1,0 +1,362 @@
+"""The plan that a session keeps between calls: what was shown is shown again byte for byte, until a rebuild.
+
+The plan's texts are stored with it, raw turns by their number; what comes after it is appended raw. So a prompt is
+the one before it and something more, which is what provider caches match.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import msgspec
+
+from foveate.context.assemble import HistoryBlock
+from foveate.context.context import Change, Planned
+from foveate.context.costs import overheads
+from foveate.history.texts import Viewer, is_from_log
+from foveate.plan import Band, Cause, Row, Told
+from foveate.store import SessionRow, Store, bodies
+from foveate.strategy.gradient import Gradient
+from foveate.tokens import exact_counter
+
+PLAN = "plan"
+"""The keepsake's name; that of another strategy than the gradient has its name behind it."""
+MAKESHIFT_SHARE = 0.9
+"""How much of its room a plan made before its turns are compressed may fill, counting what is appended to it."""
+MAKESHIFT = "turns that are not compressed yet are cut, or only named"
+USE_NOTED_SHARE = 0.05
+"""A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan with its texts, as it is stored."""
+
+    state: PlanState
+    cause: Cause
+    rows: tuple[Row, ...]
+    texts: tuple[str | None, ...]
+    """Of each row; None where it is raw and made from the log."""
+    tokens: tuple[int, ...]
+    bands: tuple[Band, ...]
+    raw_tokens: int
+    """What the whole turns it reaches take raw."""
+    changes: tuple[Change, ...] = ()
+    """Which levels it changed."""
+
+    def pack(self) -> bytes:
+        return bodies.squeeze(asdict(self))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> KeptPlan:
+        kept: Any = bodies.expand(data)
+        return cls(
+            PlanState(**kept["state"]),
+            kept["cause"],
+            tuple(Row(**row) for row in kept["rows"]),
+            tuple(kept["texts"]),
+            tuple(kept["tokens"]),
+            tuple(Band(**band) for band in kept["bands"]),
+            kept["raw_tokens"],
+            tuple(Change(**change) for change in kept.get("changes", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A session's history as it is shown now."""
+
+    blocks: list[HistoryBlock]
+    planned: Planned
+    churn: float = 0.0
+    """The share of tokens that a plan made in this call changed."""
+    events: tuple[Told, ...] = ()
+    """What the plan made happen, in order."""
+
+
+class Keeper:
+    """Decides when a kept plan is made anew, and keeps it."""
+
+    def __init__(self, store: Store, session_id: str, viewer: Viewer, strategy: str = "gradient") -> None:
+        self._name = PLAN if strategy == "gradient" else f"{PLAN}:{strategy}"
+        self._store = store
+        self._session_id = session_id
+        self._viewer = viewer
+        self._packed: bytes | None = None
+        self._plan: KeptPlan | None = None
+
+    async def view(
+        self,
+        session: SessionRow,
+        strategy: Gradient,
+        room_tokens: int,
+        *,
+        cache_ttl_seconds: float | None = None,
+        now: float | None = None,
+    ) -> View:
+        """The history within its room, as it was shown last where that still holds."""
+        moment = time.time() if now is None else now
+        plan = await self.load()
+        appended = await self._appended(session, plan)
+        is_awaiting = plan is not None and plan.state.awaited_turn > 0
+        cause = due(
+            strategy,
+            plan.state if plan else None,
+            appended_tokens=sum(block.tokens for block in appended),
+            turns_now=session.last_turn,
+            budget_tokens=session.budget_tokens,
+            allotment_tokens=room_tokens,
+            now=moment,
+            cache_ttl_seconds=cache_ttl_seconds,
+            settled_turn=await self._store.derived.settled(self._session_id) if is_awaiting else 0,
+        )
+        churn = 0.0
+        if cause:
+            plan = await self._rebuild(session, strategy, room_tokens, cause=cause, moment=moment, old=plan)
+            appended = await self._appended(session, plan)
+            churn = plan.state.churn
+        assert plan is not None
+        blocks = [*await self._base(session, plan), *appended]
+        if sum(block.tokens for block in blocks) > room_tokens:
+            # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
+            fresh, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
+            return View(blocks, Planned(fresh.bands, cause or "full", True, session.last_turn), churn)
+        if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
+            await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
+        notes = {"uncompressed": MAKESHIFT} if plan.state.awaited_turn else {}
+        planned = Planned(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes, notes=notes)
+        return View(blocks, planned, churn)
+
+    async def load(self) -> KeptPlan | None:
+        packed = await self._store.derived.kept(self._session_id, self._name)
+        if packed != self._packed:
+            self._packed = packed
+            self._plan = None if packed is None else KeptPlan.unpack(packed)
+        return self._plan
+
+    async def _keep(self, plan: KeptPlan) -> None:
+        self._packed = plan.pack()
+        self._plan = plan
+        await self._store.derived.keep(self._session_id, self._name, self._packed)
+
+    async def _base(self, session: SessionRow, plan: KeptPlan) -> list[HistoryBlock]:
+        """The plan's rows: texts as they were stored, raw turns from the log."""
+        counter = exact_counter(session.encoding)
+        costs = overheads(max(session.last_turn, 1), counter)
+        raw_rows = [row for row, text in zip(plan.rows, plan.texts, strict=True) if text is None]
+        raw = iter(await self._viewer.write(raw_rows, counter, costs))
+        return [
+            next(raw) if text is None else HistoryBlock(row, text, tokens)
+            for row, text, tokens in zip(plan.rows, plan.texts, plan.tokens, strict=True)
+        ]
+
+    async def _appended(self, session: SessionRow, plan: KeptPlan | None) -> list[HistoryBlock]:
+        if plan is None:
+            return []
+        counter = exact_counter(session.encoding)
+        costs = overheads(max(session.last_turn, 1), counter)
+        return await self._viewer.appended(session, plan.state.last_turn, plan.state.last_step, counter, costs)
+
+    async def _rebuild(
+        self,
+        session: SessionRow,
+        strategy: Gradient,
+        room_tokens: int,
+        *,
+        cause: Cause,
+        moment: float,
+        old: KeptPlan | None,
+    ) -> KeptPlan:
+        last_turn, last_step = await self._reach(session, room_tokens)
+        whole_turns = last_turn - bool(last_step)
+        raw_tokens = await self._raw_tokens(whole_turns, old)
+        open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
+        settled = await self._store.derived.settled(self._session_id)
+        target = target_tokens(strategy, cause, room_tokens, raw_tokens=raw_tokens + open_tokens)
+        if cause == "first" and settled < whole_turns - 1:
+            # It need not last: it is made anew as soon as there are renditions.
+            target = max(target, int(room_tokens * MAKESHIFT_SHARE) - open_tokens)
+        plan, blocks = await self._viewer.plan(
+            session, strategy, target, last_turn=last_turn, last_step=last_step or None
+        )
+        texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
+        kept = KeptPlan(
+            PlanState(
+                base_tokens=sum(block.tokens for block in blocks),
+                last_turn=last_turn,
+                last_step=last_step,
+                budget_tokens=session.budget_tokens,
+                settings_key=settings_key(strategy),
+                made_at=moment,
+                used_at=moment,
+                churn=_churn(old, blocks, texts),
+                awaited_turn=max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0),
+            ),
+            cause,
+            tuple(block.row for block in blocks),
+            texts,
+            tuple(block.tokens for block in blocks),
+            plan.bands,
+            raw_tokens,
+            tuple(_changes(old, plan.rows)) if old else (),
+        )
+        await self._keep(kept)
+        return kept
+
+    async def _raw_tokens(self, last_turn: int, old: KeptPlan | None) -> int:
+        """What the whole turns take raw: what the last plan's took, and those since."""
+        counted = old.state.last_turn - bool(old.state.last_step) if old else 0
+        known = old.raw_tokens if old else 0
+        return known + await self._store.raw_tokens(self._session_id, counted + 1, last_turn)
+
+    async def _reach(self, session: SessionRow, room_tokens: int) -> tuple[int, int]:
+        """How far a plan made now reaches: the last turn, and the last step of it if it is at work.
+
+        The open turn is left to be appended, unless it is large: then its answered steps are planned too.
+        """
+        is_open = session.head != "closed"
+        if not is_open or not session.last_turn:
+            return session.last_turn, 0
+        steps = await self._viewer.running(session, session.last_turn, room_tokens)
+        answered = [step.number for step in steps if step.is_answered]
+        if len(answered) > 1:
+            return session.last_turn, answered[-1]
+        return session.last_turn - 1, 0
+
+
+def _is_makeshift(row: Row, settled_turn: int) -> bool:
+    """Whether turns are cut or only named because nothing shorter is made of them yet."""
+    is_least = row.is_cut and not row.era_level and row.level in ("R", "E")
+    return is_least and not row.first_step and row.last > settled_turn
+
+
+def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence[str | None]) -> float:
+    """The share of tokens that were not shown so before."""
+    total = sum(block.tokens for block in blocks)
+    if old is None or not total:
+        return 0.0
+    shown = {text for text in old.texts if text is not None}
+    raw = {row.first for row, text in zip(old.rows, old.texts, strict=True) if text is None}
+    same = sum(
+        block.tokens
+        for block, text in zip(blocks, texts, strict=True)
+        if (text in shown if text is not None else block.row.first in raw or block.row.first > old.state.last_turn)
+    )
+    return 1 - same / total
+
+
+def _changes(old: KeptPlan, rows: Sequence[Row]) -> Iterator[Change]:
+    """Ranges of turns that went from one level to another; what was appended to the old plan was raw."""
+    appended = Row(old.state.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
+    before = [row for row in (*old.rows, appended) if not row.first_step]
+    start = 0
+    held: Change | None = None
+    for row in rows:
+        while start < len(before) and before[start].last < row.first:
+            start += 1
+        index = start
+        while index < len(before) and before[index].first <= row.last and not row.first_step:
+            was = before[index]
+            index += 1
+            if was.level == row.level:
+                continue
+            change = Change(max(was.first, row.first), min(was.last, row.last), was.level, row.level)
+            if held and (held.last + 1, held.before, held.after) == (change.first, change.before, change.after):
+                held = replace(held, last=change.last)
+                continue
+            if held:
+                yield held
+            held = change
+    if held:
+        yield held
+
+
+COLD_GAIN_SHARE = 0.10
+"""A cold cache alone is reason enough for a rebuild that frees more than this share of the allotment."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanState:
+    """What has to be known of the plan in use."""
+
+    base_tokens: int
+    """What the plan's rows cost."""
+    last_turn: int
+    """The plan reaches up to this turn, which was the newest when it was made,"""
+    last_step: int
+    """and up to this step of it; 0 where the turn was over."""
+    budget_tokens: int
+    """The session's budget and settings when it was made."""
+    settings_key: str
+    made_at: float
+    used_at: float
+    """The last time a context of this plan was asked for, in seconds like `made_at`."""
+    churn: float = 0.0
+    """The share of tokens that the plan changed when it was made, 0 to 1."""
+    awaited_turn: int = 0
+    """Turns up to this one had no renditions, so that some are cut or only named; 0 where none had to be."""
+
+
+def settings_key(settings: Gradient) -> str:
+    """Changes when any setting does."""
+    return msgspec.json.encode(settings, order="sorted").decode()
+
+
+def due(  # noqa: PLR0911 - each cause leaves at once
+    settings: Gradient,
+    state: PlanState | None,
+    *,
+    appended_tokens: int,
+    turns_now: int,
+    budget_tokens: int,
+    allotment_tokens: int,
+    now: float,
+    cache_ttl_seconds: float | None,
+    settled_turn: int = 0,
+) -> Cause | None:
+    """Why the plan is to be made anew, or None: it stands, and the turns since are appended.
+
+    Turns up to `settled_turn` have their renditions.
+    """
+    if state is None:
+        return "first"
+    if state.budget_tokens != budget_tokens or state.settings_key != settings_key(settings):
+        return "budget"
+    if 0 < state.awaited_turn <= settled_turn:
+        return "made"
+    used = state.base_tokens + appended_tokens
+    if used > allotment_tokens:
+        return "full"
+    if settings.schedule != "watermark" and turns_now - state.last_turn >= wait_turns(settings, state.churn):
+        return "interval"
+    is_cold = cache_ttl_seconds is not None and now - state.used_at > cache_ttl_seconds
+    if is_cold and _gain(settings, state, used, turns_now, allotment_tokens):
+        return "cold"
+    return None
+
+
+def wait_turns(settings: Gradient, churn: float) -> int:
+    """Turns between two rebuilds by time: for `adaptive` from `interval_turns` where the last one changed nothing
+    to `interval_limit_turns` where it changed everything, in proportion to its churn."""
+    if settings.schedule != "adaptive":
+        return settings.interval_turns
+    waited = min(1.0, max(0.0, churn)) * (settings.interval_limit_turns - settings.interval_turns)
+    return settings.interval_turns + round(waited)
+
+
+def target_tokens(settings: Gradient, cause: Cause, allotment_tokens: int, *, raw_tokens: int | None = None) -> int:
+    """What a rebuild aims at. A history known to fit raw is left so; there is nothing to rebuild."""
+    fits_raw = raw_tokens is not None and raw_tokens <= allotment_tokens
+    if settings.schedule != "watermark" or (cause in ("first", "budget", "made") and fits_raw):
+        return allotment_tokens
+    return int(allotment_tokens * settings.low_water)
+
+
+def _gain(settings: Gradient, state: PlanState, used: int, turns_now: int, allotment_tokens: int) -> bool:
+    """Whether a rebuild would free enough, or, where it aims at the whole allotment, level anything new."""
+    if settings.schedule != "watermark":
+        return turns_now > state.last_turn
+    return used - target_tokens(settings, "cold", allotment_tokens) > COLD_GAIN_SHARE * allotment_tokens

@@ -1,0 +1,442 @@
+"""Recall before a turn: what the prompt brings up is looked for by words and vectors, ranked, and shown as it fits.
+
+All under one deadline. What is late is left out, what fails is left out, and a context is made in any case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from foveate.models.caller import Caller
+from foveate.recall.dates import spans_in
+from foveate.recall.deadline import Deadline, run_stages
+from foveate.recall.gate import Need, need_of
+from foveate.recall.judge import Judge
+from foveate.recall.search import Searcher
+from foveate.recall.settings import RecallSettings
+from foveate.store import SessionRow, Store, bodies
+from foveate.store.passages import KEY_SHIFT
+from foveate.tokens import Counter
+from foveate.turn import from_us
+
+if TYPE_CHECKING:
+    from foveate.recall.index import Index
+    from foveate.recall.rank import Measured, Ranked
+import calendar
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+
+from foveate.context.tags import escape_tags, tag_section
+from foveate.text import escape_marks
+
+MAX_QUERY_CHARS = 20_000
+"""As much of a prompt is looked for."""
+MAX_PASSAGES = 2_000
+"""Of the best, those that are tried for room."""
+BATCH = 64
+"""Passages whose texts are read together."""
+HOP_PASSAGES = 5
+"""The best, which are looked for in their turn."""
+KEPT = "recalled"
+"""The keepsake's name."""
+MAX_REMEMBERED = 20_000
+"""Pieces kept in memory, ready to be shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be recalled for a prompt, and how."""
+
+    query: str
+    room_tokens: int
+    visible: Collection[int]
+    """Turns that the context shows word for word already."""
+    is_gated: bool
+    """Recall only if the prompt needs it."""
+    is_one_off: bool = False
+    """There is no cached prompt to keep: a prompt that may need it gets it."""
+    asking: int | None = None
+    """The turn at work, which the prompt is of."""
+
+    @property
+    def words(self) -> str:
+        """What is looked for."""
+        return self.query.strip()[:MAX_QUERY_CHARS]
+
+    @property
+    def need(self) -> Need:
+        return need_of(self.words) if self.is_gated else Need.SURE
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found for a prompt, best first."""
+
+    session: SessionRow
+    index: Index
+    counter: Counter
+    ranked: Ranked
+
+    def rows(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Keys, turns and times of some of the best."""
+        places, passages = self.ranked.places[start:end], self.ranked.passages
+        columns = (passages.key[places], passages.turn[places], passages.at_us[places])
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Measures:
+    """How well passages answer by words and by vectors, as far as it is known."""
+
+    words: Measured | None
+    vectors: Measured | None
+
+    @property
+    def is_any(self) -> bool:
+        return any(each and len(each.passages) for each in (self.words, self.vectors))
+
+    def newest_us(self) -> int:
+        return max(int(each.passages.at_us.max()) for each in (self.words, self.vectors) if each and len(each.passages))
+
+    def joined(self, further: _Measures, weight: float) -> _Measures:
+        from foveate.recall.rank import joined  # noqa: PLC0415
+
+        return _Measures(joined(self.words, further.words, weight), joined(self.vectors, further.vectors, weight))
+
+
+class Recaller:
+    """Recalls for one session."""
+
+    def __init__(
+        self, store: Store, searcher: Searcher, settings: RecallSettings, *, caller: Caller | None = None
+    ) -> None:
+        self._judge = Judge(caller, settings)
+        self._store = store
+        self._searcher = searcher
+        self._settings = settings
+        self._pieces: OrderedDict[tuple[str, int], Piece] = OrderedDict()
+
+    async def recall_once(self, session: SessionRow, counter: Counter, wish: Wish, *, mark: str) -> Layer:
+        """The layer for a prompt, the same each time as long as the mark is and there is room for it."""
+        if wish.need is Need.NONE:
+            return Layer()
+        packed = await self._store.derived.kept(session.id, KEPT)
+        kept: Any = bodies.expand(packed) if packed else {}
+        if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
+            turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
+            return Layer(kept["text"], kept["tokens"], turns, gists, in_part)
+        layer = await self.recall(session, counter, wish)
+        await self._store.derived.keep(session.id, KEPT, bodies.squeeze({"mark": mark, **asdict(layer)}))
+        return layer
+
+    async def recall(self, session: SessionRow, counter: Counter, wish: Wish) -> Layer:
+        """The memory layer for a prompt; empty if nothing is needed, found or ready."""
+        query, need = wish.words, wish.need
+        if not query or need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
+            return Layer()
+        deadline = Deadline(self._settings.deadline_seconds)
+        index = self._searcher.index(session)
+        measured = await self._measure(index, query, deadline)
+        if not measured.is_any or not self._is_needed(measured, wish=wish, need=need):
+            return Layer()
+        found_again = _Found(session, index, counter, self._rank(query, measured, wish))
+        if self._settings.hops > 1:
+            further = await self._measure(index, await self._told(found_again), deadline)
+            ranked = self._rank(query, measured.joined(further, self._settings.hop_weight), wish)
+            found_again = replace(found_again, ranked=ranked)
+        found_again = await self._reordered(query, found_again, deadline)
+        return await self._fill(found_again, wish.room_tokens)
+
+    async def _measure(self, index: Index, query: str, deadline: Deadline) -> _Measures:
+        """How well passages answer, by what is ready in time."""
+        stages = {"words": lambda: index.measure_words(query), "vectors": lambda: index.measure_vectors(query)}
+        limit = self._settings.search_seconds if self._judge.is_asked or self._searcher.reranker else None
+        found = await run_stages(stages, deadline.left_seconds(limit))
+        return _Measures(found.results.get("words"), found.results.get("vectors"))
+
+    def _is_needed(self, measured: _Measures, *, wish: Wish, need: Need) -> bool:
+        """Whether something stands out that the prompt could mean. A one-off has no cached prompt to keep from it."""
+        from foveate.recall.rank import outstanding  # noqa: PLC0415 - numpy loads with the index
+
+        settings = self._settings
+        least = settings.gate_score if need is Need.SURE else settings.gate_doubt_score
+        if not wish.is_gated or wish.is_one_off:
+            return True
+        return outstanding(measured.words, measured.vectors, asking=wish.asking) >= least
+
+    def _rank(self, query: str, measured: _Measures, wish: Wish) -> Ranked:
+        from foveate.recall.rank import Weights, rank  # noqa: PLC0415
+
+        settings = self._settings
+        weights = Weights(
+            method=settings.method,
+            user=settings.user_weight,
+            near=settings.near_weight,
+            far=settings.far_weight,
+            date=settings.date_weight,
+            sitting_hours=settings.sitting_hours,
+        )
+        spans = spans_in(query, from_us(measured.newest_us())) if settings.date_weight else []
+        limit = MAX_PASSAGES if wish.is_one_off else settings.passages
+        return rank(measured.words, measured.vectors, weights, spans=spans, visible=wish.visible, limit=limit)
+
+    async def _told(self, found: _Found) -> str:
+        """What the best passages say, to be looked for in their turn."""
+        pieces = await self._read(found, found.rows(0, HOP_PASSAGES))
+        return "\n".join(piece.text for piece in pieces if piece)
+
+    async def _reordered(self, query: str, found: _Found, deadline: Deadline) -> _Found:
+        """The best of what was found as a cross-encoder orders it, and then models."""
+        reranker = self._searcher.reranker
+        if not (reranker or self._judge.is_asked):
+            return found
+        rows = found.rows(0, self._settings.candidates)
+        texts = [piece.text if piece else "" for piece in await self._read(found, rows)]
+        order = list(range(len(texts)))
+        if reranker:
+            stages = {"rerank": lambda: reranker.order(query, texts)}
+            done = await run_stages(stages, deadline.left_seconds(self._settings.rerank_seconds))
+            order = done.results.get("rerank", order)
+        if self._judge.is_asked:
+            judged = await self._judge.order(query, [texts[place] for place in order], deadline, found.session.id)
+            order = [order[place] for place in judged]
+        places = found.ranked.places.copy()
+        places[: len(order)] = places[order]
+        return replace(found, ranked=replace(found.ranked, places=places))
+
+    async def _fill(self, found: _Found, room_tokens: int) -> Layer:
+        """The best passages that fit, and the turns of the next best in one sentence each."""
+        filling = Filling(room_tokens, found.counter.base)
+        missed: dict[int, int] = {}
+        for start in range(0, len(found.ranked.places), BATCH):
+            if filling.is_full:
+                break
+            for piece in await self._read(found, found.rows(start, start + BATCH)):
+                if piece and not filling.add(piece):
+                    missed.setdefault(piece.turn, piece.at_us)
+        layer = filling.finish(await self._gists(found.session, missed))
+        return replace(layer, in_part=tuple(self._in_part(found, filling)))
+
+    def _in_part(self, found: _Found, filling: Filling) -> Iterator[int]:
+        """Those of the best turns that stand out beyond doubt and are not shown whole."""
+        shown = Counts(turn for turn, _ in filling.pieces)
+        ranked = found.ranked
+        best = dict.fromkeys(turn for _, turn, _ in found.rows(0, self._settings.passages))
+        for turn in list(best)[: self._settings.prefetch_turns]:
+            is_of_turn = ranked.passages.turn == turn
+            stands_out = float(ranked.own[is_of_turn].max()) >= self._settings.gate_doubt_score
+            if stands_out and shown[turn] < int(is_of_turn.sum()):
+                yield turn
+
+    async def _read(self, found: _Found, rows: Sequence[tuple[int, int, int]]) -> list[Piece | None]:
+        """The passages of these keys, turns and times; None where one is gone."""
+        from foveate.recall.index import LOOSE_KEY  # noqa: PLC0415
+
+        encoding, count = found.session.encoding, found.counter.base
+        lacking = [key for key, _, _ in rows if (encoding, key) not in self._pieces]
+        texts = await found.index.texts(lacking) if lacking else {}
+        pieces = []
+        for key, turn, at_us in rows:
+            known = self._pieces.get((encoding, key))
+            if known is None and key in texts:
+                said = texts[key]
+                number = key & ((1 << KEY_SHIFT) - 1)
+                known = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=count)
+                if key < LOOSE_KEY:  # the others may still change
+                    self._pieces[encoding, key] = known
+            pieces.append(known)
+        while len(self._pieces) > MAX_REMEMBERED:
+            self._pieces.popitem(last=False)
+        return pieces
+
+    async def _gists(self, session: SessionRow, missed: Mapping[int, int]) -> list[Gist]:
+        gists = []
+        for turn, at_us in list(missed.items())[: self._settings.ticklers]:
+            for _, tiny, _ in await self._store.derived.tinies(session.id, turn, turn):
+                gists.append(Gist(turn, at_us, tiny))
+        return gists
+
+
+Count = Callable[[str], int]
+
+LEAD = 'Found again by what the prompt says, word for word, some turns in part; get_turn("T-12", "R") has the whole.\n'
+LEAST_ROOM_TOKENS = 64
+"""With less there is no memory layer."""
+LEAST_PIECE_TOKENS = 12
+"""With less left, no more is looked for that fits."""
+MAX_MISSES = 64
+"""So many pieces in a row that don't fit, and no more are tried."""
+MAX_GIST_CHARS = 300
+
+_MONTHS = "|".join(name for name in calendar.month_name if name)
+# At the start, or behind whatever `str.splitlines` takes for the end of a line.
+_LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
+_FORGED = re.compile(rf"{_LINE_START}(\\*[ \t]*(?:Turn[ \t]+\d|\d{{1,2}} (?:{_MONTHS}) \d{{1,4}}:))", re.IGNORECASE)
+_TOOL_MARKS = ("[call ", "[result")
+_REASONING = "[reasoning] "
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A passage that may be shown."""
+
+    turn: int
+    number: int
+    """Its place among the turn's passages."""
+    speaker: str
+    text: str
+    """Escaped."""
+    tokens: int
+    """Of its lines, marks and labels not counted."""
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gist:
+    """A turn that has no room, in one sentence."""
+
+    turn: int
+    at_us: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What a memory layer shows; its text is empty if that is nothing."""
+
+    text: str = ""
+    tokens: int = 0
+    turns: tuple[int, ...] = ()
+    gists: tuple[int, ...] = ()
+    in_part: tuple[int, ...] = ()
+    """Turns that were found and are not shown whole, the best first."""
+
+
+def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> Piece:
+    escaped = escape_piece(speaker, text)
+    return Piece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us)
+
+
+def escape_piece(speaker: str, text: str) -> str:
+    """The text of a passage as it stands in the layer. What tools say has its marks already, and is escaped."""
+    if speaker == "assistant" and text.startswith(_REASONING):
+        marked = _REASONING + escape_marks(text.removeprefix(_REASONING))
+    elif speaker == "tool":
+        # Its lines were escaped before it was cut, but the first of them may have begun inside a line.
+        first, newline, rest = text.partition("\n")
+        marked = text if text.startswith(_TOOL_MARKS) else f"{escape_marks(first)}{newline}{rest}"
+    else:
+        marked = escape_marks(text)
+    return _escape_labels(escape_tags(marked))
+
+
+class Filling:
+    """A layer in the making: pieces are added best first while they fit."""
+
+    def __init__(self, room_tokens: int, count: Count) -> None:
+        self._count = count
+        self.room = room_tokens
+        self.left = room_tokens - count(f"<memory>\n{LEAD}</memory>\n")
+        self.pieces: dict[tuple[int, int], Piece] = {}
+        self._said: set[tuple[str, str]] = set()
+        self._turns: set[int] = set()
+        self._days: set[date] = set()
+        self._misses = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.left < LEAST_PIECE_TOKENS or self._misses >= MAX_MISSES
+
+    def add(self, piece: Piece) -> bool:
+        """Whether it fitted, or is there already; of the same words said twice the first that come are shown."""
+        if (piece.turn, piece.number) in self.pieces or (piece.speaker, piece.text) in self._said:
+            return True
+        day = _day(piece.at_us)
+        cost = piece.tokens + self._count(f"[{piece.speaker}]") * (piece.speaker != "user")
+        cost += self._count(_label(piece.turn)) if piece.turn not in self._turns else 0
+        cost += self._count(_heading(day)) if day not in self._days else 0
+        if cost > self.left:
+            self._misses += 1
+            return False
+        self._misses = 0
+        self.left -= cost
+        self.pieces[piece.turn, piece.number] = piece
+        self._said.add((piece.speaker, piece.text))
+        self._turns.add(piece.turn)
+        self._days.add(day)
+        return True
+
+    def finish(self, gists: Iterable[Gist] = ()) -> Layer:
+        """The layer, exactly within its room: should marks and headings have cost more, the last added go."""
+        notes: list[Gist] = []
+        for gist in gists:
+            cost = self._count(_gist_line(gist))
+            if gist.turn not in self._turns and cost <= self.left:
+                notes.append(gist)
+                self.left -= cost
+        while self.pieces or notes:
+            text = tag_section("memory", LEAD + _write(list(self.pieces.values()), notes))
+            tokens = self._count(text)
+            if tokens <= self.room:
+                turns = tuple(sorted({piece.turn for piece in self.pieces.values()}))
+                return Layer(text, tokens, turns, tuple(sorted(gist.turn for gist in notes)))
+            if notes:
+                notes.pop()
+            else:
+                self.pieces.popitem()
+        return Layer()
+
+
+def _write(pieces: Sequence[Piece], gists: Sequence[Gist]) -> str:
+    """Turns in order, each day named once."""
+    lines: list[tuple[int, int, str]] = []
+    by_turn: dict[int, list[Piece]] = {}
+    for piece in sorted(pieces, key=lambda piece: (piece.turn, piece.number)):
+        by_turn.setdefault(piece.turn, []).append(piece)
+    lines += [(turn, own[0].at_us, _turn_lines(turn, own)) for turn, own in by_turn.items()]
+    lines += [(gist.turn, gist.at_us, _gist_line(gist)) for gist in gists]
+    written: list[str] = []
+    shown: date | None = None
+    for _, at_us, text in sorted(lines):
+        day = _day(at_us)
+        if day != shown:
+            written.append(_heading(day))
+            shown = day
+        written.append(text)
+    return "".join(written)
+
+
+def _turn_lines(turn: int, pieces: Sequence[Piece]) -> str:
+    lines = []
+    speaker = "user"
+    for piece in pieces:
+        says_who = piece.speaker != speaker and not (piece.speaker == "tool" and piece.text.startswith(_TOOL_MARKS))
+        lines.append(f"[{piece.speaker}] {piece.text}\n" if says_who else f"{piece.text}\n")
+        speaker = piece.speaker
+    return f"{_label(turn)} {''.join(lines)}"
+
+
+def _gist_line(gist: Gist) -> str:
+    text = escape_tags(escape_marks(" ".join(gist.text.split())[:MAX_GIST_CHARS]))
+    return f"Turn {gist.turn}, in short: {_escape_labels(text)}\n"
+
+
+def _escape_labels(text: str) -> str:
+    return _FORGED.sub(r"\\\1", text)
+
+
+def _label(turn: int) -> str:
+    return f"Turn {turn}:"
+
+
+def _heading(day: date) -> str:
+    return f"{day.day} {calendar.month_name[day.month]} {day.year}:\n"
+
+
+def _day(at_us: int) -> date:
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).date()

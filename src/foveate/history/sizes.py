@@ -1,0 +1,261 @@
+"""What a strategy sees of a stored conversation: sizes, read as far back as a budget reaches, and the eras behind.
+
+Sizes of turns whose renditions are all made are read once, and again when a model has made better ones; the messages'
+sizes of turns that are over don't change any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
+
+from foveate.context.costs import content_tokens
+from foveate.plan import Era, Item, MessageSize, Shown, TurnInfo, step_starts
+from foveate.renditions import Compressor, Renditions, without_recalled
+from foveate.store import MessageOutline, Store
+from foveate.store.derived import ERA_FANOUT, RenditionSizes
+from foveate.text import turn_text
+from foveate.tokens import Counter
+from foveate.turn import Message
+from foveate.worker.renditions import compress_safely
+
+CHUNK_TURNS = 512
+MAX_CHUNKS = 256
+"""Chunks that are kept in memory; the oldest goes first."""
+SMALLEST_LINE_TOKENS = 6
+"""No turn's line in a context is shorter, so no budget reaches further back than this allows."""
+SMALLEST_ERA_TOKENS = 24
+PRUNED = "(removed by a prune command)"
+PRUNED_TOKENS = 10
+"""What says so takes no more, in either encoding."""
+INFOS_CHUNK_TURNS = 512
+
+
+@dataclass(slots=True)
+class Sizes:
+    """A session's sizes in memory: what has not changed is read once."""
+
+    chunks: dict[int, list[Item]] = field(default_factory=dict)
+    """Chunks of turns that all have their renditions, newest first."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """How many renditions each of these chunks had when it was read."""
+    eras: dict[int, dict[int, int]] = field(default_factory=dict)
+    """The tokens of each level's eras by their places, which have no gaps."""
+
+    async def forget_changed(self, store: Store, session_id: str) -> None:
+        """Drop the chunks that have other renditions by now."""
+        if self.chunks:
+            first, last = min(self.chunks) * CHUNK_TURNS + 1, (max(self.chunks) + 1) * CHUNK_TURNS
+            now = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS)
+            self.chunks = {chunk: items for chunk, items in self.chunks.items() if now.get(chunk) == self.counts[chunk]}
+
+    async def items(self, store: Store, session_id: str, chunk: int, last_turn: int) -> list[Item]:
+        """The turns of a chunk, newest first; kept unless one of them may still grow or lacks something."""
+        known = self.chunks.get(chunk)
+        if known is None:
+            first = chunk * CHUNK_TURNS + 1
+            last = first + CHUNK_TURNS - 1
+            is_past = last < last_turn
+            counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
+            found = await store.derived.sizes_of(session_id, first, last)
+            known = [_item(size) for size in reversed(found)]
+            if is_past and all(size.tiny is not None or size.is_pruned for size in found):
+                if len(self.chunks) >= MAX_CHUNKS:
+                    del self.chunks[min(self.chunks)]
+                self.chunks[chunk] = known
+                self.counts[chunk] = counts.get(chunk, 0)
+        return known
+
+    async def read_eras(self, store: Store, session_id: str, before: int, budget_tokens: int) -> None:
+        """The newest eras of each level, as many as a budget could show; those that reach into the turns read, too."""
+        most = budget_tokens // SMALLEST_ERA_TOKENS + 1
+        level = 1
+        while (last := await store.derived.next_era(session_id, level) - 1) >= 0:
+            known = self.eras.setdefault(level, {})
+            first = max(0, min(before // ERA_FANOUT**level, last) - most)
+            missing = [(first, last)]
+            if known:
+                missing = [(first, min(known) - 1), (max(known) + 1, last)]
+            for low, high in missing:
+                if low <= high:
+                    known |= dict(await store.derived.era_tokens(session_id, level, low, high))
+            level += 1
+
+
+@dataclass(slots=True)
+class Gathered:
+    """A `foveate.strategy.History` in memory."""
+
+    last_turn: int
+    items: list[Item]
+    """Newest first."""
+    known_eras: Mapping[int, Mapping[int, int]]
+    """The tokens of each level's eras by their places."""
+    fanout: int = ERA_FANOUT
+
+    def newest(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def era(self, level: int, index: int) -> Era | None:
+        tokens = self.known_eras.get(level, {}).get(index)
+        if tokens is None:
+            return None
+        turns = self.fanout**level
+        return Era(level, index, index * turns + 1, (index + 1) * turns, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Infos:
+    """A session's turns message by message, without content: those that are over are read once.
+
+    Never changed, so that several plans may be in the making at once, each from its own.
+    """
+
+    first: int = 0
+    """The oldest turn that is in memory; 0: none is."""
+    over: Sequence[TurnInfo] = ()
+    """The turns from `first` on that can't grow any more."""
+    newest: TurnInfo | None = None
+
+    async def renewed(self, store: Store, session_id: str, *, last_turn: int, is_open: bool) -> Infos:
+        """With what came since."""
+        first = self.first if self.over else max(1, last_turn - INFOS_CHUNK_TURNS)
+        found = await _read_infos(store, session_id, first + len(self.over), last_turn)
+        if found and is_open:
+            found[-1] = replace(found[-1], is_open=True)
+        return Infos(first, [*self.over, *found[:-1]], found[-1] if found else None)
+
+    async def reaching(self, store: Store, session_id: str, turn: int) -> Infos:
+        """Back to a turn, and with as much again as is there already, so that a long walk back takes few steps."""
+        first = max(1, min(turn, self.first - len(self.over) - 1))
+        return replace(
+            self, first=first, over=[*await _read_infos(store, session_id, first, self.first - 1), *self.over]
+        )
+
+    def between(self, first: int, last: int) -> list[TurnInfo]:
+        """The turns from `first` to `last`, of those in memory."""
+        found = self.over[max(0, first - self.first) : max(0, last - self.first + 1)]
+        return [*found, self.newest] if self.newest and first <= self.newest.turn <= last else list(found)
+
+
+async def _read_infos(store: Store, session_id: str, first: int, last: int) -> list[TurnInfo]:
+    outlines = await store.outlines(session_id, first, last) if first <= last else []
+    return [_info(turn, list(group)) for turn, group in groupby(outlines, key=attrgetter("turn"))]
+
+
+def _info(turn: int, outlines: Sequence[MessageOutline]) -> TurnInfo:
+    sizes: list[MessageSize] = []
+    is_answered = False
+    for place, outline in enumerate(outlines):
+        tokens = outline.tokens
+        if outline.pruned:
+            tokens = 0 if place else PRUNED_TOKENS
+        is_result = bool(outline.tool_results)
+        if outline.tool_results is None:
+            is_result = outline.role == "tool" or (outline.role == "user" and is_answered)
+        is_answered = is_answered or outline.role == "assistant"
+        sizes.append(MessageSize(place, outline.role, outline.kind, tokens, is_result))
+    moments = [outline.at_us for outline in outlines]
+    return TurnInfo(turn, tuple(sizes), min(moments), max(moments))
+
+
+async def gather(
+    store: Store, session_id: str, sizes: Sizes, *, last_turn: int, budget_tokens: int, running: Sequence[Item] = ()
+) -> Gathered:
+    """The sizes that a plan within the budget could need; `running` are the newest turn's steps, if it is at work."""
+    items = list(running)[::-1]
+    oldest = items[-1].turn - 1 if items else last_turn
+    spent = 0
+    await sizes.forget_changed(store, session_id)
+    for chunk in range(max(0, oldest - 1) // CHUNK_TURNS, -1, -1):
+        if oldest < 1 or spent > budget_tokens:
+            break
+        found = await sizes.items(store, session_id, chunk, last_turn)
+        if found and found[0].turn > oldest:
+            found = [item for item in found if item.turn <= oldest]
+        items += found
+        spent += sum(max(SMALLEST_LINE_TOKENS, item.tiny or 0) for item in found)
+        oldest = chunk * CHUNK_TURNS
+    await sizes.read_eras(store, session_id, oldest, budget_tokens)
+    return Gathered(last_turn, items, sizes.eras)
+
+
+def _item(size: RenditionSizes) -> Item:
+    if size.is_pruned:
+        return Item(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
+    return Item(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a turn at work: its prompt, or one answer with the results of its tool calls."""
+
+    number: int
+    messages: tuple[Message, ...]
+    position: int = 0
+    """Of its first message in the turn, from 0."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Every tool call has its result."""
+        calls = sum(len(message.tool_calls) for message in self.messages)
+        return calls <= sum(len(message.tool_results) for message in self.messages)
+
+
+def split_steps(messages: Sequence[Message]) -> list[Step]:
+    """A turn's steps; the first is what stands before the first answer. Tool calls stay with their results."""
+    starts = step_starts([(message.role, message.kind) for message in messages])
+    ends = [*starts[1:], len(messages)]
+    return [
+        Step(number, tuple(messages[start:end]), start)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True), 1)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTexts:
+    """A step's renditions, and the step as a strategy sees it."""
+
+    messages: int
+    made: Renditions
+    item: Item
+
+
+@dataclass(slots=True)
+class RunningSteps:
+    """Renditions of the steps of the turn at work, made once and kept in memory."""
+
+    compressor: Compressor
+    turn: int = 0
+    known: dict[int, StepTexts] = field(default_factory=dict)
+
+    def texts(self, turn: int, step: Step, counter: Counter) -> StepTexts:
+        if turn != self.turn:
+            self.turn, self.known = turn, {}
+        known = self.known.get(step.number)
+        if known is None or known.messages != len(step.messages):
+            known = self.known[step.number] = self._make(turn, step, counter)
+        return known
+
+    def items(self, turn: int, steps: Sequence[Step], counter: Counter) -> list[Item]:
+        """The steps as a strategy sees them, oldest first; the prompt is always kept."""
+        return [self.texts(turn, step, counter).item for step in steps]
+
+    def _make(self, turn: int, step: Step, counter: Counter) -> StepTexts:
+        made = compress_safely(self.compressor, turn, without_recalled(step.messages), counter)
+
+        def size(text: str, level: Shown) -> int:
+            return content_tokens(text, level, counter, in_steps=True)
+
+        item = Item(
+            turn,
+            step.number,
+            size(turn_text(step.messages), "R"),
+            size(made.smoothed, "S"),
+            size(made.compressed, "C"),
+            size(made.tiny, "T"),
+            is_kept=step.number == 1,
+        )
+        return StepTexts(len(step.messages), made, item)

@@ -1,0 +1,382 @@
+"""The history of a context: plans made from stored sizes, and their rows written out from stored texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from foveate.compress.eras import era_text, roll_up
+from foveate.compress.local import LocalCompressor
+from foveate.context.assemble import HistoryBlock
+from foveate.context.costs import counting, overheads
+from foveate.context.tags import SUMS, Block, Entry, escape_text, write_block
+from foveate.history.blocks import ONLY_NAMED, RowText, artefact_text, log_text, write_row
+from foveate.history.sizes import PRUNED, Gathered, RunningSteps, Sizes, Step, gather, split_steps
+from foveate.plan import Made, Overheads, Plan, Row, Shown, Strategy
+from foveate.renditions import Unit, without_recalled
+from foveate.store import MessageRow, SessionRow, Store, bodies
+from foveate.store.codec import restore_message
+from foveate.store.derived import ERA_FANOUT, EraRow
+from foveate.strategy.build import SHORT, SourceTurn
+from foveate.text import turn_text
+from foveate.tokens import Counter, exact_counter
+from foveate.turn import Message
+from foveate.worker.renditions import compress_safely, unpack_units
+
+RUNNING_SHARE = 0.25
+"""A turn at work that is larger than this share of the history's room is shown step by step."""
+MAX_TRIES = 6
+"""Plans made until their texts fit: escaping can make a text a little longer than its stored size."""
+MAX_CACHED_TURNS = 2_000
+K = TypeVar("K")
+V = TypeVar("V")
+
+PRUNED_MARK = "pruned"
+"""The keepsake that says when turns were pruned last."""
+LEAST_OPENED_TOKENS = 60
+"""An era that is opened says at least this much, even if more pages are needed."""
+HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A turn as it came."""
+
+    messages: tuple[Message, ...]
+    text: str
+    tokens: int | None
+    """As they were counted when it came; None if the text is escaped where it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What plans of a session are made from and written with."""
+
+    history: Gathered
+    steps: Sequence[Step]
+    """Of the newest turn, where it is at work and large."""
+    counter: Counter
+    costs: Overheads
+
+
+class Viewer:
+    """Reads one session's texts as plans ask for them; what does not change any more is kept in memory."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._sizes = Sizes()
+        self._compressor = LocalCompressor()
+        self._steps = RunningSteps(self._compressor)
+        self._raw: dict[int, _Raw] = {}
+        self._open: tuple[int, _Raw] | None = None
+        """The newest turn as it was read last."""
+        self._whole: dict[tuple[Hashable, ...], HistoryBlock] = {}
+        self._era_texts: dict[tuple[int, int, int, int], str] = {}
+        self.pruned: bytes | None = None
+        """What says when turns were pruned last, as of the last `renew`."""
+
+    async def renew(self) -> None:
+        """Forget what is in memory, if turns were pruned since it was read."""
+        pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
+        if pruned != self.pruned:
+            self._sizes, self._raw, self._whole, self._era_texts, self.pruned = Sizes(), {}, {}, {}, pruned
+            self._open = None
+
+    async def plan(
+        self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
+    ) -> tuple[Plan, list[HistoryBlock]]:
+        """The turns up to `last_turn` in the room there is, planned afresh; of a turn at work the steps so far."""
+        seen = await self.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
+        room = room_tokens
+        for _ in range(MAX_TRIES):
+            plan = strategy.plan(seen.history, max(room, 0), seen.costs)
+            blocks = await self.write(plan.rows, seen.counter, seen.costs, seen.steps)
+            excess = sum(block.tokens for block in blocks) - room_tokens
+            if excess <= 0:
+                return plan, blocks
+            room = min(room, plan.tokens) - excess
+        raise AssertionError("a plan's texts did not come to fit")
+
+    async def survey(
+        self, session: SessionRow, room_tokens: int, *, last_turn: int, last_step: int | None = None
+    ) -> Survey:
+        """The sizes of the turns up to `last_turn`, as far back as the room reaches."""
+        counter = exact_counter(session.encoding)
+        steps = await self.running(session, last_turn, room_tokens, last_step)
+        costs = overheads(max(last_turn, 1), counter, last_step=len(steps))
+        running = await asyncio.to_thread(self._steps.items, last_turn, steps, counter) if steps else ()
+        history = await gather(
+            self._store, self._session_id, self._sizes, last_turn=last_turn, budget_tokens=room_tokens, running=running
+        )
+        return Survey(history, steps, counter, costs)
+
+    async def write(
+        self,
+        rows: Sequence[Row],
+        counter: Counter,
+        costs: Overheads,
+        steps: Sequence[Step] = (),
+        made: Mapping[str, Made] | None = None,
+    ) -> list[HistoryBlock]:
+        """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
+        made = made or {}
+        unwritten = [row for row in rows if not (_is_lasting(row) and _key(row, made) in self._whole)]
+        texts = await self._texts([row for row in unwritten if not row.first_step and row.level not in SUMS], made)
+        eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
+        by_step = {step.number: step for step in steps}
+        blocks = []
+        for planned in rows:
+            # Hidden steps stand in a range of steps, of which one line speaks for all.
+            row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
+            whole = self._whole.get(_key(row, made)) if _is_lasting(row) else None
+            if whole:
+                blocks.append(replace(whole, row=row))
+                continue
+            if planned.level == "E":
+                written = write_row(row, [(row.first_step or row.first, eras[planned])], counter, costs)
+            elif row.level == "A":
+                written = write_row(row, [(row.first, artefact_text(row, made))], counter, costs)
+            elif row.first_step:
+                own = ((number, self._step_text(row, by_step[number], counter, made)) for number in _numbers(row))
+                written = write_row(row, own, counter, costs)
+            else:
+                found = ((number, texts[row.level, number]) for number in _numbers(row))
+                written = write_row(row, found, counter, costs)
+            blocks.append(HistoryBlock(row, write_block(written.block), written.tokens, written.messages))
+            if _is_lasting(row) and row.last in self._raw:
+                _remember(self._whole, _key(row, made), blocks[-1])
+        return blocks
+
+    async def appended(
+        self, session: SessionRow, after_turn: int, after_step: int, counter: Counter, costs: Overheads
+    ) -> list[HistoryBlock]:
+        """What came after a plan was made: whole turns, and the steps of the turn it reached into, all raw."""
+        rows = []
+        steps: list[Step] = []
+        if after_step:
+            steps = [step for step in split_steps(await self.raw(after_turn)) if step.number > after_step]
+            rows += [
+                Row(after_turn, after_turn, "R", 0, first_step=step.number, last_step=step.number) for step in steps
+            ]
+        rows += [Row(turn, turn, "R", 0) for turn in range(after_turn + 1, session.last_turn + 1)]
+        written = await self.write(rows, counter, costs, steps=steps)
+        is_open = session.head != "closed"
+        return [
+            HistoryBlock(block.row, block.text, block.tokens, block.messages, is_stable=not (is_open and last))
+            for block, last in zip(written, [*[False] * (len(written) - 1), True], strict=False)
+        ]
+
+    async def sources(
+        self, session: SessionRow, turns: Collection[int], *, messages: bool, units: bool
+    ) -> list[SourceTurn]:
+        """Turns to make something of, oldest first; their units are made now where no worker has done it yet."""
+        counter = exact_counter(session.encoding)
+        known: dict[int, tuple[tuple[Unit, ...], str]] = {}
+        for first, last in _runs(turns) if units else ():
+            for row in await self._store.derived.renditions(self._session_id, first, last):
+                known[row.turn] = unpack_units(row.units), row.tiny
+        lacking = [turn for turn in turns if turn not in known] if units else []
+        raws = await self._raws(turns if messages else lacking)
+        for turn in lacking:
+            own = without_recalled(raws[turn].messages)
+            made = await asyncio.to_thread(compress_safely, self._compressor, turn, own, counter)
+            known[turn] = made.units, made.tiny
+        return [
+            SourceTurn(turn, raws[turn].messages if messages else (), *known.get(turn, ((), "")))
+            for turn in sorted(set(turns))
+        ]
+
+    async def texts(self, level: Shown, first: int, last: int) -> dict[int, str]:
+        """The turns' texts at a level, of those that have it; a pruned turn has none."""
+        derived = self._store.derived
+        if level == "R":
+            await self.renew()
+            found = await self._raws(range(first, last + 1))
+            return {turn: raw.text for turn, raw in sorted(found.items()) if raw.messages}
+        if level == "T":
+            return {turn: tiny for turn, tiny, _ in await derived.tinies(self._session_id, first, last)}
+        made = await derived.renditions(self._session_id, first, last)
+        return {row.turn: str(bodies.expand(row.compressed if level == "C" else row.smoothed)) for row in made}
+
+    async def eras(self, session: SessionRow, first: int, last: int, room_tokens: int) -> list[Block]:
+        """The eras that a range of turns opens into, of the level below the range's own size, then smaller ones.
+
+        Together they take about the room there is. Turns too new or too few for an era have none.
+        """
+        level, reached = 0, first - 1
+        while ERA_FANOUT ** (level + 1) < last - first + 1:
+            level += 1
+        found: list[EraRow] = []
+        while level and reached < last:
+            turns = ERA_FANOUT**level
+            for era in await self._store.derived.eras(self._session_id, level, reached // turns, (last - 1) // turns):
+                found.append(era)
+                reached = (era.place + 1) * turns
+            level -= 1
+        counter = exact_counter(session.encoding)
+        frame = overheads(max(session.last_turn, 1), counter).range
+        most = max(LEAST_OPENED_TOKENS, room_tokens // max(1, len(found)) - frame)
+        return [_era_block(era, min(most, era.tokens), counter) for era in found]
+
+    async def raw(self, turn: int) -> tuple[Message, ...]:
+        return (await self._raws([turn]))[turn].messages
+
+    async def running(
+        self, session: SessionRow, last_turn: int, room_tokens: int, last_step: int | None = None
+    ) -> list[Step]:
+        """The steps of the newest turn, if it is at work and large; else none, and it is planned as a whole."""
+        if not last_turn or last_turn != session.last_turn or session.head == "closed":
+            return []
+        (size,) = await self._store.derived.sizes_of(self._session_id, last_turn, last_turn)
+        if size.is_pruned or size.raw <= RUNNING_SHARE * room_tokens:
+            return []
+        steps = split_steps(await self.raw(last_turn))
+        return [step for step in steps if last_step is None or step.number <= last_step]
+
+    async def _texts(self, rows: Sequence[Row], made: Mapping[str, Made]) -> dict[tuple[Shown, int], RowText]:
+        wanted: dict[Shown, list[int]] = {}
+        by_turn: dict[int, Row] = {}
+        for planned in rows:
+            turns = range(planned.first, planned.last + 1)
+            wanted.setdefault(planned.level, []).extend(turns)
+            by_turn |= dict.fromkeys(turns, planned) if planned.level in ("U", "M") else {}
+        texts: dict[tuple[Shown, int], RowText] = {}
+        derived = self._store.derived
+        for first, last in _runs(wanted.get("T", ())):
+            for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
+                texts["T", turn] = RowText(tiny, tokens)
+        for first, last in _runs([*wanted.get("C", ()), *wanted.get("S", ())]):
+            for row in await derived.renditions(self._session_id, first, last):
+                texts["C", row.turn] = RowText(str(bodies.expand(row.compressed)), row.compressed_tokens)
+                texts["S", row.turn] = RowText(str(bodies.expand(row.smoothed)), row.smoothed_tokens)
+        missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in texts]
+        raws = await self._raws({turn for _, turn in missing})
+        for level, turn in missing:
+            raw = raws[turn]
+            if level in ("R", "S"):
+                texts[level, turn] = RowText(raw.text, raw.tokens, (raw.messages or None) if level == "R" else None)
+            elif level in ("U", "M"):
+                texts[level, turn] = log_text(by_turn[turn], raw.messages, made)
+            else:
+                # A level that is not made yet is shown as a cut of the raw text.
+                texts[level, turn] = RowText(" ".join(raw.text.split()))
+        return texts
+
+    async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
+        """Turns as they came; without messages where pruned. The newest turn may still grow, so it is read again."""
+        found = {turn: self._raw[turn] for turn in turns if turn in self._raw}
+        lacking = sorted(turn for turn in turns if turn not in found)
+        closed = (await self._store.get_session(self._session_id)).last_turn if lacking else 0
+        for first, last in _runs(lacking):
+            groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
+            for row in await self._store.read(self._session_id, first, last):
+                groups[row.turn].append(row)
+            for turn, rows in groups.items():
+                known = self._open[1] if self._open and self._open[0] == turn else None
+                found[turn] = _restored(rows, known)
+                if turn < closed:
+                    _remember(self._raw, turn, found[turn])
+                else:
+                    self._open = turn, found[turn]
+        return found
+
+    async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[Row, RowText]:
+        texts: dict[Row, RowText] = {}
+        for row in rows:
+            key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
+            if row.era_level and key not in self._era_texts:
+                _remember(self._era_texts, key, await self._era_text(row, key[-1], counter))
+            text = self._era_texts[key] if row.era_level else ""
+            hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
+            texts[row] = RowText(text or hidden or ONLY_NAMED)
+        return texts
+
+    async def _era_text(self, row: Row, room_tokens: int, counter: Counter) -> str:
+        """What a block of eras says; several are summed up together, so that none repeats another."""
+        turns = ERA_FANOUT**row.era_level
+        places = (row.first - 1) // turns, (row.last - 1) // turns
+        found = await self._store.derived.eras(self._session_id, row.era_level, *places)
+        units = tuple(unit for era in found for unit in unpack_units(era.units))
+        if len(found) > 1:
+            units = roll_up(units, room_tokens, counter.base)
+        return era_text(units, room_tokens, counting("E", counter))
+
+    def _step_text(self, row: Row, step: Step, counter: Counter, made_before: Mapping[str, Made]) -> RowText:
+        if row.level in ("U", "M"):
+            return log_text(row, step.messages, made_before, step=step)
+        known = self._steps.texts(row.first, step, counter)
+        made, item = known.made, known.item
+        match row.level:
+            case "R":
+                return RowText(turn_text(step.messages), item.raw, step.messages)
+            case "S":
+                return RowText(made.smoothed, item.smoothed)
+            case "C":
+                return RowText(made.compressed, item.compressed)
+        return RowText(made.tiny, item.tiny)
+
+
+def is_from_log(row: Row) -> bool:
+    """Raw and whole: the log gives the same bytes each time, and the provider's own messages with them."""
+    return row.level == "R" and not row.is_cut and not row.first_step
+
+
+def _is_lasting(row: Row) -> bool:
+    """What the log says, or it and an artefact: the same each time, so it need not be written again."""
+    return row.level in ("R", "U", "M") and not row.is_cut and not row.first_step
+
+
+def _remember(cache: dict[K, V], key: K, value: V) -> None:
+    """Keep something in place of the oldest."""
+    if len(cache) >= MAX_CACHED_TURNS:
+        del cache[next(iter(cache))]
+    cache[key] = value
+
+
+def _numbers(row: Row) -> range:
+    return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
+
+
+def _key(row: Row, made: Mapping[str, Made]) -> tuple[Hashable, ...]:
+    """What a row's text depends on: the log, and the short messages themselves, which others may take the place of."""
+    found = made.get(row.artefact) if row.artefact else None
+    kept = found.data.get(SHORT) if found else None
+    short = tuple((place, kept.get(str(place))) for place in row.short) if isinstance(kept, Mapping) else ()
+    return row.first, row.last, row.level, row.is_range, short
+
+
+def _restored(rows: Sequence[MessageRow], known: _Raw | None = None) -> _Raw:
+    """A turn from its rows; the messages that it is known to begin with are not read again."""
+    is_whole = all(row.body is not None for row in rows)
+    before = known.messages if known and is_whole and len(known.messages) <= len(rows) else ()
+    if known and before and len(before) == len(rows):
+        return known
+    messages = before + tuple(restore_message(row) for row in rows[len(before) :] if row.body is not None)
+    if not messages:
+        return _Raw((), f"{PRUNED}\n", None)
+    text = turn_text(messages)
+    is_plain = escape_text(text, "R") == text
+    return _Raw(messages, text, sum(row.tokens for row in rows) if is_plain else None)
+
+
+def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> Block:
+    turns = ERA_FANOUT**era.level
+    first = era.place * turns + 1
+    text = era_text(unpack_units(era.units), most_tokens, counter.base)
+    return Block(first, first + turns - 1, "E", (Entry(first, text or ONLY_NAMED),))
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as ranges, so that each is one query."""
+    start = previous = None
+    for number in sorted(set(numbers)):
+        if start is None or previous is None or number != previous + 1:
+            if start is not None and previous is not None:
+                yield start, previous
+            start = number
+        previous = number
+    if start is not None and previous is not None:
+        yield start, previous

@@ -1,0 +1,254 @@
+"""A transcript coming in: read once in constant memory, recorded in batches, nothing twice and nothing unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from foveate import formats
+from foveate.errors import InputError, SessionNotFound
+from foveate.formats import Found, Header, Item, Problem
+from foveate.session import Session
+from foveate.store import Store
+from foveate.store.codec import draft_messages, weigh
+
+BATCH_MESSAGES = 500
+"""So many messages are recorded together; and files of one name are told apart by so many at their beginning."""
+BATCH_CHARS = 4_000_000
+MAX_PROBLEMS = 10_000
+"""This many problems are reported one by one; further ones are only counted."""
+MAX_OF_A_NAME = 1_000
+"""So many different files of one name can be kept."""
+
+OpenSession = Callable[[Header, Sequence[str]], Awaitable[Session]]
+"""Opens or creates a session, given the keys of what it begins with (see `free_name`)."""
+Progress = Callable[[int], object]
+
+
+@dataclass(slots=True)
+class ImportedSession:
+    """What one session of a transcript got."""
+
+    id: str
+    name: str
+    """What the transcript calls it; `id` is another where that is taken, or one was asked for."""
+    found: int = 0
+    added: int = 0
+    turns: int = 0
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What an import took, and what it could not read."""
+
+    source: str
+    format: str
+    sessions: list[ImportedSession] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    unlisted_problems: int = 0
+    bytes_read: int = 0
+
+    @property
+    def found(self) -> int:
+        return sum(session.found for session in self.sessions)
+
+    @property
+    def added(self) -> int:
+        return sum(session.added for session in self.sessions)
+
+    def note(self, problem: Problem) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(problem)
+        else:
+            self.unlisted_problems += 1
+
+
+class _Counted(io.RawIOBase):
+    """A stream that tells how far it was read."""
+
+    def __init__(self, stream: BinaryIO, progress: Progress | None) -> None:
+        self._stream = stream
+        self._progress = progress
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        taken = self._stream.readinto(buffer)  # type: ignore[attr-defined]
+        if self._progress:
+            self._progress(self._stream.tell())
+        return int(taken)
+
+
+async def import_transcript(
+    path: Path,
+    open_session: OpenSession,
+    *,
+    format_name: str | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Read one file and record what is in it; `open_session` opens or creates each session that it names."""
+    try:
+        with await asyncio.to_thread(path.open, "rb") as stream:
+            head = stream.read(formats.HEAD_BYTES)
+            stream.seek(0)
+            name = format_name or formats.detect_transcript(head, path.name)
+            report = ImportReport(str(path), name)
+            counted = io.BufferedReader(_Counted(stream, progress), buffer_size=1 << 20)
+            items = formats.load_transcript(name).read(counted, path.name)
+            written = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
+            await _Import(report, open_session, written=written).run(items)
+            report.bytes_read = stream.tell()
+            return report
+    except OSError as error:
+        raise InputError(f"{path}: can't be read: {error.strerror}") from error
+
+
+async def free_name(store: Store, header: Header, *, keys: Sequence[str]) -> str:
+    """The name under which a session is kept: its own, unless that is only its file's and another file has it.
+
+    A file goes on in the session that begins with what it begins with, so that one which grew is recognised.
+    """
+    if not header.is_named_by_file:
+        return header.session
+    for number in range(1, MAX_OF_A_NAME + 1):
+        name = header.session if number == 1 else f"{header.session}-{number}"
+        if await _may_take(store, name, keys=keys):
+            return name
+    raise InputError(f"there are {MAX_OF_A_NAME:,} sessions named like {header.session!r}; rename the file")
+
+
+async def _may_take(store: Store, name: str, *, keys: Sequence[str]) -> bool:
+    """Whether what begins with these keys is new, or more of what the session holds."""
+    try:
+        kept = await store.keys(name, 1, len(keys))  # a turn has at least one message
+    except SessionNotFound:
+        return True
+    imported = [key for key in kept if key is not None][: len(keys)]
+    return set(imported) <= set(keys) and bool(imported or not kept)
+
+
+class _Import:
+    """The state of one import: the open sessions, and when their latest messages were said."""
+
+    def __init__(self, report: ImportReport, open_session: OpenSession, *, written: datetime) -> None:
+        self._report = report
+        self._open_session = open_session
+        self._written = written
+        self._headers: dict[str, Header] = {}
+        self._sessions: dict[str, tuple[Session, ImportedSession]] = {}
+        self._latest: dict[str, datetime] = {}
+
+    async def run(self, items: Iterator[Item]) -> None:
+        batches = _Batches(items)
+        while batch := await asyncio.to_thread(batches.take):
+            for found in self._runs(self._dated(batch)):
+                await self._record(found)
+        for header in self._headers.values():
+            if header.session in self._sessions:
+                await self._open_session(header, ())  # a title that became known later
+
+    def _dated(self, batch: list[Item]) -> Iterator[Item]:
+        """The batch, each message with a time: its own, else that of the one before it in its session, else of the next
+        one that has any, else of the file. Its record stays as it is."""
+        following: dict[str, datetime] = {}
+        for item in batch:
+            if isinstance(item, Found) and item.message.at:
+                following.setdefault(item.session, item.message.at)
+        for item in batch:
+            if isinstance(item, Found):
+                at = item.message.at or self._latest.get(item.session) or following.get(item.session)
+                if at:
+                    self._latest[item.session] = at
+                yield replace(item, message=replace(item.message, at=at or self._written))
+            else:
+                yield item
+
+    def _runs(self, batch: Iterator[Item]) -> Iterator[list[Found]]:
+        """The batch's messages, consecutive ones of a session together; headers and problems are noted on the way."""
+        run: list[Found] = []
+        for item in batch:
+            match item:
+                case Problem():
+                    self._report.note(item)
+                case Header():
+                    self._headers[item.session] = _merged(self._headers.get(item.session), item)
+                case Found():
+                    if run and run[0].session != item.session:
+                        yield run
+                        run = []
+                    run.append(item)
+        if run:
+            yield run
+
+    async def _record(self, found: list[Found]) -> None:
+        name = found[0].session
+        if name not in self._sessions:
+            keys = [entry.key for entry in found if entry.message.kind != "display"]
+            session = await self._open_session(self._headers.get(name, Header(name)), keys)
+            self._sessions[name] = session, ImportedSession(session.id, name)
+            self._report.sessions.append(self._sessions[name][1])
+        session, imported = self._sessions[name]
+        drafts = await draft_messages(
+            [entry.message for entry in found],
+            None,
+            [entry.key for entry in found],
+            session.counter,
+            session.compression_level,
+        )
+        places = await session.append(drafts)
+        imported.found += len(found)
+        imported.added += sum(place.is_new for place in places)
+        imported.turns = max(imported.turns, *(place.turn for place in places))
+
+
+class _Batches:
+    """A file in batches, bounded in number and in size. A session that is named by the file begins one of its own,
+    so that it is known by its beginning and not by one message."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items = items
+        self._begun: list[Item] = []
+
+    def take(self) -> list[Item]:
+        batch, self._begun = self._begun, []
+        size = 0
+        for item in self._items:
+            if batch and isinstance(item, Header) and item.is_named_by_file:
+                self._begun = [item]
+                break
+            batch.append(item)
+            if isinstance(item, Found):
+                size += weigh(item.message)
+            if len(batch) >= BATCH_MESSAGES or size >= BATCH_CHARS:
+                break
+        return batch
+
+
+def _merged(old: Header | None, new: Header) -> Header:
+    """What is known of a session, the newest word first."""
+    if old is None:
+        return new
+    return Header(
+        new.session,
+        title=new.title or old.title,
+        model=new.model or old.model,
+        platform=new.platform or old.platform,
+        channel=new.channel or old.channel,
+        is_named_by_file=new.is_named_by_file,
+    )

@@ -1,0 +1,221 @@
+"""The bill: each call is booked at the most it may cost before it is made, and at what it took afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from foveate.errors import FoveateError, ModelHeldBack
+from foveate.models import Answer, Ask, Expansive, Model
+from foveate.models.limits import Clock
+from foveate.models.settings import ModelsSettings
+from foveate.store.calls import DAY_US, NANO, RUNNING, CallRow, Calls
+from foveate.text import message_text
+from foveate.tokens import counter_for
+from foveate.turn import Usage
+
+if TYPE_CHECKING:
+    from foveate.models.prices import Tariff
+
+T = TypeVar("T")
+
+BILLED_FAILURES = frozenset({"timeout", "stalled", "broken-off", "malformed", "empty", "cancelled"})
+"""A provider that failed like this may have read the prompt and written an answer, and send a bill for both."""
+CANCELLED = "cancelled"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A call on the books."""
+
+    row: CallRow
+    """At the most it may cost."""
+    ask: Ask
+    tariff: Tariff
+    reservation: int | None
+    """None: nothing to reserve, since it is free or there is no cap."""
+
+
+class Settled(NamedTuple):
+    """A call as it was booked in the end, and its number; None if it could not be."""
+
+    row: CallRow
+    number: int | None
+
+
+class Accounts:
+    """Books calls in a store, within the daily cap. What is begun here is finished even if the call is cancelled."""
+
+    def __init__(self, settings: ModelsSettings, calls: Calls, clock: Clock) -> None:
+        self._settings = settings
+        self._calls = calls
+        self._clock = clock
+        self._unfinished: set[asyncio.Task[Any]] = set()
+
+    def day_began_us(self) -> int:
+        """The midnight in UTC that was last."""
+        now_us = self._now_us()
+        return now_us - now_us % DAY_US
+
+    async def spent_today(self) -> int:
+        """In nano-dollars, of all processes."""
+        return await self._calls.spent(self.day_began_us())
+
+    async def book(
+        self, ask: Ask, model: Model, *, tariff: Tariff, session_id: str | None = None, turn: int | None = None
+    ) -> Booking:
+        """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked."""
+        output_tokens = model.most_output_tokens(ask) if isinstance(model, Expansive) else ask.max_output_tokens
+        row = CallRow(
+            session_id=session_id,
+            turn=turn,
+            at_us=self._now_us(),
+            provider=model.provider,
+            model=model.name,
+            purpose=ask.purpose,
+            input_tokens=ask.input_tokens,
+            output_tokens=output_tokens,
+            cached_tokens=0,
+            nano_usd=tariff.most_nano_usd(ask.input_tokens, output_tokens),
+            is_estimate=True,
+            latency_us=0,
+            outcome=RUNNING,
+        )
+        booking = Booking(row, ask, tariff, None)
+        if self._settings.daily_usd is None or not row.nano_usd:
+            return booking
+        return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
+
+    async def settle(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Settled:
+        """Book what the call took: as the provider reports it, else as it is estimated here, where `said` is what came
+        of an answer that did not come whole."""
+        reported = answer.usage if answer is not None else Usage()
+        is_reported = reported.input_tokens > 0 or reported.output_tokens > 0
+        used = reported if is_reported else self._estimate(booking, outcome=outcome, answer=answer, said=said)
+        row = replace(
+            booking.row,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cached_tokens=used.cache_read_tokens,
+            nano_usd=booking.tariff.nano_usd(used),
+            is_estimate=used != Usage() and (booking.tariff.is_estimate or not is_reported),
+            latency_us=max(0, self._now_us() - booking.row.at_us),
+            outcome=outcome,
+        )
+        number = await asyncio.shield(self._begin(self._write(booking.reservation, row)))
+        return Settled(row, number)
+
+    async def mark_unfit(self, number: int | None) -> None:
+        """The answer of that call is not used."""
+        if number is None:
+            return
+        try:
+            await asyncio.shield(self._begin(self._calls.mark_unfit(number)))
+        except FoveateError as error:
+            _log.warning("that an answer did not pass could not be noted: %s", error)
+
+    async def close(self) -> None:
+        """Wait for what is still being written."""
+        if self._unfinished:
+            await asyncio.wait(self._unfinished)
+
+    async def _reserve(self, booking: Booking, daily_usd: float) -> int:
+        since_us = self.day_began_us()
+        reserving = self._begin(
+            self._calls.reserve(booking.row, since_us=since_us, limit_nano_usd=int(daily_usd * NANO))
+        )
+        try:
+            reservation = await asyncio.shield(reserving)
+        except asyncio.CancelledError:
+            self._begin(self._take_back(reserving, booking))
+            raise
+        except FoveateError as error:
+            problem = f"the call can't be booked, so it is not made: {error}"
+            wait_seconds = self._settings.breaker_seconds
+            raise ModelHeldBack(booking.row.model, problem, reason="cap", retry_after_seconds=wait_seconds) from error
+        if reservation is None:
+            most_usd = booking.row.nano_usd / NANO
+            wait_seconds = (since_us + DAY_US - self._now_us()) / 1_000_000
+            raise ModelHeldBack(
+                booking.row.model,
+                f"this call may cost ${most_usd:.4f}, and today's calls would then cost more than ${daily_usd:g} "
+                "together; raise models.daily_usd, or wait until midnight UTC",
+                reason="cap",
+                retry_after_seconds=wait_seconds,
+            )
+        return reservation
+
+    async def _take_back(self, reserving: asyncio.Task[int | None], booking: Booking) -> None:
+        try:
+            reservation = await reserving
+        except FoveateError:
+            return
+        if reservation is not None:
+            unused = replace(booking.row, input_tokens=0, output_tokens=0, nano_usd=0, outcome=CANCELLED)
+            await self._write(reservation, unused)
+
+    async def _write(self, reservation: int | None, row: CallRow) -> int | None:
+        try:
+            if reservation is None:
+                return await self._calls.add(row)
+            await self._calls.settle(reservation, row)
+        except FoveateError as error:  # the answer is there all the same; a reservation stays at its most
+            _log.warning("a call of %s could not be booked: %s", row.model, error)
+        return reservation
+
+    def _estimate(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Usage:
+        """By what came, if that is all there was; by the output limit, if more may have been written."""
+        is_failure = outcome in BILLED_FAILURES
+        if answer is None and not is_failure:
+            return Usage()
+        ask = booking.ask
+        written = message_text(answer.message) if answer is not None else said
+        output_tokens = counter_for(booking.row.model).count(written)
+        # A stream that someone here stopped was read as it was written.
+        is_all = bool(said) if outcome == CANCELLED else not is_failure
+        if not is_all or (answer is not None and answer.finish == "length"):
+            output_tokens = max(output_tokens, booking.row.output_tokens)
+        return Usage(input_tokens=ask.input_tokens, output_tokens=output_tokens)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        return task
+
+    def _now_us(self) -> int:
+        return int(self._clock.now() * 1_000_000)
+
+
+MAX_TOKENS = 10_000_000
+"""No call takes more of a kind: it is about the largest window there is."""
+
+
+def with_believed_usage(answer: Answer) -> Answer:
+    """The answer, with its usage as `believed` has it."""
+    usage = answer.message.usage
+    if usage is None or usage == believed(usage):
+        return answer
+    return replace(answer, message=replace(answer.message, usage=believed(usage)))
+
+
+def believed(usage: Usage) -> Usage:
+    """The usage with nothing below zero or above MAX_TOKENS, and no more from the cache or into it than there was."""
+    input_tokens = _within(usage.input_tokens, MAX_TOKENS)
+    read_tokens = _within(usage.cache_read_tokens, input_tokens)
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=_within(usage.output_tokens, MAX_TOKENS),
+        cache_read_tokens=read_tokens,
+        cache_write_tokens=_within(usage.cache_write_tokens, input_tokens - read_tokens),
+        reasoning_tokens=_within(usage.reasoning_tokens, MAX_TOKENS),
+    )
+
+
+def _within(tokens: int, most: int) -> int:
+    return min(max(0, tokens), most)

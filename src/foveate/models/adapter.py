@@ -1,0 +1,379 @@
+"""The adapter to real providers: a request goes out by pydantic-ai, and comes back canonical or as a `ModelError`.
+
+The provider's own package does not retry: the `Caller` does. Its time-outs are for whoever calls without one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from foveate.errors import ModelUnavailable
+from foveate.models import Answer, Ask
+from foveate.models.adapter_messages import OUTPUT_TOOL, Expected, answer_of, to_messages, to_tools
+from foveate.models.failures import Target, TooMuchSaid, failure
+from foveate.models.names import Key, ModelName, find_key
+from foveate.models.secrets import secrets_in
+from foveate.models.settings import ModelsSettings
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
+    from pydantic_ai.models import Model as Adapter
+    from pydantic_ai.models import ModelRequestParameters
+from typing import TYPE_CHECKING
+
+from foveate.models.names import address_of
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+    from pydantic_ai.models import Model as Adapter
+
+INSTALL: Final = "pip install 'foveate[models]'"
+GRACE_SECONDS: Final = 60.0
+"""How much later than the `Caller` a connection gives up by itself."""
+MAX_ANSWER_CHARS: Final = 4_000_000
+THINKING_ROOM_TOKENS: Final = 2_048
+"""Added to the output limit of a model that can't leave thinking off, where only its answer is wanted."""
+
+Mode = Literal["text", "native", "tool", "prompted"]
+Feature = Literal["temperature", "schema"]
+"""What an endpoint may refuse, and what is then done without."""
+
+_REFUSES: Final[dict[Feature, re.Pattern[str]]] = {
+    "temperature": re.compile(r"temperature", re.IGNORECASE),
+    "schema": re.compile(r"response_format|json_schema|structured.output|output_format|grammar", re.IGNORECASE),
+}
+MAX_TRIES: Final = 1 + len(_REFUSES)
+"""Requests that one `ask` may take: the first, and one more for each feature that the endpoint turns out to refuse.
+A refused request is not billed, and what was refused is not sent again."""
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
+
+
+def load(parsed: ModelName, settings: ModelsSettings, *, grace_seconds: float = GRACE_SECONDS) -> ProviderModel:
+    """The model, with its key from the environment; `ModelUnavailable` says what is missing."""
+    key = find_key(parsed)
+    if key is None and parsed.needs_key:
+        variables = " or ".join(parsed.key_variables)
+        raise ModelUnavailable(parsed.name, f"no key; set the environment variable {variables}", reason="key")
+    if key is not None and not _PRINTABLE.fullmatch(key.value):
+        problem = f"the value of {key.variable} can't be a key: it has spaces or characters beyond ASCII"
+        raise ModelUnavailable(parsed.name, problem, reason="key")
+    read_seconds = max(settings.timeout_seconds, settings.stall_seconds) + grace_seconds
+    try:
+        client = http_client(read_seconds)
+        adapter = make_adapter(parsed, key, client)
+    except ImportError as error:
+        problem = f"a package is missing ({error.name or error}); install it: {INSTALL}"
+        failed = ModelUnavailable(parsed.name, problem, reason="extra")
+    else:
+        return ProviderModel(parsed, adapter, client, key)
+    raise failed
+
+
+class ProviderModel:
+    """A `Model` of a real provider."""
+
+    def __init__(self, parsed: ModelName, adapter: Adapter[Any], client: httpx2.AsyncClient, key: Key | None) -> None:
+        self._parsed = parsed
+        self._adapter = adapter
+        self._client = client
+        self._refused: set[Feature] = set()
+        address = adapter.base_url or ""
+        self._target = Target(
+            name=parsed.name,
+            model=parsed.model,
+            host=urlsplit(address).netloc.rpartition("@")[2] or parsed.provider,
+            key_variable=key.variable if key else " or ".join(parsed.key_variables),
+            has_key=key is not None,
+            secrets=(*((key.value,) if key else ()), *secrets_in(address)),
+        )
+
+    def __repr__(self) -> str:
+        return f"ProviderModel({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._parsed.name
+
+    @property
+    def provider(self) -> str:
+        return self._parsed.provider
+
+    async def ask(self, ask: Ask) -> Answer:
+        for _ in range(MAX_TRIES):
+            request = self._request(ask)
+            try:
+                return await self._answer(request)
+            except Exception as error:  # noqa: BLE001 - whatever a provider's package raises is a ModelError to callers
+                failed = failure(error, self._target)
+                if self._do_without(error, request):
+                    continue
+            break
+        # Raised here, where nothing is being handled, so that no chained error shows a key.
+        raise failed
+
+    async def stream(self, ask: Ask) -> AsyncIterator[str | Answer]:
+        for _ in range(MAX_TRIES):
+            request = self._request(ask)
+            given_out = 0
+            try:
+                async for piece in self._pieces(request):
+                    given_out += 1
+                    yield piece
+            except Exception as error:  # noqa: BLE001 - as above
+                failed = failure(error, self._target, in_stream=given_out > 0)
+                if not given_out and self._do_without(error, request):
+                    continue
+            else:
+                return
+            break
+        raise failed
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _answer(self, request: _Request) -> Answer:
+        from pydantic_ai.direct import model_request  # noqa: PLC0415 - only with the extra
+
+        response = await model_request(
+            self._adapter,
+            request.messages,
+            model_settings=request.settings,
+            model_request_parameters=request.parameters,
+        )
+        return answer_of(response, Expected(self.name, is_structured=request.mode != "text"))
+
+    async def _pieces(self, request: _Request) -> AsyncIterator[str | Answer]:
+        from pydantic_ai.direct import model_request_stream  # noqa: PLC0415
+
+        given_out_chars = 0
+        async with model_request_stream(
+            self._adapter,
+            request.messages,
+            model_settings=request.settings,
+            model_request_parameters=request.parameters,
+        ) as events:
+            async for event in events:
+                piece = _text_of(event)
+                given_out_chars += len(piece)
+                if given_out_chars > MAX_ANSWER_CHARS:
+                    raise TooMuchSaid(f"more than {MAX_ANSWER_CHARS:,} characters")
+                yield piece
+            response = events.get()
+        yield answer_of(response, Expected(self.name, is_structured=request.mode != "text", was_streamed=True))
+
+    def most_output_tokens(self, ask: Ask) -> int:
+        """With the room for thinking of a model that can't leave it off where only its answer is wanted."""
+        thinks = ask.purpose != "chat" and self._adapter.profile.get("thinking_always_enabled")
+        return ask.max_output_tokens + (THINKING_ROOM_TOKENS if thinks else 0)
+
+    def _request(self, ask: Ask) -> _Request:
+        mode = self._mode(ask)
+        is_chat = ask.purpose == "chat"
+        marks = is_chat and self._parsed.kind in ("anthropic", "openrouter")
+        messages = to_messages(ask.messages, self._parsed, system=self._adapter.system, marks=marks)
+        settings: dict[str, Any] = {"max_tokens": self.most_output_tokens(ask), "max_retries": 0}
+        if not is_chat:
+            settings["thinking"] = False
+        if ask.temperature is not None and self._takes_temperature(is_thinking=is_chat):
+            settings["temperature"] = ask.temperature
+        settings.update(_cache_settings(self._parsed, is_chat=is_chat))
+        return _Request(mode, messages, settings, _parameters(ask, mode))
+
+    def _mode(self, ask: Ask) -> Mode:
+        profile = self._adapter.profile
+        if ask.schema is None:
+            return "text"
+        if profile.get("supports_json_schema_output") and "schema" not in self._refused:
+            return "native"
+        return "tool" if profile.get("supports_tools", True) and not ask.tools else "prompted"
+
+    def _takes_temperature(self, *, is_thinking: bool) -> bool:
+        """Models that reason refuse it while they do."""
+        # The profiles of the families are one dictionary here, with each family's own keys in it.
+        profile: dict[str, Any] = dict(self._adapter.profile)
+        if "temperature" in self._refused or profile.get("anthropic_disallows_sampling_settings"):
+            return False
+        if not profile.get("openai_supports_reasoning"):
+            return True
+        reasons = profile.get("thinking_enabled_by_default", False) if is_thinking else False
+        return bool(profile.get("openai_supports_reasoning_effort_none")) and not reasons
+
+    def _do_without(self, error: Exception, request: _Request) -> bool:
+        """Whether the request was refused for a feature that can be left out. Each is left out for good, so this is
+        true at most once for each."""
+        if getattr(error, "status_code", None) not in (400, 422):
+            return False
+        sent: set[Feature] = set()
+        if "temperature" in request.settings:
+            sent.add("temperature")
+        if request.mode == "native":
+            sent.add("schema")
+        for feature in sorted(sent - self._refused):
+            if _REFUSES[feature].search(str(error)):
+                self._refused.add(feature)
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    mode: Mode
+    messages: list[ModelMessage]
+    settings: Any
+    """A `ModelSettings`, with keys of one provider in it."""
+    parameters: ModelRequestParameters
+
+
+def _parameters(ask: Ask, mode: Mode) -> ModelRequestParameters:
+    from pydantic_ai.messages import InstructionPart  # noqa: PLC0415
+    from pydantic_ai.models import ModelRequestParameters  # noqa: PLC0415
+    from pydantic_ai.output import OutputObjectDefinition  # noqa: PLC0415
+    from pydantic_ai.tools import ToolDefinition  # noqa: PLC0415
+
+    tools = to_tools(ask.tools)
+    schema = dict(ask.schema or {})
+    match mode:
+        case "text":
+            return ModelRequestParameters(function_tools=tools)
+        case "native":
+            output = OutputObjectDefinition(json_schema=schema, name=OUTPUT_TOOL)
+            return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)
+        case "tool":
+            described = "Gives the answer."
+            tool = ToolDefinition(
+                name=OUTPUT_TOOL, description=described, parameters_json_schema=schema, kind="output", strict=False
+            )
+            return ModelRequestParameters(output_mode="tool", output_tools=[tool], allow_text_output=False)
+        case "prompted":
+            wanted = f"Answer with one JSON object of this schema, and nothing else:\n{json.dumps(schema)}"
+            return ModelRequestParameters(function_tools=tools, instruction_parts=[InstructionPart(wanted)])
+
+
+def _cache_settings(parsed: ModelName, *, is_chat: bool) -> dict[str, Any]:
+    """Breakpoints for providers that cache only what is marked. Instructions repeat in every request; the rest of a
+    request repeats in a chat only, and writing it to the cache costs extra."""
+    match parsed.kind:
+        case "anthropic":
+            return {"anthropic_cache_instructions": True, "anthropic_cache": is_chat}
+        case "openrouter":
+            return {"openrouter_cache_instructions": True, "openrouter_cache_messages": is_chat}
+    return {}
+
+
+def _text_of(event: ModelResponseStreamEvent) -> str:
+    """What it adds to the text; nothing if it reasons, calls a tool, or tells of a part's end."""
+    if event.event_kind == "part_start" and event.part.part_kind == "text":
+        return event.part.content
+    if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":
+        return event.delta.content_delta
+    return ""
+
+
+CONNECT_SECONDS: Final = 15.0
+MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+NO_KEY: Final = "no-key"
+"""Sent where an endpoint has no key: OpenAI's package insists on one."""
+
+# A stream must say that it is done; a server that is not OpenAI's may know the older name of the output limit only.
+_ANY_ENDPOINT: Final = {"openai_chat_streaming_requires_finish_reason": True}
+_OTHER_ENDPOINT: Final = {**_ANY_ENDPOINT, "openai_chat_supports_max_completion_tokens": False}
+
+
+def http_client(read_seconds: float) -> httpx2.AsyncClient:
+    """A client that reads no answer larger than MAX_ANSWER_BYTES, and logs no password of an address."""
+    import httpx2  # noqa: PLC0415 - only with the extra
+    from pydantic_ai.models import create_async_httpx2_client  # noqa: PLC0415
+
+    class Limited(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            taken_bytes = 0
+            async for chunk in self._stream:
+                taken_bytes += len(chunk)
+                if taken_bytes > MAX_ANSWER_BYTES:
+                    raise TooMuchSaid(f"more than {MAX_ANSWER_BYTES:,} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def limit(response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = Limited(response.stream)
+
+    async def forget_user(request: httpx2.Request) -> None:
+        """It is in a header by now; what stands in the address is logged."""
+        request.url = request.url.copy_with(userinfo=b"")
+
+    client = create_async_httpx2_client(timeout=httpx2.Timeout(read_seconds, connect=CONNECT_SECONDS))
+    client.event_hooks = {**client.event_hooks, "request": [forget_user], "response": [limit]}
+    return client
+
+
+def make_adapter(parsed: ModelName, key: Key | None, client: httpx2.AsyncClient) -> Adapter[Any]:
+    """The adapter for the provider that the name leads to."""
+    secret = key.value if key else None
+    match parsed.kind:
+        case "anthropic":
+            from pydantic_ai.models.anthropic import AnthropicModel  # noqa: PLC0415
+            from pydantic_ai.providers.anthropic import AnthropicProvider  # noqa: PLC0415
+
+            return AnthropicModel(parsed.model, provider=AnthropicProvider(api_key=secret, http_client=client))
+        case "google":
+            from pydantic_ai.models.google import GoogleModel  # noqa: PLC0415
+            from pydantic_ai.providers.google import GoogleProvider  # noqa: PLC0415
+
+            return GoogleModel(parsed.model, provider=GoogleProvider(api_key=secret, http_client=client))
+        case "openrouter":
+            from pydantic_ai.models.openrouter import OpenRouterModel  # noqa: PLC0415
+            from pydantic_ai.providers.openrouter import OpenRouterProvider  # noqa: PLC0415
+
+            router = OpenRouterProvider(openai_client=_openai(parsed, secret, client))
+            return OpenRouterModel(parsed.model, provider=router, profile=_profile(_ANY_ENDPOINT))
+    from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415
+
+    match parsed.kind:
+        case "openai":
+            from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415
+
+            openai = OpenAIProvider(openai_client=_openai(parsed, secret, client))
+            return OpenAIChatModel(parsed.model, provider=openai, profile=_profile(_ANY_ENDPOINT))
+        case "ollama":
+            from pydantic_ai.models.ollama import OllamaModel  # noqa: PLC0415
+            from pydantic_ai.providers.ollama import OllamaProvider  # noqa: PLC0415
+
+            ollama = OllamaProvider(openai_client=_openai(parsed, secret, client))
+            return OllamaModel(parsed.model, provider=ollama, profile=_profile(_OTHER_ENDPOINT))
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
+
+    other = OpenAICompatibleProvider(parsed.provider, openai_client=_openai(parsed, secret, client))
+    return OpenAIChatModel(parsed.model, provider=other, profile=_profile(_OTHER_ENDPOINT))
+
+
+def _profile(values: dict[str, bool]) -> Any:
+    """A part of a profile: each family's keys are typed in a class of its own, which all are dictionaries."""
+    return dict(values)
+
+
+def _openai(parsed: ModelName, secret: str | None, client: httpx2.AsyncClient) -> AsyncOpenAI:
+    """OpenAI's client. What its environment says of an OpenAI account is for OpenAI only."""
+    from openai import AsyncOpenAI, Omit  # noqa: PLC0415
+
+    if parsed.kind == "openai":
+        return AsyncOpenAI(api_key=secret, http_client=client, max_retries=0)
+    return AsyncOpenAI(
+        api_key=secret or NO_KEY,
+        base_url=address_of(parsed),
+        http_client=client,
+        max_retries=0,
+        default_headers={"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()},  # type: ignore[dict-item]
+    )

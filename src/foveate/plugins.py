@@ -1,0 +1,75 @@
+"""One registry for every family of plug-ins: message formats, strategies, tool compressors, models.
+
+A member is a module in the family's own folder, or an object that a third party names under the family's entry point
+group. Its name is its configured name: `claude_code.py` is `claude-code`. A registered member comes before a built-in
+one of the same name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """The members of one family by name; each is loaded when it is first asked for."""
+
+    def __init__(
+        self,
+        group: str,
+        folders: Sequence[str] = (),
+        *,
+        skipped: Collection[str] = (),
+        member_of: Callable[[ModuleType, str], T] | None = None,
+    ) -> None:
+        """`folders` are packages whose modules are the built-in members, except private and `skipped` ones.
+
+        `member_of` finds the member in its module, given the module's name; by default it is the module itself.
+        """
+        self.group = group
+        self._folders = folders
+        self._skipped = frozenset(skipped)
+        self._member_of = member_of
+        self._loaded: dict[str, T] = {}
+
+    @cached_property
+    def built_in(self) -> dict[str, str]:
+        """The modules of the built-in members, by name."""
+        return {
+            module.name.replace("_", "-"): f"{folder}.{module.name}"
+            for folder in self._folders
+            for module in pkgutil.iter_modules(importlib.import_module(folder).__path__)
+            if not module.name.startswith("_") and module.name not in self._skipped
+        }
+
+    @cached_property
+    def registered(self) -> dict[str, EntryPoint]:
+        """The entry points of third parties, by name."""
+        return {point.name: point for point in entry_points(group=self.group)}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All names, built-in and registered."""
+        return tuple(sorted({*self.built_in, *self.registered}))
+
+    def get(self, name: str) -> T | None:
+        """The member of this name; None if there is none."""
+        if name not in self._loaded:
+            if name in self.registered:
+                self._loaded[name] = self.registered[name].load()
+            elif name in self.built_in:
+                self._loaded[name] = self._load_built_in(self.built_in[name])
+        return self._loaded.get(name)
+
+    def _load_built_in(self, path: str) -> T:
+        module = importlib.import_module(path)
+        if self._member_of is None:
+            return module  # type: ignore[return-value] # a family of modules: T is their protocol
+        return self._member_of(module, path.rpartition(".")[2])

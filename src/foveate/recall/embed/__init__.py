@@ -1,0 +1,140 @@
+"""Which model makes vectors: the one in the package, MiniLM by onnxruntime, or one behind an address.
+
+What a store holds says which model made it; vectors of another are left out of a search until they are made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from foveate.recall.embed.onnx import load_session
+from foveate.recall.settings import RecallSettings
+
+if TYPE_CHECKING:
+    from foveate.models.caller import Caller
+    from foveate.recall.vectors import Floats
+
+PASSAGES_VERSION = 1
+"""Raised when passages are cut another way, so that all are made again."""
+STATIC = "static"
+STATIC_NAME = "static-minilm-256"
+"""As `foveate.recall.embed.static` has it; known here without loading it."""
+MINILM = "minilm"
+MINILM_DIMENSIONS = 384
+MINILM_BATCH = 32
+
+
+def index_maker(model: str) -> str:
+    """What stored passages are marked with."""
+    return f"{PASSAGES_VERSION} {model}"
+
+
+class Embedder(Protocol):
+    """Makes vectors; a `ModelError` says that it can't now."""
+
+    is_local: bool
+    """Quickly and in this process, by a plain function of the texts. By another, turns that are not indexed yet are
+    found by their words only."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int:
+        """0 while it is not known."""
+        ...
+
+    async def learn(self) -> None:
+        """Find out name and dimensions, where they are not known from the start."""
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        """A row of length 1 for each text."""
+        ...
+
+
+class Recent:
+    """Vectors of texts that are asked for again and again: those of the last time are kept."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Floats] = {}
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        """A row for each of the texts, of which there is one at least."""
+        import numpy as np  # noqa: PLC0415
+
+        known = self._known
+        fresh = [text for text in dict.fromkeys(texts) if text not in known]
+        made = dict(zip(fresh, await self._embedder.embed(fresh), strict=True)) if fresh else {}
+        self._known = {text: known[text] if text in known else made[text] for text in texts}
+        return np.stack([self._known[text] for text in texts])
+
+
+class StaticEmbedder:
+    """The model in the package."""
+
+    is_local = True
+
+    def __init__(self) -> None:
+        from foveate.recall.embed import static  # noqa: PLC0415 - numpy and the model load when something is searched
+
+        self.name = static.NAME
+        self.dimensions = static.DIMENSIONS
+        self._embed = static.embed
+
+    async def learn(self) -> None:
+        pass
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        return self._embed(texts)
+
+
+class MinilmEmbedder:
+    """all-MiniLM-L6-v2 from a file of the user's, with the word pieces of the model in the package."""
+
+    is_local = False
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"{MINILM} {path.name}"
+        self.dimensions = MINILM_DIMENSIONS
+        self._session = load_session(path, key="recall.model_path", otherwise="set recall.embeddings to static")
+
+    async def learn(self) -> None:
+        pass
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        return await asyncio.to_thread(self._run, texts)
+
+    def _run(self, texts: Sequence[str]) -> Floats:
+        import numpy as np  # noqa: PLC0415
+
+        from foveate.recall.embed.static import minilm_pieces  # noqa: PLC0415
+
+        found = np.zeros((len(texts), self.dimensions), np.float32)
+        for start in range(0, len(texts), MINILM_BATCH):
+            batch = [minilm_pieces(text) for text in texts[start : start + MINILM_BATCH]]
+            ids = np.zeros((len(batch), max(map(len, batch))), np.int64)
+            mask = np.zeros_like(ids)
+            for row, pieces in enumerate(batch):
+                ids[row, : len(pieces)], mask[row, : len(pieces)] = pieces, 1
+            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            names = {each.name for each in self._session.get_inputs()}
+            states = self._session.run(None, {name: value for name, value in given.items() if name in names})[0]
+            means = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+            found[start : start + len(batch)] = means / np.linalg.norm(means, axis=1, keepdims=True)
+        return found
+
+
+def load_embedder(settings: RecallSettings, caller: Caller) -> Embedder:
+    """The model that the settings name; one elsewhere is asked through the caller."""
+    match settings.embeddings:
+        case "static":
+            return StaticEmbedder()
+        case "minilm":
+            return MinilmEmbedder(Path(settings.model_path or "").expanduser())
+    from foveate.recall.embed.endpoint import EndpointEmbedder  # noqa: PLC0415 - the network's modules, for those who use it
+
+    return EndpointEmbedder(settings, caller)

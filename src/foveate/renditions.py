@@ -1,0 +1,101 @@
+"""From a raw turn to its lower fidelities: smoothed, compressed, tiny, and the units that eras are made of.
+
+    R raw · S smoothed (~60 %) · C compressed (30-40 %) · T tiny, one sentence (at most 50 tokens)
+
+A compressor is a plain function of the messages. The background worker calls it, the guard checks what it
+made, and everything it makes can be thrown away and made again from raw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from foveate.turn import Message, Part, ToolResult
+
+Level = Literal["R", "S", "C", "T"]
+LEVELS: tuple[Level, ...] = ("R", "S", "C", "T")
+TINY_TOKENS = 50
+"""No tiny rendition is longer."""
+
+Count = Callable[[str], int]
+"""Tokens of a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A clause that carries facts, ready to stand alone in a summary."""
+
+    turn: int
+    text: str
+    """One line; begins with a mark such as `[assistant]` unless the user said it."""
+    worth: float
+    """The weight of its facts, speaker and cues counted."""
+    facts: frozenset[str]
+    """Their normal forms, so that one covered elsewhere is not paid for twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rendition that the guard did not let pass, and why."""
+
+    level: Level
+    reason: str
+    kept_share: float
+    lost: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renditions:
+    """What a compressor made of a turn.
+
+    `smoothed` is lines with marks as `foveate.text` makes them, ending in a newline. `compressed` and `tiny` stand
+    behind `Turn 12: `, so they don't begin or end with white space; `tiny` is one line. Unmarked text is the user's.
+    """
+
+    smoothed: str
+    compressed: str
+    tiny: str
+    units: tuple[Unit, ...]
+    """The best first; what an era takes from this turn."""
+    refusals: tuple[Refusal, ...] = ()
+    is_complete: bool = True
+    """False if a fallback stands in for a level, to be tried again later."""
+
+
+class Compressor(Protocol):
+    """Makes all renditions of a turn. `name` and `version` are kept with what it makes."""
+
+    name: str
+    version: int
+
+    def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions: ...
+
+
+HISTORY_TOOLS = frozenset({"get_turn", "get_turns", "get_turns_by_topic", "search_history"})
+"""The tools by which a model reads its history again; `foveate.context.tools` defines them."""
+
+
+def without_recalled(messages: Sequence[Message]) -> list[Message]:
+    """The messages with the answers of the history tools left empty: what was recalled is never learned again."""
+    recalls = {call.id for message in messages for call in message.tool_calls if call.name in HISTORY_TOOLS}
+    return [
+        message if not any(_is_recalled(part, recalls) for part in message.parts) else _emptied(message, recalls)
+        for message in messages
+    ]
+
+
+def _is_recalled(part: Part, recalls: Collection[str | None]) -> bool:
+    if not isinstance(part, ToolResult):
+        return False
+    return part.name in HISTORY_TOOLS if part.name else part.call_id is not None and part.call_id in recalls
+
+
+def _emptied(message: Message, recalls: Collection[str | None]) -> Message:
+    parts = (
+        replace(part, content=()) if isinstance(part, ToolResult) and _is_recalled(part, recalls) else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts), original=None)

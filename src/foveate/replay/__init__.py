@@ -1,0 +1,1 @@
+"""A recorded conversation played again, turn by turn, to compare strategies and budgets."""

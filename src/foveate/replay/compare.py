@@ -1,0 +1,326 @@
+"""One history through several strategies at several budgets, each played from the first turn to the last.
+
+    comparison = await compare(turns, strategies=["gradient", "standard"], budgets_tokens=[16_000])
+    comparison.runs[0].facts_kept
+
+The turns are compressed once; then each strategy at each budget is played in a process of its own, as many at a time
+as there are processors. Nothing is sent anywhere, and recall is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import pickle
+import tempfile
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foveate.context.context import Context
+from foveate.errors import FoveateError, InputError
+from foveate.replay.replay import Call, ReplayReport, Sampling, replay
+from foveate.replay.report import Comparison, Needle, Point, Run, parts_of, strip_of, tally
+from foveate.replay.retention import AgeShare, FactBook, fact_book, forms_of, plain, said_in, said_last
+from foveate.replay.script import Progress, Script, Surroundings, prepare
+from foveate.settings import Settings, load_settings, make_strategy
+from foveate.strategy import names as strategy_names
+from foveate.text import turn_text
+from foveate.turn import Json, Turn
+from foveate.worker.pool import Pool
+
+BUDGETS_TOKENS = (16_000, 64_000)
+MAX_CALLS = 600
+"""A conversation with more calls is sampled, unless it is said how."""
+NEWEST_CALLS = 200
+"""Of one that is sampled, so many calls are made one by one, to see what a cache would have."""
+MAX_RUNS = 200
+MAX_NEEDLES = 1_000
+POLL_SECONDS = 0.2
+STAGE = "stage"
+STOP = "stop"
+"""Files of the scratch folder: what is to be played, and that nobody waits any more."""
+MOMENTS = 12
+"""So often, at even distances, facts are looked for on the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """One strategy at one budget, as a process is told of it."""
+
+    folder: Path
+    """Has the script; progress is told in it."""
+    name: str
+    strategy: str
+    strategy_settings: Mapping[str, Json] | None
+    budget_tokens: int
+    settings: Settings
+    system: str
+    sampling: Sampling
+    needles: tuple[str, ...]
+
+    @property
+    def ticks(self) -> Path:
+        """Has a byte for each turn that was played."""
+        return self.folder / self.name
+
+    def turns_done(self) -> int:
+        try:
+            return self.ticks.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    """What came of it."""
+
+    report: ReplayReport
+    """Without its last context."""
+    points: tuple[Point, ...]
+    strip: str
+    levels_on_average: Mapping[str, float]
+    facts_kept: float
+    facts_on_average: float
+    facts_by_age: tuple[AgeShare, ...]
+    old_facts_kept: float
+    found: tuple[bool, ...]
+    """Of each needle."""
+    notes: Mapping[str, Json]
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Takes down each call as it is made."""
+
+    book: FactBook
+    moments: Collection[int]
+    """The calls, of those made, at which facts are looked for."""
+    facts: list[float] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    levels: dict[str, float] = field(default_factory=dict)
+    """The shares of turns at each level, added up."""
+
+    def see(self, call: Call, context: Context) -> None:
+        share = call.cached_tokens / max(1, call.tokens) if call.is_next else None
+        if len(self.points) in self.moments:
+            self.facts.append(self.book.known_share(forms_of(context.segments), call.turn - 1))
+        self.points.append(Point(call.turn, call.tokens, share, parts_of(context.segments)))
+        for level, part in tally(strip_of(context.segments, call.turn)).items():
+            self.levels[level] = self.levels.get(level, 0.0) + part
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Why nothing came of it. It is no exception, which would take the process with it."""
+
+    why: str
+
+
+class _Stopped(FoveateError):
+    """Nobody waits for it any more."""
+
+
+async def compare(
+    turns: Sequence[Turn],
+    *,
+    strategies: Sequence[str] = (),
+    budgets_tokens: Sequence[int] = BUDGETS_TOKENS,
+    needles: Sequence[str] = (),
+    strategy_settings: Mapping[str, Mapping[str, Json]] | None = None,
+    settings: Settings | None = None,
+    model: str | None = None,
+    around: Surroundings | None = None,
+    system: str = "",
+    every: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Play the turns through each strategy (all, if none is named) at each budget.
+
+    `strategy_settings` has settings of single strategies by name. With `every` one call in so many is made. `progress`
+    is told of turns: each is compressed once, and played once by each strategy at each budget.
+    """
+    began = time.perf_counter()
+    settings = settings or load_settings()
+    given = dict(strategy_settings or {})
+    names = _checked(strategies, budgets_tokens, needles, settings, given)
+    processes = (os.cpu_count() or 1) if settings.compress.processes else 0
+    settings = msgspec.structs.replace(
+        settings,
+        compress=msgspec.structs.replace(settings.compress, processes=processes),
+        # Recall would be the same for all, and hide what each shows by itself; its room is the history's.
+        recall=msgspec.structs.replace(settings.recall, enabled=False),
+        allotments=msgspec.structs.replace(settings.allotments, recall=0),
+    )
+    script = await prepare(turns, settings=settings, model=model, around=around, progress=progress)
+    compressed = time.perf_counter()
+    sampling = sampling_for(script.calls, every)
+    texts = [turn_text(turn.messages) for turn in turns]
+    with tempfile.TemporaryDirectory(prefix="foveate-compare-") as folder:
+        tasks = [
+            _Task(
+                folder=Path(folder),
+                name=f"run-{place}",
+                strategy=name,
+                strategy_settings=given.get(name),
+                budget_tokens=budget,
+                settings=settings,
+                system=system,
+                sampling=sampling,
+                needles=tuple(needles),
+            )
+            for place, (budget, name) in enumerate(itertools.product(budgets_tokens, names))
+        ]
+        book = await asyncio.to_thread(fact_book, texts)
+        await asyncio.to_thread((Path(folder) / STAGE).write_bytes, pickle.dumps((script, book)))
+        played = await _play_all(tasks, Pool(processes), progress)
+    said = said_last(texts, needles)
+    runs = tuple(_run(task, one, script.calls, said) for task, one in zip(tasks, played, strict=True))
+    return Comparison(
+        title=script.around.title,
+        turns=len(turns),
+        raw_tokens=script.raw_tokens,
+        calls=script.calls,
+        sampling=sampling,
+        facts=len(book.weights),
+        runs=runs,
+        compress_seconds=compressed - began,
+        seconds=time.perf_counter() - began,
+        processes=max(1, processes),
+    )
+
+
+def sampling_for(calls: int, every: int | None = None) -> Sampling:
+    """Which calls are made, if it is not said: all, as long as that is quick."""
+    if every is None:
+        every = 1 if calls <= MAX_CALLS else -(-calls // (MAX_CALLS - NEWEST_CALLS))
+    return Sampling(every, NEWEST_CALLS if every > 1 else 0)
+
+
+def _checked(
+    names: Sequence[str],
+    budgets_tokens: Sequence[int],
+    needles: Sequence[str],
+    settings: Settings,
+    given: Mapping[str, Mapping[str, Json]],
+) -> tuple[str, ...]:
+    """The strategies, each once; a mistake is told before any work is done."""
+    chosen = tuple(dict.fromkeys(names)) or strategy_names()
+    for name in chosen:
+        make_strategy(name, settings, given.get(name))
+    if not budgets_tokens or min(budgets_tokens) < 1 or len(set(budgets_tokens)) != len(budgets_tokens):
+        raise InputError(f"budgets are different numbers of tokens, 1 or more each; got {list(budgets_tokens)}")
+    if len(chosen) * len(budgets_tokens) > MAX_RUNS:
+        raise InputError(f"{len(chosen)} strategies at {len(budgets_tokens)} budgets are more than {MAX_RUNS} runs")
+    if len(needles) > MAX_NEEDLES or not all(map(plain, needles)):
+        raise InputError(f"needles are up to {MAX_NEEDLES:,} texts, none of them empty")
+    return chosen
+
+
+async def _play_all(tasks: Sequence[_Task], pool: Pool, progress: Progress | None) -> list[_Played]:
+    """What came of each task; as many run at the same time as there are processes."""
+    jobs = [asyncio.ensure_future(pool.run(_play, [(task,)])) for task in tasks]
+    told = 0
+    played: list[_Played] = []
+    try:
+        waiting: set[asyncio.Future[Any]] = set(jobs)
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finished = sum(task.turns_done() for task in tasks)
+            if progress and finished > told:
+                progress(finished - told)
+                told = finished
+            failed = next((one for job in done for one in job.result() if isinstance(one, _Failed)), None)
+            if failed:
+                raise InputError(failed.why)
+        played = [one for job in jobs for one in await job if isinstance(one, _Played)]
+    finally:
+        await asyncio.to_thread((tasks[0].folder / STOP).touch)
+        await asyncio.to_thread(pool.close)
+    return played
+
+
+def _play(task: _Task) -> _Played | _Failed:
+    """Play one task; in a process of its own, so progress is told by a file that grows by a byte with each turn."""
+    script, book = _stage((task.folder / STAGE).read_bytes())
+    made = sum(task.sampling.makes(call, script.calls) for call in range(script.calls))
+    watch = _Watch(book, {(place + 1) * made // (MOMENTS + 1) for place in range(MOMENTS)})
+    with task.ticks.open("wb", buffering=0) as ticks:
+
+        def tick(turns: int) -> None:
+            if (task.folder / STOP).exists():
+                raise _Stopped
+            ticks.write(b"." * turns)
+
+        try:
+            tick(0)
+            report = asyncio.run(
+                replay(
+                    script,
+                    budget_tokens=task.budget_tokens,
+                    strategy=task.strategy,
+                    strategy_settings=task.strategy_settings,
+                    settings=task.settings,
+                    system=task.system,
+                    sampling=task.sampling,
+                    progress=tick,
+                    observe=watch.see,
+                )
+            )
+        except FoveateError as error:
+            return _Failed(f"{task.strategy} at {task.budget_tokens:,} tokens: {error}")
+    last = report.last
+    assert last is not None, "a replay ends on a context"
+    said = plain("\n".join(said_in(last.segments)))
+    forms = forms_of(last.segments)
+    kept = book.known_share(forms, report.turns)
+    return _Played(
+        report=replace(report, last=None),
+        points=tuple(watch.points),
+        strip=strip_of(last.segments, report.turns),
+        levels_on_average={level: total / max(1, len(report.calls)) for level, total in watch.levels.items()},
+        facts_kept=kept,
+        facts_on_average=sum(watch.facts) / len(watch.facts) if watch.facts else kept,
+        facts_by_age=book.by_age(forms),
+        old_facts_kept=book.aged(forms, (report.turns + 1) // 2, report.turns).kept,
+        found=tuple(plain(needle) in said for needle in task.needles),
+        notes=dict(last.planned.notes),
+    )
+
+
+def _stage(data: bytes) -> tuple[Script, FactBook]:
+    stage: tuple[Script, FactBook] = pickle.loads(data)  # noqa: S301 - written by this program
+    return stage
+
+
+def _run(task: _Task, played: _Played, calls: int, said: Sequence[int | None]) -> Run:
+    report = played.report
+    turns = report.turns
+    needles = zip(task.needles, said, played.found, strict=True)
+    return Run(
+        strategy=task.strategy,
+        budget_tokens=task.budget_tokens,
+        turns=turns,
+        calls_made=len(report.calls),
+        mean_tokens=report.tokens / max(1, len(report.calls)),
+        max_tokens=max((call.tokens for call in report.calls), default=0),
+        overruns=report.overruns,
+        strip=played.strip,
+        levels_on_average=played.levels_on_average,
+        facts_kept=played.facts_kept,
+        facts_on_average=played.facts_on_average,
+        old_facts_kept=played.old_facts_kept,
+        facts_by_age=played.facts_by_age,
+        needles=tuple(Needle(text, turn, is_found) for text, turn, is_found in needles),
+        cached_share=report.cached_share,
+        price=report.price,
+        model_tokens=report.model_tokens,
+        cpu_ms_per_turn=report.cpu_ms * calls / max(1, turns),
+        notes=played.notes,
+        points=played.points,
+    )

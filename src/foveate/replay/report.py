@@ -1,0 +1,305 @@
+"""What a comparison found: the figures of each strategy at each budget, which of them is best, and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
+
+from foveate.context.context import Segment
+from foveate.context.tags import SUMS
+from foveate.history.blocks import ONLY_NAMED
+from foveate.plan import Shown
+from foveate.replay.replay import Sampling
+from foveate.replay.retention import AgeShare
+from foveate.turn import Json
+
+FIDELITY: tuple[Shown, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
+"""Levels, the one that says most first: a turn that stands at several counts as the first of them."""
+ABSENT = "-"
+"""A turn that no text speaks for. It can be retrieved, but the model is not told what it is about."""
+
+Part = Literal["fixed", "documents", "R", "M", "S", "U", "C", "A", "T", "E", "board"]
+"""What the tokens of a prompt go to: the levels, and what stands around the history."""
+DOCUMENT_PARTS = ("pins", "goals", "epic", "tasks")
+BOARD_PARTS = ("board", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One prompt of a run."""
+
+    turn: int
+    tokens: int
+    cached_share: float | None
+    """None where the call right before it was not made."""
+    parts: Mapping[str, int]
+    """Tokens by `Part`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A text that is looked for in the last context."""
+
+    text: str
+    turn: int | None
+    """Where it was said last; None if nowhere."""
+    is_found: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One strategy at one budget. Shares are of 1."""
+
+    strategy: str
+    budget_tokens: int
+    turns: int
+    calls_made: int
+    mean_tokens: float
+    max_tokens: int
+    overruns: int
+    strip: str
+    """The level of each turn at the end, oldest first; `ABSENT` where it has none."""
+    levels_on_average: Mapping[str, float]
+    facts_kept: float
+    """At the end, of all that were said."""
+    facts_on_average: float
+    """At moments on the way, of those of the turns before."""
+    old_facts_kept: float
+    """Of those that were said last in the older half of the turns."""
+    facts_by_age: tuple[AgeShare, ...]
+    needles: tuple[Needle, ...]
+    cached_share: float
+    price: float
+    """Next to a provider without a cache."""
+    model_tokens: int
+    """What models were sent and wrote to compress."""
+    cpu_ms_per_turn: float
+    notes: Mapping[str, Json]
+    """What the strategy says of its last plan."""
+    points: tuple[Point, ...] = field(repr=False)
+
+    @property
+    def levels_at_end(self) -> dict[str, float]:
+        return tally(self.strip)
+
+    @property
+    def paid_tokens(self) -> float:
+        """What a call costs, in tokens of a provider without a cache."""
+        return self.mean_tokens * self.price
+
+    @property
+    def raw_share(self) -> float:
+        return self.strip.count("R") / max(1, self.turns)
+
+    @property
+    def seen_share(self) -> float:
+        return 1 - self.strip.count(ABSENT) / max(1, self.turns)
+
+    @property
+    def needles_found(self) -> int:
+        return sum(needle.is_found for needle in self.needles)
+
+    def summary(self) -> dict[str, object]:
+        """The figures without the single prompts."""
+        found = asdict(self)
+        del found["points"]
+        more = {
+            "levels_at_end": self.levels_at_end,
+            "paid_tokens": self.paid_tokens,
+            "raw_share": self.raw_share,
+            "seen_share": self.seen_share,
+            "needles_found": self.needles_found,
+        }
+        return found | more
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A row of the table: one figure of every run, and which end of it is better."""
+
+    name: str
+    value: Callable[[Run], float]
+    text: Callable[[float], str]
+    better: Literal["most", "least"] | None
+    what: str
+    """What it means, in a sentence."""
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if 0.0005 <= value < 0.0995 else f"{value:.0%}"  # noqa: PLR2004 - a whole percent is coarse
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+NEEDLES = "needles"
+FIGURES: tuple[Figure, ...] = (
+    Figure("prompt, mean", lambda run: run.mean_tokens, _number, None, "Tokens of a prompt, on average."),
+    Figure("prompt, largest", lambda run: run.max_tokens, _number, None, "Tokens of the largest prompt."),
+    Figure("over budget", lambda run: run.overruns, _number, "least", "Prompts that exceeded the budget."),
+    Figure("word for word", lambda run: run.raw_share, _percent, "most", "Turns shown raw at the end."),
+    Figure("in sight", lambda run: run.seen_share, _percent, "most", "Turns that some text speaks for at the end."),
+    Figure(
+        "facts kept", lambda run: run.facts_kept, _percent, "most", "At the end, of the weighted facts of the history."
+    ),
+    Figure(
+        "on average",
+        lambda run: run.facts_on_average,
+        _percent,
+        "most",
+        "The same on the way, of the facts of the turns before.",
+    ),
+    Figure(
+        "of older half",
+        lambda run: run.old_facts_kept,
+        _percent,
+        "most",
+        "At the end, of the facts that were said last in the older half of the turns.",
+    ),
+    Figure(NEEDLES, lambda run: run.needles_found, _number, "most", "Of the texts that were looked for."),
+    Figure("cached", lambda run: run.cached_share, _percent, "most", "Of the prompts' tokens, by a prefix cache."),
+    Figure(
+        "price", lambda run: run.price, lambda value: f"{value:.2f}", "least", "Next to a provider without a cache."
+    ),
+    Figure(
+        "paid per call", lambda run: run.paid_tokens, _number, "least", "The mean prompt times its price, in tokens."
+    ),
+    Figure("model tokens", lambda run: run.model_tokens, _number, "least", "What models were given to compress."),
+    Figure(
+        "CPU per turn",
+        lambda run: run.cpu_ms_per_turn,
+        lambda value: f"{value:.0f} ms",
+        "least",
+        "To make all contexts of a turn, without compressing.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One history seen through strategies at budgets."""
+
+    title: str
+    turns: int
+    raw_tokens: int
+    calls: int
+    sampling: Sampling
+    facts: int
+    runs: tuple[Run, ...]
+    compress_seconds: float
+    seconds: float
+    processes: int
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(run.budget_tokens for run in self.runs))
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(run.strategy for run in self.runs))
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """The rows that have something to say."""
+        needles = len(self.runs[0].needles) if self.runs else 0
+        named = {NEEDLES: f"{NEEDLES} (of {needles:,})"}
+        shown = (figure for figure in FIGURES if needles or figure.name != NEEDLES)
+        return tuple(replace(figure, name=named.get(figure.name, figure.name)) for figure in shown)
+
+    def at(self, budget_tokens: int) -> tuple[Run, ...]:
+        return tuple(run for run in self.runs if run.budget_tokens == budget_tokens)
+
+    def winners(self, figure: Figure, budget_tokens: int) -> frozenset[str]:
+        """The strategies that are best at a figure, as far as its text tells them apart; none if all are."""
+        runs = self.at(budget_tokens)
+        if figure.better is None or not runs:
+            return frozenset()
+        best = (max if figure.better == "most" else min)(map(figure.value, runs))
+        won = frozenset(run.strategy for run in runs if figure.text(figure.value(run)) == figure.text(best))
+        return won if len(won) < len(runs) else frozenset()
+
+    def words(self, run: Run) -> str:
+        """A run in one line, for a person who chooses."""
+        raw, absent = run.strip.count("R"), run.strip.count(ABSENT)
+        others = (
+            f"{absent:,} out of sight" if absent else "the others shorter" if raw < run.turns else "nothing left out"
+        )
+        parts = [
+            f"{raw:,} of {run.turns:,} turns word for word, {others}",
+            f"{_percent(run.facts_kept)} of the facts at the end, {_percent(run.facts_on_average)} on average",
+            f"a call costs what {_number(run.paid_tokens)} uncached tokens do",
+        ]
+        said = "; ".join(parts)
+        won = [figure.name for figure in self.figures if run.strategy in self.winners(figure, run.budget_tokens)]
+        over = f"{run.overruns:,} prompts exceeded the budget! " if run.overruns else ""
+        return f"{over}{said}." + (f" Best at: {', '.join(won)}." if won else "")
+
+    def sampled(self) -> str:
+        """Which calls were made, for whoever reads the figures."""
+        if self.sampling.every == 1:
+            return f"all {self.calls:,} calls"
+        newest = min(self.sampling.newest, self.calls)
+        return (
+            f"one call in {self.sampling.every} of {self.calls:,}, and the newest {newest:,} one by one; cached share "
+            "and price are of those"
+        )
+
+    def summary(self) -> dict[str, object]:
+        """The figures, for a program."""
+        return {
+            "title": self.title,
+            "turns": self.turns,
+            "raw_tokens": self.raw_tokens,
+            "calls": self.calls,
+            "sampling": asdict(self.sampling),
+            "facts": self.facts,
+            "compress_seconds": self.compress_seconds,
+            "seconds": self.seconds,
+            "processes": self.processes,
+            "runs": [
+                {**run.summary(), "words": self.words(run)}
+                | {
+                    "best_at": [
+                        figure.name
+                        for figure in self.figures
+                        if run.strategy in self.winners(figure, run.budget_tokens)
+                    ]
+                }
+                for run in self.runs
+            ],
+        }
+
+
+def strip_of(segments: Sequence[Segment], turns: int) -> str:
+    """The level of each turn in a context, oldest first."""
+    strip = [ABSENT] * turns
+    for level in reversed(FIDELITY):
+        for part in segments:
+            if part.level != level or part.first is None or part.last is None or _is_empty(part):
+                continue
+            last = min(part.last, turns)
+            strip[part.first - 1 : last] = [level] * (last - part.first + 1)
+    return "".join(strip)
+
+
+def _is_empty(part: Segment) -> bool:
+    """It only names its turns."""
+    return part.level in SUMS and ONLY_NAMED in part.text
+
+
+def tally(strip: str) -> dict[str, float]:
+    """The share of turns at each level."""
+    return {level: strip.count(level) / len(strip) for level in (*FIDELITY, ABSENT) if level in strip}
+
+
+def parts_of(segments: Sequence[Segment]) -> dict[str, int]:
+    """The tokens of a context by what they go to."""
+    parts: dict[str, int] = {}
+    for segment in segments:
+        part = segment.level or (
+            "documents" if segment.name in DOCUMENT_PARTS else "board" if segment.name in BOARD_PARTS else "fixed"
+        )
+        parts[part] = parts.get(part, 0) + segment.tokens
+    return parts

@@ -1,0 +1,376 @@
+"""A session's contexts: the fixed part, the history in its room, the board and the prompt, within the budget.
+
+At the session's own budget the plan is kept between calls; at any other the context is a one-off, planned afresh,
+filled to the full, and nothing is changed by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import cast
+
+from foveate.context import board as boards
+from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, Split
+from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, HistoryBlock, Order, Parts, assemble, prompt_messages
+from foveate.context.board import Board
+from foveate.context.context import Context, Planned
+from foveate.context.explanation import explanation
+from foveate.context.pins import write_pins
+from foveate.context.tags import Block, Entry, Section, tag_document
+from foveate.errors import HistoryExceedsBudget
+from foveate.events import Event, EventBus, EventKind
+from foveate.history.driver import Storyteller
+from foveate.history.plan_cache import Keeper, View
+from foveate.history.recalled import Layer, Recaller, Wish
+from foveate.history.texts import Viewer
+from foveate.plan import Frame, Shown, Strategy
+from foveate.session.documents import check_size, stand_in
+from foveate.session.values import Pin
+from foveate.settings import Settings, make_strategy
+from foveate.store import SessionRow, Store, bodies
+from foveate.strategy.gradient import Gradient
+from foveate.text import turn_text
+from foveate.tokens import Counter, exact_counter
+from foveate.turn import Json, Message, turn_id
+from foveate.worker.loop import Worker
+
+BOARD = "board"
+"""The keepsake's name."""
+FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
+"""Room for the framing of messages that every context has."""
+
+TAKES_RECALL_FIRST = ("gradient", "standard")
+"""Strategies whose history fits any room; in a one-off, recall has its own first. Of others it has what they leave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a context is asked for."""
+
+    prompt: str | Sequence[Message]
+    budget_tokens: int
+    system: str
+    pins: Sequence[Pin]
+    tools_tokens: int
+    """Base tokens of the tools that are sent along."""
+    order: Order
+    strategy: str | None = None
+    """To look at the session through another than its own, as a one-off."""
+    recall: bool = True
+    """Show again what the prompt brings up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The strategy of a context, and what it shows besides the history."""
+
+    name: str
+    strategy: Strategy
+
+    @property
+    def documents(self) -> tuple[Section, ...]:
+        return getattr(self.strategy, "documents", ())
+
+    @property
+    def changing_documents(self) -> tuple[Section, ...]:
+        return getattr(self.strategy, "changing_documents", ())
+
+    @property
+    def document_limits(self) -> Mapping[str, int]:
+        return getattr(self.strategy, "document_limits", {})
+
+    @property
+    def recalls(self) -> bool:
+        return getattr(self.strategy, "recalls", True)
+
+    def room(self, split: Split, *, one_off: bool) -> Split:
+        """What each part has: the history its share, and the room of a recall that is not wanted."""
+        # In a one-off the history has what recall leaves unused anyway.
+        spared = 0 if self.recalls or one_off else split.recall
+        history = int((split.history + spared) * getattr(self.strategy, "history_share", 1.0))
+        return Split(history, split.board, split.recall if self.recalls else 0)
+
+
+class Contexts:
+    """Makes the contexts of one session."""
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        events: EventBus,
+        settings: Settings,
+        *,
+        recaller: Recaller,
+        worker: Worker | None = None,
+    ) -> None:
+        self._recaller = recaller
+        self.viewer = Viewer(store, session_id)
+        self._keepers: dict[str, Keeper] = {}
+        self.storyteller = Storyteller(store, session_id, self.viewer, worker=worker)
+        self._store = store
+        self._session_id = session_id
+        self._events = events
+        self._settings = settings
+
+    async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
+        await self.viewer.renew()
+        chosen = self._chosen(session, request.strategy)
+        one_off = request.budget_tokens != session.budget_tokens or chosen.name != session.strategy
+        budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
+        exact = exact_counter(session.encoding)
+        documents = await self._documents(session, chosen, chosen.documents)
+        changing = await self._documents(session, chosen, chosen.changing_documents)
+        fixed = self._fixed_tokens(request, chosen.name, [*documents.values(), *changing.values()], exact)
+        fixed += request.tools_tokens + FRAMING_TOKENS
+        prompt = _prompt_tokens(request.prompt, exact)
+        allotments = self._settings.allotments
+        board = await self.board(session, keep=not one_off)
+        room = allotments.split(budget, fixed, prompt, one_off=one_off)
+        shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
+        used = exact.base(shown)
+        room = allotments.split(budget, fixed, prompt, one_off=one_off, board_tokens_used=used)
+        room = chosen.room(room, one_off=one_off)
+        asked = request.budget_tokens
+        frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
+        query = await self._query(session, request) if chosen.recalls else ""
+        try:
+            view, layer = await self._recalled(session, chosen, frame, room, query=query, board=board)
+        except HistoryExceedsBudget as error:
+            needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
+            raise HistoryExceedsBudget(needed, had) from None
+        at_work = _at_work(session, view.blocks, request.prompt)
+        is_begun = any(map(_is_begun, view.blocks[len(view.blocks) - at_work :]))
+        # Behind a turn at work it would never be cached; and a one-off's history has the board's room.
+        if layer.in_part and not is_begun and not one_off:
+            board = await self._prefetched(session, board, layer.in_part, room.board)
+            shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
+        context = assemble(
+            Parts(
+                budget_tokens=request.budget_tokens,
+                counter=counter,
+                calibration=session.calibration,
+                system=request.system,
+                explain=self._settings.context.explain,
+                strategy=chosen.name,
+                pins=request.pins,
+                documents=documents,
+                changing=changing,
+                history=view.blocks,
+                at_work=at_work,
+                memory=layer.text,
+                board=shown,
+                prompt=request.prompt,
+                tools_tokens=request.tools_tokens,
+                order=request.order,
+            )
+        )
+        room_tokens = counter.scale(room.history, session.calibration)
+        planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name)
+        return replace(context, planned=planned, board=board)
+
+    async def _recalled(
+        self, session: SessionRow, chosen: Chosen, frame: Frame, room: Split, *, query: str, board: Board
+    ) -> tuple[View, Layer]:
+        """The history, and behind it what the prompt brings up of what the history does not show word for word.
+
+        In a one-off, recall is given its room first, and the history has what is left; otherwise each has its own.
+        """
+        aside = 0
+        if query and frame.is_one_off:
+            raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
+            if raw <= room.history:
+                query = ""
+            elif chosen.name in TAKES_RECALL_FIRST and frame.prompt_tokens:
+                aside = self._settings.allotments.one_off_recall(room)
+        view = await self._view(session, chosen, frame, room.history - aside)
+        if not query:
+            return view, Layer()
+        used = sum(block.tokens for block in view.blocks)
+        visible = _visible(view.blocks)
+        wish = Wish(
+            query=query,
+            room_tokens=room.history - used if frame.is_one_off else room.recall,
+            visible=visible | _retrieved(board),
+            is_gated=self._settings.recall.gate,
+            is_one_off=frame.is_one_off,
+            asking=session.last_turn if session.head != "closed" else None,
+        )
+        exact = exact_counter(session.encoding)
+        if frame.is_one_off:
+            layer = await self._recaller.recall(session, exact, wish)
+        else:
+            past = session.last_turn - (session.head != "closed")
+            mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
+            layer = await self._recaller.recall_once(session, exact, wish, mark=mark)
+        if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
+            # What recall leaves unused is the history's, unless it is too little for another plan.
+            view = await self._view(session, chosen, frame, room.history - layer.tokens)
+        return view, layer
+
+    async def _prefetched(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
+        """The board with these turns, each whole at the best level that there is room for."""
+        held = {turn for entry in board.retrieved for turn in range(entry.first, entry.last + 1)}
+        choices = []
+        for turn in turns:
+            (size,) = await self._store.derived.sizes_of(self._session_id, turn, turn)
+            sizes: dict[Shown, int | None] = {"R": size.raw, "S": size.smoothed, "C": size.compressed}
+            fitting = [level for level, tokens in sizes.items() if tokens is not None and tokens <= room_tokens]
+            texts = {level: await self.viewer.texts(level, turn, turn) for level in fitting if turn not in held}
+            choices.append([Block(turn, turn, level, (Entry(turn, own[turn]),)) for level, own in texts.items() if own])
+        count = exact_counter(session.encoding).base
+        return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
+
+    async def _query(self, session: SessionRow, request: Request) -> str:
+        """What is looked for: what the user says last, in the prompt or in the turn at work."""
+        if not (request.recall and self._settings.recall.enabled and session.last_turn):
+            return ""
+        said = _said_by_user(prompt_messages(request.prompt))
+        if said or session.head == "closed":
+            return said
+        return _said_by_user(await self.viewer.raw(session.last_turn))
+
+    async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
+        """The board as the newest turn sees it; what has lived its time is taken off, and told."""
+        packed = await self._store.derived.kept(self._session_id, BOARD)
+        if packed is None:
+            return Board()
+        state = bodies.expand(packed)
+        assert isinstance(state, dict), "a board's state is an object"
+        left = boards.expire(boards.from_json(state), session.last_turn)
+        if left.retrieved and keep:
+            await self.keep_board(left.board)
+            for entry in left.retrieved:
+                self._publish("board-expired", entry.first, {"name": entry.name})
+        return left.board
+
+    async def keep_board(self, board: Board) -> None:
+        await self._store.derived.keep(self._session_id, BOARD, bodies.squeeze(boards.to_json(board)))
+
+    def page_tokens(self, session: SessionRow, counter: Counter) -> int:
+        """What a page of the board holds."""
+        return int(session.budget_tokens / (counter.factor * session.calibration) * self._settings.allotments.board)
+
+    async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[Block], page: int) -> str:
+        """Put what a model asked for on the board, and give it the page."""
+        exact = exact_counter(session.encoding)
+        grown = boards.retrieve(
+            await self.board(session),
+            blocks,
+            now_turn=session.last_turn,
+            page_tokens=self.page_tokens(session, counter),
+            count=exact.base,
+            page=page,
+            life_turns=self._settings.context.board_life_turns,
+        )
+        await self.keep_board(grown)
+        entry = grown.retrieved[-1]
+        self._publish("turn-retrieved", entry.first, {"name": entry.name, "page": entry.page})
+        more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""
+        return f"{more}{entry.text}"
+
+    def _chosen(self, session: SessionRow, name: str | None) -> Chosen:
+        """The session's strategy with its settings, or another one with the defaults."""
+        if name is None or name == session.strategy:
+            return Chosen(session.strategy, make_strategy(session.strategy, self._settings, given_settings(session)))
+        return Chosen(name, make_strategy(name, self._settings))
+
+    async def _documents(self, session: SessionRow, chosen: Chosen, names: Sequence[Section]) -> dict[Section, str]:
+        """The session's documents of these names, in their tags, or what stands in for them."""
+        if not names:
+            return {}
+        kept = {row.name: row.text for row in await self._store.artefacts.documents(self._session_id)}
+        found = {name: text if (text := kept.get(name, "")).strip() else stand_in(name, session) for name in names}
+        for name, text in found.items():
+            check_size(name, text, chosen.document_limits, session)
+        return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
+
+    async def _view(self, session: SessionRow, chosen: Chosen, frame: Frame, room_tokens: int) -> View:
+        strategy = chosen.strategy
+        if getattr(strategy, "keeps_story", False):
+            keep = not frame.is_one_off
+            view = await self.storyteller.view(session, chosen.name, strategy, frame, room_tokens, keep=keep)
+            for told in view.events:
+                self._publish(cast("EventKind", told.kind), told.turn or session.last_turn, dict(told.data))
+            return view
+        if frame.is_one_off or not isinstance(strategy, Gradient):
+            # Only the gradient has a schedule; what else just chooses levels is planned afresh each time.
+            plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
+            return View(blocks, Planned(plan.bands, last_turn=session.last_turn, notes=plan.notes))
+        ttl = self._settings.context.cache_ttl_seconds
+        keeper = self._keepers.get(chosen.name) or Keeper(self._store, self._session_id, self.viewer, chosen.name)
+        self._keepers[chosen.name] = keeper
+        view = await keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
+        cause = view.planned.cause if view.planned.is_new else None
+        if cause == "full":
+            self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})
+        if cause:
+            tokens = sum(block.tokens for block in view.blocks)
+            data: dict[str, Json] = {"cause": cause, "tokens": tokens, "churn": round(view.churn, 3)}
+            self._publish("gradient-recalculated", session.last_turn, data)
+        return view
+
+    def _fixed_tokens(self, request: Request, strategy: str, documents: Sequence[str], counter: Counter) -> int:
+        told = explanation(strategy) if self._settings.context.explain else ""
+        system = f"{request.system}\n" if request.system else ""
+        shown = sum(map(counter.base, documents))
+        return counter.base(f"{system}{told}") + counter.base(write_pins(request.pins)) + shown
+
+    def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
+        self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
+
+
+def given_settings(session: SessionRow) -> dict[str, object]:
+    """What was set for one session's strategy."""
+    given: dict[str, object] = json.loads(session.settings)
+    return given
+
+
+def _at_work(session: SessionRow, blocks: Sequence[HistoryBlock], prompt: str | Sequence[Message]) -> int:
+    """How many of the blocks are of the turn at work, unless a prompt ends it."""
+    if session.head == "closed" or _said_by_user(prompt_messages(prompt)):
+        return 0
+    return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
+
+
+def _is_begun(block: HistoryBlock) -> bool:
+    """Whether the turn at work has an answer already."""
+    return block.row.last_step > 1 or any(message.role == "assistant" for message in block.messages or ())
+
+
+def _said_by_user(messages: Sequence[Message]) -> str:
+    """The last words."""
+    said = (one.text for one in reversed(messages) if one.role == "user" and one.kind == "message")
+    return next((text for text in said if text.strip()), "")
+
+
+def _mark(query: str, visible: Collection[int], pruned: bytes | None) -> str:
+    """The same as long as a prompt's turn is at work and the turns before it are shown as they were."""
+    told = json.dumps([query, sorted(visible), (pruned or b"").hex()])
+    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _visible(blocks: Sequence[HistoryBlock]) -> set[int]:
+    """The turns that are shown word for word, or nearly so."""
+    rows = (block.row for block in blocks)
+    return {
+        turn
+        for row in rows
+        if row.level in ("R", "S") and not row.is_cut and not row.first_step
+        for turn in range(row.first, row.last + 1)
+    }
+
+
+def _retrieved(board: Board) -> set[int]:
+    """The turns that stand whole on the board."""
+    return {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
+
+
+def _prompt_tokens(prompt: str | Sequence[Message], counter: Counter) -> int:
+    return counter.base(prompt if isinstance(prompt, str) else turn_text(prompt_messages(prompt)))

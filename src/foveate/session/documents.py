@@ -1,0 +1,67 @@
+"""Documents: what a session was given to work with besides its turns, shown whole by the strategies that show it.
+
+await session.documents.give("epic", "Move the shop to the new payment service. …")
+await session.documents.give("tasks", "- [ ] Read the old code")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from foveate.errors import InputError
+from foveate.session.record import check_text
+from foveate.store import SessionRow, Store
+from foveate.tokens import exact_counter
+
+NO_TASKS = "(no tasks yet)"
+GIVEN = ("epic", "tasks")
+"""What can be given; goals have commands of their own."""
+RUN = "run"
+"""What a run keeps of itself."""
+
+
+class Documents:
+    """The documents of one session; everything is durable when it returns."""
+
+    def __init__(self, store: Store, session: SessionRow, limits: Mapping[str, int]) -> None:
+        """`limits` has the most tokens a document may take, by name."""
+        self._store = store
+        self._session = session
+        self._limits = limits
+
+    async def give(self, name: str, text: str) -> None:
+        """Keep a document in place of the one before; an empty one is none."""
+        if name not in (*GIVEN, RUN):
+            raise InputError(f"a session has no document {name!r}; there are {', '.join(GIVEN)}")
+        check_text(name, text)
+        self.check(name, text)
+        await self._store.artefacts.keep_document(self._session.id, name, text)
+
+    def check(self, name: str, text: str) -> None:
+        """An `InputError` that says by how much, if a document is larger than it may be."""
+        check_size(name, text, self._limits, self._session)
+
+    async def get(self, name: str) -> str:
+        """A document's text; empty if none was given."""
+        found = await self._store.artefacts.documents(self._session.id)
+        return next((row.text for row in found if row.name == name), "")
+
+
+def check_size(name: str, text: str, limits: Mapping[str, int], session: SessionRow) -> None:
+    """An error that says by how much, if a document is larger than it may be."""
+    limit = limits.get(name)
+    # A token is a character at least, so a short text need not be counted.
+    if limit is None or len(text) <= limit:
+        return
+    tokens = exact_counter(session.encoding).base(text)
+    if tokens > limit:
+        what = "the epic (or the title that stands for it)" if name == "epic" else f"the list of {name}"
+        raise InputError(
+            f"{what} has {tokens:,} tokens, {tokens - limit:,} more than the {limit:,} it may have; it is shown whole "
+            f"in every context: shorten it, or raise oneshot.{name}_tokens"
+        )
+
+
+def stand_in(name: str, session: SessionRow) -> str:
+    """What is shown where a session has no such document: its title for an epic, and that there are no tasks."""
+    return {"epic": session.title, "tasks": NO_TASKS}.get(name, "")

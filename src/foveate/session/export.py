@@ -1,0 +1,143 @@
+"""A session's turns going out as a file: everything as JSON, Markdown for people, or any format's own shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Protocol
+
+from foveate import formats
+from foveate.formats.files import encode_json
+from foveate.session.values import Pin, SessionInfo
+from foveate.text import compact_json
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Turn
+
+AUDIT_VERSION = 1
+
+
+class Writer(Protocol):
+    """Takes the turns one by one and gives the file in pieces."""
+
+    def add(self, turn: Turn) -> Iterator[str]: ...
+
+    def finish(self) -> Iterator[str]: ...
+
+
+def start(format_name: str, info: SessionInfo, pins: Sequence[Pin]) -> Writer:
+    """The writer of this name: `json`, `markdown`, or a message or transcript format."""
+    if format_name == "json":
+        return _Audit(info, pins)
+    if format_name == "markdown":
+        return _Markdown(info)
+    if format_name in formats.names() and format_name in formats.transcript_formats():
+        return _Transcript(format_name)
+    formats.load_messages(format_name)
+    return _Messages(format_name)
+
+
+class _Audit:
+    """The full record: the session, its pins, and each message as meant and as it came."""
+
+    def __init__(self, info: SessionInfo, pins: Sequence[Pin]) -> None:
+        head: dict[str, Json] = {
+            "foveate": AUDIT_VERSION,
+            "session": _plain(asdict(info)),
+            "pins": [_plain(asdict(pin)) for pin in pins],
+        }
+        self._before = encode_json(head).removesuffix("}") + ',"turns":[\n'
+        self._canonical = formats.load_messages("foveate")
+
+    def add(self, turn: Turn) -> Iterator[str]:
+        messages = [self._message(message) for message in turn.messages]
+        row: dict[str, Json] = {"id": turn.id, "tokens": turn.tokens, "messages": messages}
+        yield self._before + encode_json(row)
+        self._before = ",\n"
+
+    def finish(self) -> Iterator[str]:
+        opened = "" if self._before == ",\n" else self._before
+        yield f"{opened}\n]}}\n"
+
+    def _message(self, message: Message) -> Json:
+        (canonical,) = self._canonical.render([message.without_original()])
+        if message.original is None:
+            return canonical
+        return {"canonical": canonical, "original": {"format": message.original.format, "data": message.original.data}}
+
+
+def _plain(values: dict[str, object]) -> dict[str, Json]:
+    return {
+        key: value.isoformat() if isinstance(value, datetime) else value  # type: ignore[misc]
+        for key, value in values.items()
+    }
+
+
+class _Messages:
+    """A provider's message list, originals of that provider to the letter."""
+
+    def __init__(self, format_name: str) -> None:
+        self._format_name = format_name
+        self._messages: list[Message] = []
+
+    def add(self, turn: Turn) -> Iterator[str]:
+        self._messages.extend(turn.messages)
+        yield from ()
+
+    def finish(self) -> Iterator[str]:
+        lines = map(encode_json, formats.render_messages(self._format_name, self._messages))
+        yield "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+class _Transcript(_Messages):
+    """A file as the program of that format leaves it."""
+
+    def finish(self) -> Iterator[str]:
+        yield from formats.load_transcript(self._format_name).write(self._messages)
+
+
+class _Markdown:
+    def __init__(self, info: SessionInfo) -> None:
+        self._before = f"# {info.title or info.id}\n"
+
+    def add(self, turn: Turn) -> Iterator[str]:
+        when = f" · {turn.at:%Y-%m-%d %H:%M} UTC" if turn.at else ""
+        yield f"{self._before}\n## {turn.id}{when}\n"
+        self._before = ""
+        for message in turn.messages:
+            if message.kind == "message":
+                yield "".join(f"\n{block}\n" for block in _markdown_blocks(message))
+
+    def finish(self) -> Iterator[str]:
+        yield self._before
+
+
+def _markdown_blocks(message: Message) -> Iterator[str]:
+    if message.role != "tool":
+        yield f"**{message.name or message.role}**"
+    for part in message.parts:
+        yield _markdown_part(part)
+
+
+def _markdown_part(part: Part) -> str:
+    match part:
+        case Text(text):
+            return text
+        case Reasoning(text):
+            return "\n".join(f"> {line}" for line in text.splitlines())
+        case ToolCall(name, arguments):
+            return f"`{name}` called with\n\n{_fenced(compact_json(arguments))}"
+        case ToolResult(name=name, content=content, is_error=is_error):
+            outcome = "failed" if is_error else "returned"
+            return f"`{name or 'tool'}` {outcome}\n\n{_fenced(chr(10).join(map(_markdown_part, content)))}"
+        case Attachment(media=media, uri=uri, name=name):
+            return f"*{media}: {name or uri or 'inline'}*"
+        case Opaque(format_, data):
+            return f"*{format_}*\n\n{_fenced(compact_json(data))}"
+
+
+def _fenced(text: str) -> str:
+    """The text in a fence longer than any in it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

@@ -1,0 +1,112 @@
+"""What users pass in, checked: messages of any shape, ids, texts. An error says what is wrong and what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeAlias
+
+from foveate import formats
+from foveate.errors import InvalidMessage
+from foveate.events import Event, EventBus
+from foveate.store import Draft, Place
+from foveate.turn import Json, Message, Turn, turn_id
+
+MAX_SESSION_ID_CHARS = 300
+
+_EXAMPLE = '{"role": "user", "content": "…"}'
+
+
+class Dumpable(Protocol):
+    """A message or block as a provider's package has it: OpenAI's, Anthropic's and Google's are pydantic models."""
+
+    def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]: ...
+
+
+Recordable: TypeAlias = (
+    "Turn | Message | Mapping[str, Any] | Dumpable | Sequence[Message | Mapping[str, Any] | Dumpable]"
+)
+
+
+def check_session_id(session_id: str) -> str:
+    """The id, if it can be one: some text on one line."""
+    if not session_id.strip() or not session_id.isprintable() or len(session_id) > MAX_SESSION_ID_CHARS:
+        allowed = f"use 1 to {MAX_SESSION_ID_CHARS} printable characters"
+        raise InvalidMessage("session id", f"{session_id[:50]!r} can't be one; {allowed}")
+    return session_id
+
+
+def check_text(field: str, text: str) -> str:
+    """The text, if it can be written: a lone surrogate has no bytes, so no column of the store takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(field, f"has a lone surrogate at character {error.start}; use text without one") from error
+    return text
+
+
+def printable_text(text: str) -> str:
+    """A transcript's title with what can't be written replaced; its record keeps the original."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def as_messages(given: object, format_name: str | None) -> list[Message]:
+    """What a user passed, as canonical messages; an error says what else was expected."""
+    if isinstance(given, Message | Mapping) or hasattr(given, "model_dump"):
+        given = [given]
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidMessage("messages", f"is {type(given).__name__}; give a list of messages such as {_EXAMPLE}")
+    listed = list(given)
+    if not listed:
+        raise InvalidMessage("messages", f"is empty; give at least one, such as {_EXAMPLE}")
+    if all(isinstance(entry, Message) for entry in listed):
+        return [_with_true_original(message) for message in listed]
+    listed = [_as_record(entry) for entry in listed]
+    for index, entry in enumerate(listed):
+        if not isinstance(entry, Mapping):
+            raise InvalidMessage(f"messages[{index}]", f"is {type(entry).__name__}; a message looks like {_EXAMPLE}")
+    return formats.parse_messages(listed, format_name)
+
+
+def _as_record(entry: object) -> object:
+    """A dict as it stands, a provider's object as the dict it is sent as, also where it is a block of a message."""
+    if isinstance(entry, Mapping):
+        return {key: [*map(_dumped, value)] if isinstance(value, list) else value for key, value in entry.items()}
+    return _dumped(entry)
+
+
+def _dumped(value: Any) -> object:
+    if isinstance(value, Mapping) or not hasattr(value, "model_dump"):
+        return value
+    return value.model_dump(mode="json", exclude_none=True)
+
+
+def _with_true_original(message: Message) -> Message:
+    """The message, without an original that says something else: what is stored is what was meant."""
+    original = message.original
+    if original and formats.parse_message(original.format, original.data) != message:
+        return message.without_original()
+    return message
+
+
+def numbered_keys(key: str | None, count: int) -> list[str | None]:
+    return [None] * count if key is None else [f"{key}#{index}" for index in range(count)]
+
+
+def by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft, Place]]]:
+    """What was kept, by the turns it went to."""
+    groups: dict[int, list[tuple[Draft, Place]]] = {}
+    for draft, place in placed:
+        groups.setdefault(place.turn, []).append((draft, place))
+    return groups
+
+
+def announce(events: EventBus, session_id: str, *, drafts: Sequence[Draft], places: Sequence[Place]) -> None:
+    """Tell what is durable now; what was there already is no news."""
+    now = datetime.now(UTC)
+    fresh = [(draft, place) for draft, place in zip(drafts, places, strict=True) if place.is_new]
+    for draft, place in fresh:
+        data: dict[str, Json] = {"role": draft.role, "position": place.position, "tokens": draft.tokens}
+        events.publish(Event("message-added", session_id, now, turn_id(place.turn), data))
+    for number, group in by_turn(fresh).items():
+        events.publish(Event("turn-recorded", session_id, now, turn_id(number), {"messages": len(group)}))

@@ -1,0 +1,102 @@
+"""A model's calls of the history tools, answered: what it asks for in full is given, and put on the board."""
+
+from __future__ import annotations
+
+from foveate.context.board import FRAME_TOKENS
+from foveate.context.tags import Block, Entry
+from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
+from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
+from foveate.plan import Shown
+from foveate.recall.search import Searcher
+from foveate.recall.snippets import snippet
+from foveate.session.context import Contexts
+from foveate.store import SessionRow, Store
+from foveate.tokens import Counter
+from foveate.turn import turn_id, turn_number
+
+TOPIC_RESULTS = 8
+"""Turns that a topic brings at most."""
+FOUND_CHARS = 400
+"""What is shown of each turn that a search found."""
+MAX_RANGE_TURNS = 1_000
+"""Turns that one call can ask for; the board gives them page by page."""
+
+
+class Retrieval:
+    """Answers calls on one session."""
+
+    def __init__(
+        self, store: Store, session: SessionRow, contexts: Contexts, counter: Counter, *, searcher: Searcher
+    ) -> None:
+        self._store = store
+        self._searcher = searcher
+        self._session = session
+        self._contexts = contexts
+        self._counter = counter
+
+    async def answer(self, name: str, arguments: object) -> str:
+        """What the model is told; a wrong call or an unknown turn is explained to it."""
+        try:
+            match parse_call(name, arguments):
+                case GetTurn(turn, level, page):
+                    return await self._give(await self.blocks(turn, turn, level), page)
+                case GetTurns(first, last, "E", page):
+                    return await self._give(await self._eras(first, last), page)
+                case GetTurns(first, last, level, page):
+                    reach = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
+                    return await self._give(await self.blocks(first, reach, level), page)
+                case SearchHistory(query, max_results):
+                    return await self._found(query, max_results)
+                case GetTurnsByTopic(topic, level):
+                    found = await self._searcher.search(self._session, topic, TOPIC_RESULTS)
+                    turns = sorted(turn_number(each.turn_id) or 0 for each in found)
+                    blocks = [block for turn in turns for block in await self._made(turn, level)]
+                    return await self._give(blocks, 1) if blocks else f"No turn speaks of {topic!r}.\n"
+        except FoveateError as error:
+            return f"Error: {error}\n"
+
+    async def blocks(self, first: int, last: int, level: Shown) -> list[Block]:
+        """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
+        if not 1 <= first <= self._session.last_turn or last < first:
+            raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
+        texts = await self._contexts.viewer.texts(level, first, last)
+        if not texts:
+            (size,) = await self._store.derived.sizes_of(self._session.id, first, first)
+            if size.is_pruned:
+                raise TurnPruned(self._session.id, turn_id(first))
+            raise LevelNotReady(turn_id(first), level, ("R",))
+        if len(texts) == 1:
+            ((turn, text),) = texts.items()
+            return [Block(turn, turn, level, (Entry(turn, text),))]
+        entries = tuple(Entry(turn, text) for turn, text in texts.items())
+        return [Block(entries[0].number, entries[-1].number, level, entries, is_range=True)]
+
+    async def _eras(self, first: int, last: int) -> list[Block]:
+        """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""
+        last = min(last, self._session.last_turn)
+        room = self._contexts.page_tokens(self._session, self._counter) - FRAME_TOKENS
+        blocks = await self._contexts.viewer.eras(self._session, first, last, room)
+        reached = blocks[-1].last if blocks else first - 1
+        if reached < last:
+            try:
+                blocks += await self.blocks(reached + 1, min(last, reached + MAX_RANGE_TURNS), "T")
+            except LevelNotReady:
+                if not blocks:
+                    raise
+        return blocks
+
+    async def _give(self, blocks: list[Block], page: int) -> str:
+        return await self._contexts.retrieve(self._session, self._counter, blocks, page)
+
+    async def _made(self, turn: int, level: Shown) -> list[Block]:
+        """A turn at a level, or as it came where that is still to be made."""
+        try:
+            return await self.blocks(turn, turn, level)
+        except LevelNotReady:
+            return await self.blocks(turn, turn, "R")
+
+    async def _found(self, query: str, max_results: int) -> str:
+        """A line for each turn: the passage that says it best, and who says it."""
+        found = await self._searcher.search(self._session, query, max_results)
+        lines = (f"{each.turn_id}: [{each.role}] {snippet(each.text, query, FOUND_CHARS)}\n" for each in found)
+        return "".join(lines) or f"Nothing was found for {query!r}.\n"

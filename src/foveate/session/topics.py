@@ -1,0 +1,271 @@
+"""A conversation by its topics: add a message, get a context, end the topic, look at what there was.
+
+    talk = await fov.conversation("slack", "#support")
+    await talk.topics.add_message({"role": "user", "content": "…"})
+    context = await talk.topics.get_context(8_000)
+    context.current_topic, context.topics, context.bulks, context.total_tokens, context.compression_ratio
+
+Where topics end is looked for when a context is asked for, or this history; the log itself knows nothing of topics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from foveate.context.context import Context
+from foveate.context.tags import parse_blocks
+from foveate.errors import InputError
+from foveate.history.driver import Storyteller
+from foveate.plan import Made
+from foveate.session.values import Recorded, SessionInfo
+from foveate.store import Store
+from foveate.strategy.topics import state as topic_book
+from foveate.strategy.topics.build import truncate
+from foveate.strategy.topics.state import Book, Seal, Why
+from foveate.turn import Message, Turn, turn_id
+from foveate.worker.artefacts import unpack_made
+
+STRATEGY = "topics"
+MAX_TRIES = 3
+"""A seal that another process wrote over is written again, so often."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Talk(Protocol):
+    """What a session does for its topics."""
+
+    id: str
+
+    async def refresh(self) -> SessionInfo: ...
+    async def record(
+        self, messages: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
+    ) -> Recorded: ...
+    async def context(self, prompt: str = "", *, budget_tokens: int | None = None, system: str = "") -> Context: ...
+    async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that is over."""
+
+    id: str
+    first: str
+    """Its first turn, as in `T-12`,"""
+    last: str
+    """and its last."""
+    why: Why
+    """What ended it: `manual`, `phrase`, `silence`, `subject`, or `size`."""
+    sealed_at: datetime
+    title: str
+    summary: str
+    """Nothing where there is none: of a topic that is shown in full, or as part of a bulk."""
+    raw_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """Topics that are summed up together."""
+
+    id: str
+    first: str
+    last: str
+    title: str
+    summary: str
+    topics: tuple[Topic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsContext:
+    """A context by its tiers."""
+
+    current_topic: tuple[Message, ...]
+    """As it is shown: long messages are truncated where there was too little room."""
+    topics: tuple[Topic, ...]
+    """Past topics, oldest first."""
+    bulks: tuple[Bulk, ...]
+    """Those that are shown."""
+    left_out_bulks: int
+    """Older ones that are not; `get_history` has them."""
+    total_tokens: int
+    """Of everything in the context, the prompt included."""
+    compression_ratio: float
+    """How many times smaller the history is shown than it was said."""
+    context: Context
+    """What a model takes: `context.request("anthropic")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsHistory:
+    """All that there was, by topics."""
+
+    bulks: tuple[Bulk, ...]
+    """Oldest first, those too that contexts leave out."""
+    topics: tuple[Topic, ...]
+    current_first: str | None
+    """The first turn of the current topic; None if it is empty."""
+    current_turns: int
+
+
+class Topics:
+    """The topics of one session, which has to be shown by the `topics` strategy."""
+
+    def __init__(self, talk: Talk, store: Store, storyteller: Storyteller) -> None:
+        self._talk = talk
+        self._store = store
+        self._storyteller = storyteller
+
+    async def add_message(
+        self, message: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
+    ) -> Recorded:
+        """Keep a message for good; a user's begins a turn."""
+        return await self._talk.record(message, at=at)
+
+    async def get_context(self, max_tokens: int | None = None, *, prompt: str = "", system: str = "") -> TopicsContext:
+        """What a model is shown within so many tokens; the session's own budget, if not said."""
+        info = await self._check()
+        context = await self._talk.context(prompt, budget_tokens=max_tokens, system=system)
+        notes: Any = context.planned.notes
+        sums = [block for block in parse_blocks(context.history) if block.level == "A"]
+        texts = {(block.first, block.last): block.entries[0].text for block in sums}
+        return TopicsContext(
+            await self._current(notes),
+            tuple(_noted_topic(noted, texts) for noted in notes.get("topics", ())),
+            tuple(_noted_bulk(noted, texts) for noted in notes.get("bulks", ())),
+            notes.get("left_out_bulks", 0),
+            context.tokens,
+            await self._ratio(context, info.turns),
+            context,
+        )
+
+    async def seal_current_topic(self) -> Topic:
+        """End the current topic now; what comes next begins another."""
+        await self._check()
+        info = await self._settled()
+        book = await self._book()
+        if book.start > info.turns:
+            told = "nothing was said yet" if not info.turns else f"nothing was said since {turn_id(info.turns)}"
+            raise InputError(
+                f"the current topic of session {self._talk.id!r} is empty: {told}; there is nothing to seal"
+            )
+        seal = Seal(info.turns, time.time_ns() // 1_000)
+        for _ in range(MAX_TRIES):
+            kept = await self._book()
+            await self._storyteller.keep_state(STRATEGY, replace(kept, seals=(*kept.seals, seal)).as_json())
+            await self._settled()
+            book, made = await self._book(), await self._made()
+            for topic in (*book.topics, *(topic for bulk in book.bulks for topic in bulk.topics)):
+                if topic.why == "manual" and topic.sealed_us == seal.at_us:
+                    return _topic(topic, made)
+        raise InputError(
+            f"the only turn of the current topic of session {self._talk.id!r}, {turn_id(book.start)}, "
+            "is not answered yet; seal it when it is"
+        )
+
+    async def get_history(self) -> TopicsHistory:
+        """Everything by its tiers, whether contexts still show it or not."""
+        await self._check()
+        info = await self._settled()
+        book, made = await self._book(), await self._made()
+        turns = max(0, info.turns - book.start + 1)
+        return TopicsHistory(
+            tuple(_bulk(bulk, made) for bulk in book.bulks),
+            tuple(_topic(topic, made) for topic in book.topics),
+            turn_id(book.start) if turns else None,
+            turns,
+        )
+
+    async def _check(self) -> SessionInfo:
+        info = await self._talk.refresh()
+        if info.strategy != STRATEGY:
+            raise InputError(
+                f"session {info.id!r} is shown by {info.strategy!r}, which has no topics; "
+                f"session.use({STRATEGY!r}) changes that"
+            )
+        return info
+
+    async def _settled(self) -> SessionInfo:
+        """The session, once the topics of all its turns are known and kept."""
+        await self._talk.context()
+        return await self._talk.refresh()
+
+    async def _book(self) -> Book:
+        return Book.from_json(await self._storyteller.state(STRATEGY))
+
+    async def _made(self) -> Mapping[str, Made]:
+        rows = await self._store.artefacts.made(self._talk.id, STRATEGY)
+        return {row.name: unpack_made(row) for row in rows if row.kind in ("topic", "bulk")}
+
+    async def _current(self, notes: Any) -> tuple[Message, ...]:
+        """The messages of the current topic, truncated where the context has them so."""
+        current = notes.get("current")
+        if not current or current["first"] > current["last"]:
+            return ()
+        messages: list[Message] = []
+        for turn in await self._talk.load_turns(current["first"], current["last"]):
+            short = notes["truncated"].get(str(turn.number), ())
+            messages += [
+                truncate(message, notes["max_message_chars"]) if place in short else message
+                for place, message in enumerate(turn.messages)
+            ]
+        return tuple(messages)
+
+    async def _ratio(self, context: Context, last_turn: int) -> float:
+        raw = await self._store.raw_tokens(self._talk.id, 1, last_turn)
+        shown = sum(segment.tokens for segment in context.segments if segment.first is not None)
+        return raw / shown if shown else 1.0
+
+
+def _noted_topic(noted: Any, texts: Mapping[tuple[int, int], str]) -> Topic:
+    first, last = noted["first"], noted["last"]
+    return Topic(
+        noted["id"],
+        turn_id(first),
+        turn_id(last),
+        noted["why"],
+        _EPOCH + timedelta(microseconds=noted["sealed_us"]),
+        noted["title"],
+        texts.get((first, last), ""),
+        noted["raw_tokens"],
+    )
+
+
+def _noted_bulk(noted: Any, texts: Mapping[tuple[int, int], str]) -> Bulk:
+    first, last = noted["first"], noted["last"]
+    topics = tuple(_noted_topic(topic, {}) for topic in noted["topics"])
+    return Bulk(noted["id"], turn_id(first), turn_id(last), noted["title"], texts.get((first, last), ""), topics)
+
+
+def _topic(topic: topic_book.Topic, made: Mapping[str, Made]) -> Topic:
+    found = _latest(made, f"topic-{topic.first}-{topic.last}-")
+    return Topic(
+        topic.id,
+        turn_id(topic.first),
+        turn_id(topic.last),
+        topic.why,
+        _EPOCH + timedelta(microseconds=topic.sealed_us),
+        str(found.data.get("title", "")) if found else "",
+        found.text if found else "",
+        topic.tokens,
+    )
+
+
+def _bulk(bulk: topic_book.Bulk, made: Mapping[str, Made]) -> Bulk:
+    found = _latest(made, f"bulk-{bulk.first}-{bulk.last}-")
+    return Bulk(
+        bulk.id,
+        turn_id(bulk.first),
+        turn_id(bulk.last),
+        str(found.data.get("title", "")) if found else "",
+        found.text if found else "",
+        tuple(_topic(topic, made) for topic in bulk.topics),
+    )
+
+
+def _latest(made: Mapping[str, Made], beginning: str) -> Made | None:
+    """Of several summaries of the same turns, the longest."""
+    found: Sequence[Made] = [one for name, one in made.items() if name.startswith(beginning)]
+    return max(found, key=lambda one: one.tokens, default=None)

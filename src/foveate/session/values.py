@@ -1,0 +1,164 @@
+"""What the library answers with: plain values that a program or a terminal can show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from foveate.store import SessionRow, Sizes
+from foveate.store.derived import Backlog
+from foveate.tokens import session_counter
+from foveate.turn import Json, from_us, turn_id
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """What is known of a session without reading its turns."""
+
+    id: str
+    title: str
+    platform: str | None
+    channel: str | None
+    strategy: str
+    strategy_settings: Mapping[str, Json]
+    """What was set for this session's strategy; the rest is as the settings have it."""
+    budget_tokens: int
+    model: str | None
+    counter: str
+    calibration: float
+    parent_id: str | None
+    fork_turn_id: str | None
+    turns: int
+    created_at: datetime
+    updated_at: datetime
+    """When it was last used: the time of its newest message; until it has one, when it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A turn that a call recorded, or added to: how many messages went in, and what they weigh."""
+
+    session_id: str
+    number: int
+    messages: int
+    tokens: int
+
+    @property
+    def id(self) -> str:
+        return turn_id(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnContent:
+    """A turn at one level, as text. `tokens` are those of the text, its tag not counted."""
+
+    turn_id: str
+    level: str
+    content: str
+    tokens: int
+    available_levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutline:
+    """A turn without its content."""
+
+    id: str
+    number: int
+    messages: int
+    tokens: int
+    tool_calls: int
+    started_at: datetime
+    ended_at: datetime
+    raw_bytes: int
+    is_pruned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A rule or fact that stands verbatim in every context."""
+
+    id: str
+    text: str
+    locked: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStats:
+    turns: int
+    messages: int
+    tool_calls: int
+    tokens: int
+    raw_bytes: int
+    stored_bytes: int
+    pins: int
+    counter: str
+    calibration: float
+    first_at: datetime | None
+    last_at: datetime | None
+    rendered: int
+    """Turns whose renditions are all made."""
+    fallbacks: int
+    """Turns with a stand-in for a level that could not be made."""
+    pending: int
+    """Turns still to be compressed."""
+    refusals: int
+    """Versions that the guard did not let pass."""
+    waiting: int
+    """Turns for which a model is still to be asked, now or later."""
+    waiting_until: datetime | None
+    """When the first of these is due."""
+    by_model: int
+    """Turns that a model compressed."""
+
+    @property
+    def compression_ratio(self) -> float:
+        """How many times smaller the bodies are stored than they came."""
+        return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
+
+
+def describe_session(row: SessionRow) -> SessionInfo:
+    return SessionInfo(
+        id=row.id,
+        title=row.title,
+        platform=row.platform,
+        channel=row.channel,
+        strategy=row.strategy,
+        strategy_settings=json.loads(row.settings),
+        budget_tokens=row.budget_tokens,
+        model=row.model,
+        counter=session_counter(row.model, row.encoding).name,
+        calibration=row.calibration,
+        parent_id=row.parent_id,
+        fork_turn_id=turn_id(row.fork_turn) if row.parent_id else None,
+        turns=row.last_turn,
+        created_at=from_us(row.created_us),
+        updated_at=from_us(row.updated_us),
+    )
+
+
+def describe_stats(row: SessionRow, sizes: Sizes, backlog: Backlog, *, pins: int) -> SessionStats:
+    counter = session_counter(row.model, row.encoding)
+    return SessionStats(
+        turns=row.last_turn,
+        messages=sizes.messages,
+        tool_calls=sizes.tool_calls,
+        tokens=counter.scale(sizes.tokens, row.calibration),
+        raw_bytes=sizes.raw_bytes,
+        stored_bytes=sizes.stored_bytes,
+        pins=pins,
+        counter=counter.name,
+        calibration=row.calibration,
+        first_at=None if sizes.first_at_us is None else from_us(sizes.first_at_us),
+        last_at=None if sizes.last_at_us is None else from_us(sizes.last_at_us),
+        rendered=backlog.complete,
+        fallbacks=backlog.incomplete,
+        pending=backlog.pending,
+        refusals=backlog.refusals,
+        waiting=backlog.waiting,
+        waiting_until=None if backlog.due_us is None else from_us(backlog.due_us),
+        by_model=backlog.by_model,
+    )

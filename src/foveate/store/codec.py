@@ -1,0 +1,147 @@
+"""From a message to the row that keeps it, and back: its body packed, its tokens counted once.
+
+The body holds the record as its format has it, so what was given comes back to the letter, and a later
+version that understands a format better reads more out of the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+
+from foveate import formats
+from foveate.errors import FoveateError
+from foveate.store import Draft, MessageRow, bodies
+from foveate.text import message_text
+from foveate.tokens import Counter
+from foveate.turn import (
+    Attachment,
+    Json,
+    Message,
+    Opaque,
+    Original,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+    from_us,
+    to_us,
+)
+
+CANONICAL = "foveate"
+LARGE_CHARS = 50_000
+"""From here on a batch is packed and counted in threads: tiktoken, zstd and sha256 let others run meanwhile."""
+PACKERS = 2
+SCALAR_CHARS = 4
+"""What a number or a truth value is taken to weigh."""
+
+
+async def draft_messages(
+    messages: Sequence[Message],
+    at: datetime | None,
+    keys: Sequence[str | None],
+    counter: Counter,
+    compression_level: int,
+) -> list[Draft]:
+    """Drafts whose turns are found by the rule; `at` is for messages that don't say when."""
+
+    def make(message: Message, key: str | None) -> Draft:
+        return _draft(message, at, key, counter, compression_level)
+
+    if len(messages) < 2 or sum(map(weigh, messages)) < LARGE_CHARS:  # noqa: PLR2004
+        return [make(message, key) for message, key in zip(messages, keys, strict=True)]
+    return await asyncio.to_thread(lambda: list(_packers().map(make, messages, keys)))
+
+
+async def draft_turn(
+    turn: Turn, at: datetime | None, key: str | None, counter: Counter, compression_level: int
+) -> list[Draft]:
+    """Drafts of a turn that was given as one: it starts a turn of its own, whatever it holds."""
+    keys = [None if key is None else f"{key}#{index}" for index in range(len(turn.messages))]
+    drafts = await draft_messages(turn.messages, at, keys, counter, compression_level)
+    return [replace(draft, starts=index == 0) for index, draft in enumerate(drafts)]
+
+
+def restore_message(row: MessageRow) -> Message:
+    """The message that a row keeps. A format that is not installed any more leaves its record unread, not lost."""
+    assert row.body is not None, "a pruned message has no body to restore"
+    kept = bodies.load(row.body)
+    assert isinstance(kept, dict), "a body is an object with a format and data"
+    format_name, data = str(kept["format"]), kept["data"]
+    try:
+        message = formats.parse_message(format_name, data)
+    except FoveateError:
+        message = Message(row.role, (Opaque(format_name, data),), original=Original(format_name, data))
+    original = None if format_name == CANONICAL else message.original
+    return replace(message, kind=row.kind, at=from_us(row.at_us), original=original)
+
+
+def _draft(message: Message, at: datetime | None, key: str | None, counter: Counter, compression_level: int) -> Draft:
+    moment = message.at or at
+    body = bodies.pack(_stored_form(message), compression_level)
+    return Draft(
+        role=message.role,
+        kind=message.kind,
+        opens_turn=message.opens_turn,
+        is_preamble=message.is_preamble,
+        tokens=counter.base(message_text(message)),
+        tool_calls=len(message.tool_calls),
+        tool_results=len(message.tool_results),
+        at_us=None if moment is None else to_us(moment),
+        body=body.data,
+        digest=body.digest,
+        size=body.size,
+        key=key,
+    )
+
+
+def _stored_form(message: Message) -> Json:
+    if message.original:
+        return {"format": message.original.format, "data": message.original.data}
+    (data,) = formats.load_messages(CANONICAL).render([message])
+    return {"format": CANONICAL, "data": data}
+
+
+def weigh(message: Message) -> int:
+    """About how many characters a message has, without writing it out."""
+    return sum(map(_weigh_part, message.parts))
+
+
+def _weigh_part(part: Part) -> int:
+    match part:
+        case Text(text) | Reasoning(text):
+            return len(text)
+        case Attachment(data=data):
+            return len(data or "")
+        case ToolCall(arguments=value) | Opaque(data=value):
+            return _weigh_json(value)
+        case ToolResult(content=content):
+            return sum(map(_weigh_part, content))
+
+
+def _weigh_json(value: Json) -> int:
+    weight = 0
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, str):
+            weight += len(node)
+        elif isinstance(node, Mapping):
+            weight += sum(map(len, node))
+            pending += node.values()
+        elif isinstance(node, Sequence):
+            pending += node
+        else:
+            weight += SCALAR_CHARS
+    return weight
+
+
+@cache
+def _packers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(PACKERS, thread_name_prefix="foveate-packer")

@@ -1,0 +1,95 @@
+"""Checkpoints: the user's words for good, and what the assistant did as summaries that shrink as they age.
+
+    [checkpoints, oldest first] [the user's words of their turns] [recent turns as they were]
+
+The context size decides the tier, and the tier how many checkpoints there are. When the messages fill their share of
+what is available, all but the newest become a checkpoint; the ones before it age, and past the tier's count the two
+oldest merge. Every text is made from the original turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from foveate.plan import Overheads, Plan, Story
+from foveate.strategy.checkpoint.planner import Planner
+from foveate.strategy.checkpoint.reliability import Reliability, reliability
+from foveate.strategy.checkpoint.state import Book
+from foveate.turn import Json
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Compresses what the assistant said and did, never what the user said. K is 1,000 tokens."""
+
+    keeps_story: ClassVar[bool] = True
+    builds: ClassVar[bool] = True
+    documents: ClassVar[tuple[str, ...]] = ("goals",)
+
+    enabled: bool = True
+    """Off: no checkpoints; what does not fit rolls over to a snapshot."""
+    tier_tokens: tuple[int, int, int, int] = (8_000, 16_000, 32_000, 64_000)
+    """The context sizes from which the tiers 2 to 5 begin; a size between two takes the lower tier."""
+    tier_checkpoints: tuple[int, int, int, int, int] = (0, 1, 3, 10, 15)
+    """How many checkpoints each tier keeps; with none the session rolls over to a snapshot instead."""
+    usable: Annotated[float, Meta(gt=0, le=1)] = 0.85
+    """The share of the context size that is used."""
+    trigger: Annotated[float, Meta(gt=0, le=1)] = 0.80
+    """Messages are compressed when they take more than this share of what is available to them."""
+    preserve_recent_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] = 2_048
+    """Of the newest messages so much stays as it is."""
+    summary_max_tokens: Annotated[int, Meta(ge=16, le=1_000_000)] = 1_024
+    """The most that a checkpoint's summary takes; its decisions, files and next steps come on top of it."""
+    detailed_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 1_200
+    """What a new checkpoint takes at most,"""
+    moderate_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 600
+    """one that was compressed once more,"""
+    compact_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 300
+    """and any older one."""
+    architecture_tokens: Annotated[int, Meta(ge=0, le=1_000_000)] = 400
+    """What the architecture decisions of a checkpoint, which are never compressed, may take besides; past it the oldest
+    of them are shortened, and the checkpoint says so."""
+    snapshot: Annotated[float, Meta(gt=0, le=0.9)] = 0.50
+    """A rollover leaves at most this share of the room taken, the newest messages not counted."""
+    unknown_model_factor: Annotated[float, Meta(ge=0, le=1)] = 0.70
+    """The reliability of a model whose size is not known."""
+    penalty: Annotated[float, Meta(ge=0, le=1)] = 0.15
+    """What each compression takes from the reliability,"""
+    penalty_floor: Annotated[float, Meta(ge=0, le=1)] = 0.30
+    """which does not fall below this share of the model's."""
+
+    def __post_init__(self) -> None:
+        if list(self.tier_tokens) != sorted(set(self.tier_tokens)) or self.tier_tokens[0] < 1:
+            raise ValueError(f"tier_tokens takes four growing sizes; got {list(self.tier_tokens)}")
+        if min(self.tier_checkpoints) < 0:
+            raise ValueError(f"tier_checkpoints takes five counts; got {list(self.tier_checkpoints)}")
+        if not self.compact_tokens <= self.moderate_tokens <= self.detailed_tokens:
+            raise ValueError("compact_tokens, moderate_tokens and detailed_tokens don't shrink in this order")
+
+    def tier(self, nominal_tokens: int) -> int:
+        """1 to 5, by the context size."""
+        return 1 + sum(nominal_tokens >= least for least in self.tier_tokens)
+
+    def checkpoint_limit(self, tier: int) -> int:
+        """How many checkpoints there may be."""
+        return self.tier_checkpoints[tier - 1] if self.enabled else 0
+
+    def level_tokens(self, level: int) -> int:
+        """What a checkpoint of a level takes at most, tags included."""
+        return (self.compact_tokens, self.moderate_tokens, self.detailed_tokens)[level - 1]
+
+    def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability:
+        """How far a conversation can be trusted as it is shown, by what was kept of it."""
+        compressions = Book.from_json(state).compressions if state else 0
+        return reliability(
+            model,
+            compressions,
+            unknown_factor=self.unknown_model_factor,
+            penalty_each=self.penalty,
+            penalty_floor=self.penalty_floor,
+        )
+
+    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
+        return Planner(self, story, budget_tokens, overheads).plan()

@@ -1,0 +1,392 @@
+"""Turns to a checkpoint: what the assistant said and did, as a summary, decisions, files changed and next steps.
+
+The user's words are not part of it; they stand beside it verbatim. A checkpoint of any level is made from the
+original turns. Its key decisions are chosen without regard to the level, so they survive ageing; its architecture
+decisions stand in room of their own, word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from foveate.compress.choose import Choice, best_first
+from foveate.compress.eras import era_text, roll_up
+from foveate.compress.facts import Facts, find_facts
+from foveate.compress.guard import Pair, Source, check
+from foveate.compress.marks import cut_line, escape_inline, one_line
+from foveate.compress.reader import Candidate, read_turn
+from foveate.compress.telegraph import estimate_tokens, headline, squeeze
+from foveate.plan import Made
+from foveate.renditions import Count, Unit
+from foveate.strategy.build import Material, SourceTurn, made_of
+from foveate.strategy.checkpoint.extract import Find, Finds, GoalWords, find_all, found_before, pack_finds, read_goals
+from foveate.turn import Json, turn_id
+
+LEVEL_NAMES = {1: "Compact", 2: "Moderate", 3: "Detailed"}
+COMPACT = 1
+DECISION_SHARE = 0.40
+"""Of a compact checkpoint, for key decisions: so they fit at every level,"""
+MAX_DECISION_SHARE = 0.55
+"""unless a checkpoint stands for so little that it is smaller than that; then up to this share of it."""
+FILES_SHARE, STEPS_SHARE = 0.12, 0.15
+"""Of a checkpoint of any level, for files changed and for next steps; a compact one has no next steps."""
+MAX_DECISION_TOKENS = 60
+MAX_STEP_TOKENS = 40
+MAX_CLAUSE_TOKENS = 48
+SHORT_TOKENS = 24
+"""An architecture decision that has no room left is cut to this."""
+FADING, AGAIN = 0.93, 0.3
+"""Each further clause of a turn counts so much less; so does a fact that was said already."""
+REGIONS = 12
+MAX_CANDIDATES = 12_000
+"""Clauses of all turns that are compared with each other; of each turn the weightiest."""
+MIN_TURN_CANDIDATES = 8
+MIN_LEFT_TOKENS = 5
+_ENDINGS = ".;, "
+
+Summarise = Callable[[int], "Summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Clauses that fit so many tokens, and what they were made of."""
+
+    text: str
+    pairs: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What a model says of some turns, as far as it passed, and the notes it was shown."""
+
+    notes: Sequence[Unit]
+    summary: Sequence[Unit]
+    decisions: Sequence[Find]
+    next_steps: Sequence[Find]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """What the parts of a checkpoint may take, in tokens."""
+
+    level: int
+    body: int
+    """All but the architecture decisions."""
+    summary: int
+    decisions: int
+    architecture: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A clause that a summary may take."""
+
+    turn: int
+    candidate: Candidate
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Lines of a checkpoint's list, and how many there was no whole room for."""
+
+    lines: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    shortened: int = 0
+
+
+def make_checkpoint(material: Material) -> Made:
+    """A checkpoint from the messages of its turns."""
+    goals = read_goals(material.goals)
+    said, facts = _read(material.turns, goals)
+    finds = find_all(material.turns)
+    # What a model once named a decision survives ageing too.
+    finds.added = found_before(material.made.values(), material.wanted.first, material.wanted.last).added
+
+    def summarise(tokens: int) -> Summary:
+        return _summary(said, tokens, material.count)
+
+    return _made(material, finds, goals, summarise, facts)
+
+
+def make_merged(material: Material) -> Made:
+    """A checkpoint of very many turns: from what each of them says at its best, and what was found in them before."""
+    goals = read_goals(material.goals)
+    units = [_weighed(unit, goals) for turn in material.turns for unit in turn.units if unit.text.startswith("[")]
+
+    def summarise(tokens: int) -> Summary:
+        return Summary(era_text(roll_up(units, tokens, material.count), tokens, material.count))
+
+    wanted = material.wanted
+    finds = found_before(material.made.values(), wanted.first, wanted.last)
+    return _made(material, finds, goals, summarise, _facts(units))
+
+
+def reword_checkpoint(material: Material, before: Made, wording: Wording) -> Made:
+    """A checkpoint whose summary and next steps a model has worded, and to whose decisions it may have added some.
+
+    What rules found in it before, they found in the turns: that stays.
+    """
+    finds = found_before([before], material.wanted.first, material.wanted.last)
+    known = {find.text for find in (*finds.decisions, *finds.architecture, *finds.added)}
+    finds.added += [find for find in wording.decisions if find.text not in known]
+    finds.next_steps = list(wording.next_steps) or finds.next_steps
+
+    def summarise(tokens: int) -> Summary:
+        return Summary(era_text(wording.summary, tokens, material.count))
+
+    return _made(material, finds, read_goals(material.goals), summarise, _facts(wording.notes))
+
+
+def _facts(units: Sequence[Unit]) -> Facts:
+    facts: Facts = {}
+    for unit in units:
+        facts |= dict.fromkeys(unit.facts, unit.worth)
+    return facts
+
+
+def _weighed(unit: Unit, goals: GoalWords) -> Unit:
+    return Unit(unit.turn, unit.text, unit.worth * goals.weigh(unit.facts), unit.facts)
+
+
+def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summarise, facts: Facts) -> Made:
+    count, rooms = material.count, _rooms(material)
+    decisions = _decisions(finds, goals, rooms.decisions, count)
+    architecture = _architecture(finds.architecture, rooms.architecture, count)
+    files = _files(finds.files, int(rooms.body * FILES_SHARE), count)
+    steps = _steps(finds.next_steps, 0 if rooms.level == COMPACT else int(rooms.body * STEPS_SHARE), count)
+    lists = _section("Key decisions:", decisions.lines)
+    lists += [f"Files modified: {files}"] if files else []
+    lists += _section("Next steps:", steps.lines)
+    heading = (
+        f"{LEVEL_NAMES.get(rooms.level, 'Compact')} checkpoint of what the assistant said and did{_span(material)}."
+    )
+    body, summary = _body(heading, lists, summarise, rooms, material)
+    text = "\n".join([body, *_section("Architecture decisions (kept word for word):", architecture.lines)])
+    verdict = check(
+        "T",
+        Source(facts, ()),
+        text,
+        tokens=count(text),
+        above_tokens=material.wanted.tokens,
+        pairs=summary.pairs,
+    )
+    data: dict[str, Json] = {
+        "level": rooms.level,
+        "summary": summary.text,
+        "decisions": list(decisions.kept),
+        "files": finds.files[-MAX_STEP_TOKENS:],
+        "next_steps": list(steps.kept),
+        "architecture": list(architecture.kept),
+        "architecture_shortened": architecture.shortened,
+        "kept_share": round(verdict.kept_share, 3),
+        "found": pack_finds(finds),
+    }
+    if not verdict.ok:
+        data["refused"] = verdict.reason
+    return made_of(material.wanted, text if count(text) <= material.wanted.tokens else body, data)
+
+
+def _rooms(material: Material) -> _Rooms:
+    data = material.wanted.data
+
+    def number(key: str, otherwise: int) -> int:
+        value = data.get(key, otherwise)
+        return value if isinstance(value, int) else otherwise
+
+    architecture = min(number("architecture_tokens", 0), material.wanted.tokens)
+    body = material.wanted.tokens - architecture
+    return _Rooms(
+        level=number("level", COMPACT),
+        body=body,
+        summary=number("summary_tokens", body),
+        decisions=int(min(number("compact_tokens", body) * DECISION_SHARE, body * MAX_DECISION_SHARE)),
+        architecture=architecture,
+    )
+
+
+def _span(material: Material) -> str:
+    messages = material.wanted.data.get("messages")
+    if isinstance(messages, list | tuple) and len(messages) == 2:  # noqa: PLR2004 - the first and the last
+        return f", messages {messages[0]} to {messages[1]}"
+    return ""
+
+
+def _body(
+    heading: str, lists: Sequence[str], summarise: Summarise, rooms: _Rooms, material: Material
+) -> tuple[str, Summary]:
+    """Heading, summary and lists within their room; the lists' last lines go first if there is too little."""
+    count, shown = material.count, list(lists)
+    while True:
+        room = min(rooms.summary, rooms.body - count("\n".join([heading, "", *shown])) - 1)
+        if room >= min(rooms.body // 4, MAX_CLAUSE_TOKENS) or not shown:
+            break
+        shown.pop()
+    summary = summarise(room) if room >= MIN_LEFT_TOKENS else Summary("")
+    body = "\n".join([heading, *([summary.text] if summary.text else []), *shown])
+    if count(body) <= rooms.body:
+        return body, summary
+    return cut_line(one_line(body), rooms.body, count), Summary("")
+
+
+def _section(heading: str, lines: Sequence[str]) -> list[str]:
+    return [heading, *lines] if lines else []
+
+
+def _line(find: Find, text: str) -> str:
+    return f"- {turn_id(find.turn)} {escape_inline(one_line(text))}"
+
+
+def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _Listed:
+    """Those that tell most, in order, the same at every level; those that a model added where there is room left."""
+    found = [*finds.decisions, *finds.added]
+    choices = []
+    for find in finds.decisions:
+        facts = find_facts(find.text)
+        factor = goals.weigh(facts)
+        weights = tuple((key, weight * factor) for key, weight in facts.items())
+        choices.append(Choice(find.turn, estimate_tokens(find.text), weights))
+    left = room - count("Key decisions:")
+    lines: dict[int, str] = {}
+    for place in [*best_first(choices, fading=FADING, again=AGAIN), *range(len(choices), len(found))]:
+        line = cut_line(_line(found[place], found[place].text), MAX_DECISION_TOKENS, count)
+        tokens = count(line) + 1
+        if tokens <= left:
+            lines[place] = line
+            left -= tokens
+    kept = sorted(lines)
+    return _Listed(tuple(lines[place] for place in kept), tuple(found[place].text for place in kept))
+
+
+def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:
+    """All of them word for word, if they fit; else the newest, the others shortened, and a note that says so."""
+    lines = [_line(find, find.text) for find in finds]
+    heading = count("Architecture decisions (kept word for word):") + 1
+    sizes = [count(line) + 1 for line in lines]
+    if sum(sizes) + heading <= room:
+        return _Listed(tuple(lines), tuple(find.text for find in finds))
+    note = "- ({} older ones shortened, {} left out: get_turn shows them)"
+    left = room - heading - count(note.format(999, 999)) - 1
+    shown: list[str] = []
+    kept: list[str] = []
+    whole = True
+    for find, line, size in zip(reversed(finds), reversed(lines), reversed(sizes), strict=True):
+        whole = whole and size <= left - SHORT_TOKENS
+        shorter = line if whole else cut_line(_line(find, headline(find.text)), SHORT_TOKENS, count)
+        tokens = count(shorter) + 1
+        if tokens > left:
+            break
+        left -= tokens
+        shown.insert(0, shorter)
+        if whole:
+            kept.insert(0, find.text)
+    if not shown:
+        return _Listed((), (), len(finds))
+    said = note.format(len(shown) - len(kept), len(finds) - len(shown))
+    return _Listed((said, *shown), tuple(kept), len(finds) - len(kept))
+
+
+def _files(paths: Sequence[str], room: int, count: Count) -> str:
+    """The last changed first, as many as fit."""
+    shown: list[str] = []
+    for path in reversed(paths):
+        more = len(paths) - len(shown) - 1
+        line = ", ".join([*shown, escape_inline(one_line(path))]) + (f" and {more} more" if more else "")
+        if count(f"Files modified: {line}") > room:
+            break
+        shown.append(escape_inline(one_line(path)))
+    left = len(paths) - len(shown)
+    return ", ".join(shown) + (f" and {left} more" if left and shown else "")
+
+
+def _steps(finds: Sequence[Find], room: int, count: Count) -> _Listed:
+    left = room - count("Next steps:")
+    lines: list[str] = []
+    kept: list[str] = []
+    for find in reversed(finds):
+        line = cut_line(_line(find, headline(find.text)), MAX_STEP_TOKENS, count)
+        left -= count(line) + 1
+        if left < 0:
+            break
+        lines.insert(0, line)
+        kept.insert(0, find.text)
+    return _Listed(tuple(lines), tuple(kept))
+
+
+def _read(turns: Sequence[SourceTurn], goals: GoalWords) -> tuple[list[_Said], Facts]:
+    """The clauses of all turns but the user's, and the weight of each fact where it counts most."""
+    most = max(MIN_TURN_CANDIDATES, MAX_CANDIDATES // max(1, len(turns)))
+    said: list[_Said] = []
+    facts: Facts = {}
+    for turn in turns:
+        own = [one for one in read_turn(turn.messages).candidates if one.speaker != "user" and one.facts]
+        if len(own) > most:
+            own = sorted(sorted(own, key=lambda one: (-one.worth, one.place))[:most], key=lambda one: one.place)
+        for candidate in own:
+            factor = candidate.factor * goals.weigh(candidate.facts)
+            said.append(_Said(turn.number, candidate, factor))
+            for key, weight in candidate.facts.items():
+                facts[key] = max(facts.get(key, 0.0), weight * factor)
+    return said, facts
+
+
+def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
+    """The clauses that tell most, in order; a clause keeps its negation and condition, or all its words."""
+    sample = "; ".join(one.candidate.short for one in said[:: max(1, len(said) // 40)])
+    scale = max(0.5, count(sample) / max(1, estimate_tokens(sample)))
+    first = said[0].turn if said else 0
+    span = max(1, (said[-1].turn if said else 0) - first + 1)
+    choices = [
+        Choice(
+            one.turn,
+            min(MAX_CLAUSE_TOKENS, one.candidate.short_tokens) * scale,
+            tuple((key, weight * one.factor) for key, weight in one.candidate.facts.items()),
+            (one.turn - first) * REGIONS // span,
+        )
+        for one in said
+    ]
+    chosen: list[int] = []
+    left = float(room)
+    for place in best_first(choices, fading=FADING, again=AGAIN):
+        cost = choices[place].tokens + 1
+        if cost <= left:
+            chosen.append(place)
+            left -= cost
+        if left < MIN_LEFT_TOKENS:
+            break
+    texts = {place: _short(said[place].candidate, scale) for place in chosen}
+    while chosen:
+        text = _lines([(said[place], texts[place]) for place in sorted(chosen)])
+        over = float(count(text) - room)
+        if over <= 0:
+            pairs = tuple(Pair(said[place].candidate.text, texts[place]) for place in sorted(chosen))
+            return Summary(text, pairs)
+        while over > 0 and chosen:
+            over -= estimate_tokens(texts[chosen.pop()]) * scale
+    return Summary("")
+
+
+def _short(candidate: Candidate, scale: float) -> str:
+    text = candidate.text
+    short = squeeze(candidate.short, MAX_CLAUSE_TOKENS, scale)
+    pair = Pair(text, short)
+    is_safe = check("T", Source({}, ()), short or "…", tokens=0, above_tokens=1, pairs=(pair,)).ok
+    return (short if is_safe and short else text).rstrip(_ENDINGS)
+
+
+def _lines(said: Sequence[tuple[_Said, str]]) -> str:
+    """`T-12 [assistant] …; … [tool] …`: a line for each turn, who speaks named once."""
+    lines: list[str] = []
+    turn, who = 0, ""
+    for one, text in said:
+        candidate = one.candidate
+        clean = escape_inline(one_line(text))
+        if one.turn != turn:
+            lines.append(f"{turn_id(one.turn)} [{candidate.who}] {clean}")
+        elif candidate.who != who:
+            lines[-1] += f" [{candidate.who}] {clean}"
+        else:
+            lines[-1] += f"; {clean}"
+        turn, who = one.turn, candidate.who
+    return "\n".join(lines)

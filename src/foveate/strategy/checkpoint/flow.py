@@ -1,0 +1,289 @@
+"""How a conversation came to be compressed: its turns one after another, each time the threshold is reached.
+
+Sizes alone decide, and of checkpoints that are not made yet their limits, so a history that is brought in at once is
+compressed as if it had been lived through, and planning again after something was made changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from foveate.plan import Overheads, TurnInfo
+from foveate.strategy.checkpoint.state import COMPACT, DETAILED, Book, Checkpoint, merge
+from foveate.strategy.layout import stub_row
+
+if TYPE_CHECKING:
+    from foveate.strategy.checkpoint import Checkpoint as Settings
+
+CHECKPOINTS_SHARE = 0.5
+"""All checkpoints together are planned to take no more of the room than this."""
+CHECKPOINT_SHARE = 0.5
+"""A checkpoint takes no more than this share of what it stands for."""
+MIN_CHECKPOINT_TOKENS = 64
+"""A checkpoint says nothing in less, its tags included."""
+MIN_TEXT_TOKENS = 16
+GAIN_SHARE = 0.20
+"""Below this share of the room, what could be compressed waits until it has to be: no compression for a sentence."""
+PRESERVED_SHARE = 0.30
+"""The newest messages are preserved up to this share of what the compressed turns leave, however small that is."""
+WORKING_SHARE = 0.25
+"""So much of the room the newest messages can count on, or `preserve_recent_tokens` if that is less."""
+TINY_SHARE = 0.25
+"""So much of the room rolled-over turns may take at least, or what a snapshot may take besides its checkpoints; eras
+stand for the oldest of them then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A turn as its sizes go."""
+
+    turn: int
+    messages: int
+    user: int
+    """The tokens of the user's words, which are never compressed."""
+    rest: int
+    tiny: int
+    head: int = 0
+    """The tokens up to the end of the user's words."""
+
+    @property
+    def raw(self) -> int:
+        return self.user + self.rest
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A compression, as it went."""
+
+    kind: Literal["compressed", "squeezed", "rolled over"]
+    turn: int
+    """The newest when it happened."""
+    used_tokens: int
+    trigger_tokens: int
+    available_tokens: int
+    """As they were before it."""
+    book: Book
+    """As it was left."""
+    new: Checkpoint | None = None
+    aged: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+
+
+def sized(info: TurnInfo, tiny_tokens: int) -> Sized:
+    user = info.user_tokens
+    last = max((message.position for message in info.messages if message.is_prompt), default=-1)
+    head = sum(message.tokens for message in info.messages if message.position <= last)
+    return Sized(info.turn, len(info.messages), user, info.tokens - user, tiny_tokens, head)
+
+
+class Flow:
+    """One conversation on its way through the room there is."""
+
+    def __init__(self, settings: Settings, book: Book, room_tokens: int, overheads: Overheads) -> None:
+        self.settings = settings
+        self.book = book
+        self.room = room_tokens
+        self.overheads = overheads
+        self.users: list[Sized] = []
+        """Turns of which only the user's words are shown."""
+        self.user_tokens = 0
+        self.fresh: list[Sized] = []
+        """Turns that are shown as they were."""
+        self.happened: list[Happened] = []
+        self._reached = (0, 0, 0)
+
+    @property
+    def limit(self) -> int:
+        return self.settings.checkpoint_limit(self.book.tier)
+
+    @property
+    def available(self) -> int:
+        """What messages may take."""
+        return max(0, self.room - self.book.checkpoint_tokens)
+
+    @property
+    def trigger(self) -> int:
+        return int(self.available * (self.settings.trigger if self.settings.enabled else 1.0))
+
+    @property
+    def used(self) -> int:
+        return self._behind + sum(turn.raw + self.overheads.tag for turn in self.fresh)
+
+    @property
+    def _behind(self) -> int:
+        """What the compressed turns take besides their checkpoints."""
+        return self.book.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
+
+    def begin(self, compressed: Sequence[Sized]) -> None:
+        """The turns that the book has as the user's words alone."""
+        self.users = list(compressed)
+        self.user_tokens = sum(map(self._user, compressed))
+
+    def add(self, turn: Sized) -> None:
+        """The next turn comes in; what has to give way does."""
+        book = self.book
+        self.fresh.append(turn)
+        # What was judged before is not judged again, though a checkpoint turned out larger than planned.
+        is_known = turn.turn < book.seen_turn or (turn.turn, turn.raw) == (book.seen_turn, book.seen_tokens)
+        if is_known and self.used - turn.raw <= self.available:
+            return
+        if self.used <= self.trigger:
+            return
+        self._reached = (self.used, self.trigger, self.available)
+        old = self.fresh[: -self._preserved()]
+        gain = sum(turn.rest for turn in old)
+        if old and (gain >= self.room * GAIN_SHARE or self.used > self.available):
+            self._give_way(old)
+        if self._lacks_room() and len(self.fresh) > 1:
+            self._give_way(self.fresh[:-1])
+        if self._lacks_room() and self.book.checkpoints:
+            self._squeeze()
+        if self._lacks_room() and self.users:
+            self._roll_over()
+
+    def _give_way(self, old: Sequence[Sized]) -> None:
+        if self.limit:
+            self._compress(old)
+        else:
+            self._leave(old)
+            self._roll_over()
+
+    def _leave(self, old: Sequence[Sized]) -> None:
+        """Of these turns only the user's words are shown from now on."""
+        messages = self.book.messages + sum(turn.messages for turn in old)
+        self.book = replace(self.book, through=old[-1].turn, messages=messages)
+        self.users += old
+        self.user_tokens += sum(map(self._user, old))
+        del self.fresh[: len(old)]
+
+    def _user(self, turn: Sized) -> int:
+        return turn.user + self.overheads.line
+
+    def _preserved(self) -> int:
+        """How many of the newest turns stay as they are; one at least."""
+        left = min(self.settings.preserve_recent_tokens, (self.available - self._behind) * PRESERVED_SHARE)
+        count = 0
+        for turn in reversed(self.fresh):
+            left -= turn.raw + self.overheads.tag
+            if count and left < 0:
+                break
+            count += 1
+        return count
+
+    def _lacks_room(self) -> bool:
+        """Whether what may not be compressed no longer fits beside the messages that are to be preserved."""
+        newest = self.fresh[-1].raw + self.overheads.tag
+        needed = min(self.settings.preserve_recent_tokens, int(self.room * WORKING_SHARE))
+        return self.available - (self.used - newest) < needed
+
+    def _text_tokens(self, level: int, original_tokens: int, count: int) -> int:
+        most = min(
+            self.settings.level_tokens(level),
+            int(self.room * CHECKPOINTS_SHARE / max(1, count)),
+            max(MIN_CHECKPOINT_TOKENS, int(original_tokens * CHECKPOINT_SHARE)),
+        )
+        return max(MIN_TEXT_TOKENS, most - self.overheads.range)
+
+    def _compress(self, old: Sequence[Sized]) -> None:
+        """A new checkpoint; those before it age, and past the tier's count the two oldest merge."""
+        before = self.book
+        original = sum(turn.rest for turn in old)
+        self._leave(old)
+        if not original:
+            return
+        text = self._text_tokens(DETAILED, original, self.limit)
+        new = Checkpoint(
+            id=f"cp-{before.created + 1}",
+            level=DETAILED,
+            first=old[0].turn,
+            last=old[-1].turn,
+            first_message=before.messages + 1,
+            last_message=self.book.messages,
+            original_tokens=original,
+            text_tokens=text,
+            tokens=text + self.overheads.range,
+        )
+        aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
+        kept, merged = self._merged([*aged, new], before, lambda kept: len(kept) > self.limit)
+        self.book = replace(
+            self.book,
+            checkpoints=tuple(kept),
+            compressions=before.compressions + 1,
+            created=before.created + 1,
+        )
+        changed = tuple(was.id for was, now in zip(before.checkpoints, aged, strict=True) if was.level != now.level)
+        self._note("compressed", new=new, aged=changed, merged=tuple(merged))
+
+    def _aged(self, checkpoint: Checkpoint, level: int) -> Checkpoint:
+        level = max(COMPACT, level)
+        text = min(checkpoint.text_tokens, self._text_tokens(level, checkpoint.original_tokens, self.limit))
+        if level == checkpoint.level and text == checkpoint.text_tokens:
+            return checkpoint
+        return replace(
+            checkpoint,
+            level=level,
+            text_tokens=text,
+            tokens=min(checkpoint.tokens, text + self.overheads.range),
+            count=checkpoint.count + 1,
+        )
+
+    def _merged(
+        self, checkpoints: list[Checkpoint], before: Book, is_too_much: Callable[[list[Checkpoint]], bool]
+    ) -> tuple[list[Checkpoint], list[str]]:
+        """The checkpoints with the two oldest merged until it is no longer too much, and the ids of those merged."""
+        counts = {checkpoint.id: checkpoint.count for checkpoint in before.checkpoints}
+        kept, merged = checkpoints, list[str]()
+        while len(kept) > 1 and is_too_much(kept):
+            older, newer, *rest = kept
+            size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
+            count = max(counts.get(older.id, 0), counts.get(newer.id, 0)) + 1
+            kept = [merge(older, newer, text_tokens=size, tag_tokens=self.overheads.range, count=count), *rest]
+            merged += [older.id, newer.id]
+        return kept, merged
+
+    def _squeeze(self) -> None:
+        """All checkpoints compact; as one, where several would say nothing."""
+        before = self.book
+        compact = [self._aged(checkpoint, COMPACT) for checkpoint in before.checkpoints]
+        most = int(self.room * CHECKPOINTS_SHARE)
+        kept, merged = self._merged(compact, before, lambda kept: sum(one.tokens for one in kept) > most)
+        if tuple(kept) != before.checkpoints:
+            self.book = replace(before, checkpoints=tuple(kept))
+            aged = tuple(checkpoint.id for checkpoint in before.checkpoints)
+            self._note("squeezed", aged=aged, merged=tuple(merged))
+
+    def _roll_over(self) -> None:
+        """A snapshot: Tiny for the oldest of the compressed turns, so that the rest has room again."""
+        assert self.users, "there is something to roll over"
+        target = max(0, int(self.room * self.settings.snapshot) - self.book.checkpoint_tokens)
+        most = max(target, int(self.room * TINY_SHARE))
+        tiny, gone = self.book.tiny_tokens or self.overheads.range, 0
+        while gone < len(self.users) and (not self.limit or not gone or min(tiny, most) + self.user_tokens > target):
+            turn = self.users[gone]
+            self.user_tokens -= self._user(turn)
+            tiny += turn.tiny + self.overheads.line
+            gone += 1
+        last = self.users[gone - 1].turn
+        del self.users[:gone]
+        self.book = replace(
+            self.book,
+            tiny_through=last,
+            tiny_tokens=max(min(tiny, most), stub_row(1, 1, self.overheads).tokens),
+            rollovers=self.book.rollovers + 1,
+            compressions=self.book.compressions + (0 if self.limit else 1),
+        )
+        self._note("rolled over")
+
+    def _note(
+        self,
+        kind: Literal["compressed", "squeezed", "rolled over"],
+        *,
+        new: Checkpoint | None = None,
+        aged: tuple[str, ...] = (),
+        merged: tuple[str, ...] = (),
+    ) -> None:
+        used, trigger, available = self._reached
+        turn = self.fresh[-1].turn
+        self.happened.append(Happened(kind, turn, used, trigger, available, self.book, new, aged, merged))

@@ -1,0 +1,307 @@
+"""One plan of the checkpoint strategy: what happened since the last one, and the rows that show where it left off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from foveate.plan import Item, Made, Overheads, Plan, Row, Shown, Story, Told, Wanted
+from foveate.strategy.checkpoint.blocks import Layout, checkpoint_rows, newest_rows, user_rows
+from foveate.strategy.checkpoint.flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, Flow, sized
+from foveate.strategy.checkpoint.state import DETAILED, Book, Checkpoint
+from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
+from foveate.strategy.layout import TINY_TOKENS, bands_of, compact_rows, rolled_rows, stub_row
+
+if TYPE_CHECKING:
+    from foveate.strategy.checkpoint import Checkpoint as Settings
+from collections.abc import Iterator
+
+from foveate.plan import Frame
+from foveate.strategy.checkpoint.flow import Happened
+from foveate.turn import Json, turn_id
+
+MAX_TRIES = 4
+"""Plans with ever less room until what was made fits; then the smallest plan there is."""
+MAX_CATCH_UP_TURNS = 20_000
+"""Of a longer history that was never planned, the turns before this many are one checkpoint at once."""
+_LEVELS: tuple[Shown, ...] = ("A", "U", "R", "S", "C", "T", "E")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A flow with what shows it."""
+
+    flow: Flow
+    layout: Layout
+    wants: tuple[Wanted, ...]
+
+
+class Planner:
+    """One plan in the making."""
+
+    def __init__(self, settings: Settings, story: Story, budget_tokens: int, overheads: Overheads) -> None:
+        self.settings = settings
+        self.story = story
+        self.budget = max(0, budget_tokens)
+        self.overheads = overheads
+        frame = story.frame
+        usable = int(frame.nominal_tokens * settings.usable) - frame.fixed_tokens - frame.prompt_tokens
+        self.room = min(self.budget, max(usable, MIN_HISTORY_TOKENS))
+        """What the history may take."""
+        self.items = self._read()
+
+    def plan(self) -> Plan:
+        book = self._opened()
+        last = self.story.last_turn
+        if not last or self.room < MIN_HISTORY_TOKENS:
+            return self._smallest()
+        room = self.room
+        for _ in range(MAX_TRIES):
+            tried = self._try(book, room)
+            over = tried.layout.tokens - self.room
+            if over <= 0 and any(row.last == last and row.level != "A" for row in tried.layout.rows[-1:]):
+                return self._planned(tried)
+            room -= max(over, self.room // 10)
+            if room < MIN_HISTORY_TOKENS:
+                break
+        return self._smallest()
+
+    def _read(self) -> list[Item]:
+        """The items, newest first, as far back as the room could show them."""
+        items: list[Item] = []
+        least = 0
+        for item in self.story.newest():
+            items.append(item)
+            tiny = TINY_TOKENS if item.tiny is None else min(item.tiny, TINY_TOKENS)
+            least += max(1, self.overheads.line + min(tiny, item.raw)) if not item.step else 0
+            if least > self.budget:
+                break
+        return items
+
+    def _opened(self) -> Book:
+        """What was kept; a one-off context keeps the session's tier."""
+        frame, state = self.story.frame, self.story.state
+        nominal = frame.asked_tokens or frame.nominal_tokens
+        if not state:
+            return Book(nominal, self.settings.tier(nominal))
+        book = Book.from_json(state)
+        if book.nominal_tokens == nominal or frame.is_one_off:
+            return book
+        return replace(book, nominal_tokens=nominal, tier=self.settings.tier(nominal))
+
+    def _try(self, book: Book, room: int) -> _Tried:
+        flow = Flow(self.settings, book, room, self.overheads)
+        last = self.story.last_turn
+        if last - book.through > MAX_CATCH_UP_TURNS:
+            flow.book = self._skipped(book, last - MAX_CATCH_UP_TURNS, room)
+        tinies = {item.turn: item.tiny for item in self.items if not item.step}
+        infos = self.story.infos(flow.book.tiny_through + 1, last)
+        turns = [sized(info, min(TINY_TOKENS, tinies.get(info.turn) or TINY_TOKENS)) for info in infos]
+        flow.begin([turn for turn in turns if turn.turn <= flow.book.through])
+        for turn in turns:
+            if turn.turn > flow.book.through:
+                flow.add(turn)
+        if turns:
+            flow.book = replace(flow.book, seen_turn=last, seen_tokens=turns[-1].raw)
+        wants = {checkpoint.id: self._wanted(checkpoint) for checkpoint in flow.book.checkpoints}
+        flow.book = self._with_sizes(flow.book, wants)
+        return _Tried(flow, self._lay_out(flow, wants), tuple(wants.values()))
+
+    def _skipped(self, book: Book, through: int, room: int) -> Book:
+        """A book whose turns up to here are rolled over at once: too many to go through one by one."""
+        limit = self.settings.checkpoint_limit(book.tier)
+        kept = book.checkpoints if len(book.checkpoints) < limit else ()
+        oldest = next(iter(book.checkpoints[len(kept) :]), None)
+        text = max(MIN_CHECKPOINT_TOKENS, min(self.settings.compact_tokens, room // 8) - self.overheads.range)
+        new = Checkpoint(
+            id=f"cp-{book.created + 1}",
+            level=DETAILED,
+            first=oldest.first if oldest else book.through + 1,
+            last=through,
+            first_message=oldest.first_message if oldest else book.messages + 1,
+            last_message=book.messages + through - book.through,
+            original_tokens=self.settings.detailed_tokens * 2,
+            text_tokens=text,
+            tokens=text + self.overheads.range,
+        )
+        return replace(
+            book,
+            checkpoints=(*kept, new) if limit else (),
+            through=through,
+            tiny_through=through,
+            tiny_tokens=int(room * TINY_SHARE),
+            messages=new.last_message,
+            compressions=book.compressions + 1,
+            rollovers=book.rollovers + 1,
+            created=book.created + 1,
+        )
+
+    def _wanted(self, checkpoint: Checkpoint) -> Wanted:
+        settings = self.settings
+        return checkpoint.wanted(
+            summary_tokens=settings.summary_max_tokens,
+            compact_tokens=settings.compact_tokens,
+            architecture_tokens=settings.architecture_tokens,
+        )
+
+    def _with_sizes(self, book: Book, wants: Mapping[str, Wanted]) -> Book:
+        """What was made has its real size; what was not is taken for as large as it may be."""
+        tag = self.overheads.range
+        made: Mapping[str, Made] = self.story.made
+        kept = [
+            replace(checkpoint, tokens=found.tokens + tag)
+            if (found := made.get(wants[checkpoint.id].name))
+            else checkpoint
+            for checkpoint in book.checkpoints
+        ]
+        return replace(book, checkpoints=tuple(kept))
+
+    def _lay_out(self, flow: Flow, wants: Mapping[str, Wanted]) -> Layout:
+        book, overheads = flow.book, self.overheads
+        rolled = [item for item in self.items if item.turn <= book.tiny_through]
+        rows = checkpoint_rows(book, {name: wanted.name for name, wanted in wants.items()})
+        room = max(book.tiny_tokens, stub_row(1, 1, overheads).tokens)
+        rows += rolled_rows(self.story, rolled, book.tiny_through, room, overheads)
+        rows += user_rows(flow.users, overheads)
+        sizes = {item.turn: item.raw for item in self.items if not item.step}
+        for turn in flow.fresh[:-1]:
+            rows.append(Row(turn.turn, turn.turn, "R", sizes.get(turn.turn, turn.raw) + overheads.tag))
+        left = self.room - sum(row.tokens for row in rows)
+        newest = [item for item in self.items if flow.fresh and item.turn == flow.fresh[-1].turn]
+        if left <= 0 or not newest:
+            return Layout(tuple(rows))
+        last = newest_rows(newest, flow.fresh[-1], left, overheads)
+        return Layout((*rows, *last.rows), last.is_lowered)
+
+    def _planned(self, tried: _Tried) -> Plan:
+        flow, rows = tried.flow, tried.layout.rows
+        state = flow.book.as_json()
+        teller = Teller(flow, self.settings, self.story.frame)
+        missing = any(wanted.name not in self.story.made for wanted in tried.wants)
+        return Plan(
+            rows,
+            bands_of(rows, dict.fromkeys(_LEVELS, 0.0)),
+            tried.layout.tokens,
+            self.budget,
+            wants=tried.wants,
+            state=None if state == self.story.state else state,
+            events=() if missing else teller.events(),
+            notes=teller.notes(tried.layout),
+        )
+
+    def _smallest(self) -> Plan:
+        """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
+        rows: Sequence[Row] = compact_rows(self.story, self.room, self.overheads)
+        told: tuple[Told, ...] = ()
+        notes = {"message": f"{self.room} tokens are too few for checkpoints: the newest turn as far as it fits"}
+        tokens = sum(row.tokens for row in rows)
+        bands = bands_of(rows, dict.fromkeys(_LEVELS, 0.0))
+        return Plan(tuple(rows), bands, tokens, self.budget, events=told, notes=notes if rows else {})
+
+
+MAX_TOLD = 64
+"""Compressions of one plan that are told of; a long history that is brought in has more."""
+TIER_NAMES = ("minimal", "basic", "standard", "structured", "rich")
+_CAUSES = {"compressed": "threshold", "squeezed": "room", "rolled over": "rollover"}
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Says what a plan came to; all tokens are the model's own."""
+
+    flow: Flow
+    settings: Settings
+    frame: Frame
+
+    def events(self) -> tuple[Told, ...]:
+        """What happened, the newest compressions of it."""
+        return tuple(told for happened in self.flow.happened[-MAX_TOLD:] for told in self._events(happened))
+
+    def notes(self, layout: Layout) -> dict[str, Json]:
+        book = self.flow.book
+        trust = self.settings.reliability(self.frame.model, book.as_json())
+        notes: dict[str, Json] = {
+            "tier": book.tier,
+            "tier_name": TIER_NAMES[book.tier - 1],
+            "compressions": book.compressions,
+            "reliability": round(trust.score, 4),
+            "reliability_level": trust.level,
+            "model_factor": trust.factor.value,
+            "model_factor_assumed": trust.factor.is_assumed,
+            "used_tokens": self._scaled(self.flow.used),
+            **self._budget(book),
+            "checkpoints": [self._described(checkpoint) for checkpoint in book.checkpoints],
+        }
+        if book.rollovers:
+            notes |= {"rollovers": book.rollovers, "tiny_through": turn_id(book.tiny_through)}
+            notes["message"] = rolled_over(book)
+        eras = [row.last for row in layout.rows if row.level == "E" and not row.first_step]
+        if eras:
+            notes["eras_through"] = turn_id(eras[-1])
+        if layout.is_lowered:
+            notes["newest"] = "the newest turn is larger than the room that is left, so it is shown in part"
+        return notes
+
+    def _events(self, happened: Happened) -> Iterator[Told]:
+        turn = happened.turn
+        # The last one left the checkpoints that are there now, whose real sizes are known.
+        book = self.flow.book if happened is self.flow.happened[-1] else happened.book
+        reached: dict[str, Json] = {
+            "used_tokens": self._scaled(happened.used_tokens),
+            "trigger_tokens": self._scaled(happened.trigger_tokens),
+            "available_tokens": self._scaled(happened.available_tokens),
+        }
+        cause = _CAUSES[happened.kind]
+        yield Told("context-threshold-reached", reached, turn)
+        yield Told("compression-triggered", {"cause": cause}, turn)
+        if happened.new:
+            new = next((one for one in book.checkpoints if one.id == happened.new.id), happened.new)
+            yield Told("llm-summarizing", {"checkpoint": new.id, **_range(new)}, turn)
+            yield Told("checkpoint-created", self._described(new), turn)
+        if happened.aged or happened.merged:
+            yield Told("checkpoints-aged", {"aged": list(happened.aged), "merged": list(happened.merged)}, turn)
+        yield Told("budget-recalculated", self._budget(book), turn)
+        done: dict[str, Json] = {"cause": cause, "compressions": book.compressions}
+        if happened.kind == "rolled over":
+            done |= {"rolled_over": True, "tiny_through": turn_id(book.tiny_through), "message": rolled_over(book)}
+        yield Told("compressed", done, turn)
+
+    def _budget(self, book: Book) -> dict[str, Json]:
+        """What is available now, and when the next compression comes."""
+        available = max(0, self.flow.room - book.checkpoint_tokens)
+        trigger = int(available * (self.settings.trigger if self.settings.enabled else 1.0))
+        return {
+            "available_tokens": self._scaled(available),
+            "trigger_tokens": self._scaled(trigger),
+            "checkpoint_tokens": self._scaled(book.checkpoint_tokens),
+        }
+
+    def _described(self, checkpoint: Checkpoint) -> dict[str, Json]:
+        return {
+            "id": checkpoint.id,
+            "level": checkpoint.level,
+            **_range(checkpoint),
+            "messages": f"{checkpoint.first_message}-{checkpoint.last_message}",
+            "original_tokens": self._scaled(checkpoint.original_tokens),
+            "current_tokens": self._scaled(checkpoint.tokens),
+            "compression_count": checkpoint.count,
+        }
+
+    def _scaled(self, tokens: int) -> int:
+        """Plans count in tokens of the session's encoding; a model's own may be larger or smaller."""
+        asked, nominal = self.frame.asked_tokens, self.frame.nominal_tokens
+        return round(tokens * asked / nominal) if asked and nominal else tokens
+
+
+def _range(checkpoint: Checkpoint) -> dict[str, Json]:
+    return {"first": turn_id(checkpoint.first), "last": turn_id(checkpoint.last)}
+
+
+def rolled_over(book: Book) -> str:
+    """The clear message of a rollover."""
+    last = turn_id(book.tiny_through)
+    return (
+        "what may not be compressed no longer fitted, so the session rolled over to a snapshot: "
+        f"up to {last} each turn is one line, or part of an era; get_turn gives every word back"
+    )

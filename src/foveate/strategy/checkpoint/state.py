@@ -1,0 +1,112 @@
+"""What the checkpoint strategy keeps between plans: its checkpoints, and how far back each sort of text reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from foveate.plan import Wanted
+from foveate.turn import Json
+
+DETAILED, MODERATE, COMPACT = 3, 2, 1
+MESSAGES_KIND, UNITS_KIND = "checkpoint", "checkpoints"
+"""A checkpoint is made from the messages of its turns; one of very many turns from their units and earlier finds."""
+MAX_READ_TURNS = 400
+"""The most turns whose messages are read for one checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint without its text, which is an artefact of its name."""
+
+    id: str
+    level: int
+    first: int
+    """The turns it speaks for,"""
+    last: int
+    first_message: int
+    """and the messages, counted from the session's first."""
+    last_message: int
+    original_tokens: int
+    """What it stands for: everything in its turns but the user's words."""
+    text_tokens: int
+    """What its text may take, without its tags and architecture decisions."""
+    tokens: int
+    """What it takes, tags included; until it is made, what it may take."""
+    count: int = 1
+    """How often it was compressed."""
+    merged: int = 1
+    """How many checkpoints it is made of."""
+
+    @property
+    def name(self) -> str:
+        return f"checkpoint-{self.first}-{self.last}-{self.level}-{self.text_tokens}"
+
+    def wanted(self, *, summary_tokens: int, compact_tokens: int, architecture_tokens: int) -> Wanted:
+        data: dict[str, Json] = {
+            "id": self.id,
+            "level": self.level,
+            "messages": [self.first_message, self.last_message],
+            "summary_tokens": summary_tokens,
+            "compact_tokens": compact_tokens,
+            "architecture_tokens": architecture_tokens,
+        }
+        kind = MESSAGES_KIND if self.last - self.first < MAX_READ_TURNS else UNITS_KIND
+        name = f"{self.name}-{summary_tokens}-{compact_tokens}-{architecture_tokens}"
+        return Wanted(name, kind, self.first, self.last, self.text_tokens + architecture_tokens, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """The strategy's state. Turns 1 to `tiny_through` are Tiny, the user's words stand alone up to `through`."""
+
+    nominal_tokens: int
+    tier: int
+    checkpoints: tuple[Checkpoint, ...] = ()
+    """Oldest first."""
+    through: int = 0
+    """Turns up to this one are compressed: only the user's words of them are shown."""
+    tiny_through: int = 0
+    """Turns up to this one were rolled over: a Tiny stands for the user's words too."""
+    tiny_tokens: int = 0
+    """The room that their Tinies and eras have."""
+    messages: int = 0
+    """The messages of the compressed turns."""
+    seen_turn: int = 0
+    """The newest turn of the last plan,"""
+    seen_tokens: int = 0
+    """and its size then."""
+    compressions: int = 0
+    rollovers: int = 0
+    created: int = 0
+    """Checkpoints ever made; the next one's number is one more."""
+
+    @property
+    def checkpoint_tokens(self) -> int:
+        return sum(checkpoint.tokens for checkpoint in self.checkpoints)
+
+    def as_json(self) -> dict[str, Json]:
+        return {**asdict(self), "checkpoints": [asdict(checkpoint) for checkpoint in self.checkpoints]}
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Json]) -> Book:
+        known: dict[str, Any] = dict(state)
+        known["checkpoints"] = tuple(Checkpoint(**checkpoint) for checkpoint in known["checkpoints"])
+        return cls(**known)
+
+
+def merge(older: Checkpoint, newer: Checkpoint, *, text_tokens: int, tag_tokens: int, count: int) -> Checkpoint:
+    """Two neighbours as one, at the newer one's level, compressed so often; made from the turns of both."""
+    original = older.original_tokens + newer.original_tokens
+    return replace(
+        newer,
+        id=older.id,
+        first=older.first,
+        first_message=older.first_message,
+        original_tokens=original,
+        text_tokens=text_tokens,
+        tokens=text_tokens + tag_tokens,
+        count=max(older.count, newer.count, count),
+        merged=older.merged + newer.merged,
+    )

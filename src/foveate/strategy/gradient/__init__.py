@@ -1,0 +1,61 @@
+"""The gradient: the newest turns raw, older ones smoothed, compressed and tiny, the oldest rolled up into eras."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from foveate.plan import History, Overheads, Plan
+from foveate.strategy.gradient.planner import Planner
+
+_ROUNDING = 1e-6
+_RANGES = {"recent": (0.30, 0.50), "working": (0.10, 0.20), "background": (0.25, 0.35), "deep": (0.10, 0.20)}
+
+
+class Gradient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fills bands from the newest turn to the oldest; what one leaves unused flows to the next."""
+
+    recent: Annotated[float, Meta(ge=0.30, le=0.50)] = 0.40
+    """The share of the history's tokens for raw turns. The four shares add up to 1."""
+    working: Annotated[float, Meta(ge=0.10, le=0.20)] = 0.16
+    """For smoothed turns."""
+    background: Annotated[float, Meta(ge=0.25, le=0.35)] = 0.30
+    """For compressed turns."""
+    deep: Annotated[float, Meta(ge=0.10, le=0.20)] = 0.14
+    """For tiny turns, and eras beyond them."""
+    background_minimum: Annotated[float, Meta(ge=0, le=0.35)] = 0.05
+    """What Background keeps when Deep needs more than its share for a Tiny of each turn."""
+    working_minimum: Annotated[float, Meta(ge=0, le=0.20)] = 0.0
+    """What Working keeps then; Deep takes from it after Background."""
+    tolerance: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
+    """A turn at the edge of its band changes level only if it overruns the band's share by more than this."""
+    newest_share: Annotated[float, Meta(ge=0.2, le=0.9)] = 0.60
+    """The newest turn is raw up to this share of the history's tokens, else smoothed, else cut to it."""
+    tiny_share: Annotated[float, Meta(ge=0, le=1)] = 0.20
+    """Of Deep, for single tiny turns once there are eras."""
+    short_turn_tokens: Annotated[int, Meta(ge=0, le=10_000)] = 120
+    """Consecutive raw or smoothed turns shorter than this share a block; 0 gives each a tag of its own."""
+    schedule: Literal["watermark", "interval", "adaptive"] = "watermark"
+    """When levels are chosen anew: once the history fills its allotment, every so many turns, or by churn."""
+    low_water: Annotated[float, Meta(ge=0.1, le=1)] = 0.5
+    """The share of its allotment that the history is rebuilt to by the `watermark` schedule."""
+    interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
+    """The `interval` schedule's turns between two rebuilds; the least of `adaptive`."""
+    interval_limit_turns: Annotated[int, Meta(ge=1, le=100_000)] = 80
+    """The most turns that `adaptive` waits, however much the last rebuild changed."""
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} takes {least} to {most}; got {getattr(self, name)}")
+        total = self.recent + self.working + self.background + self.deep
+        if abs(total - 1) > _ROUNDING:
+            raise ValueError(f"recent, working, background and deep add up to 1; these to {total:.3f}")
+        if self.background_minimum > self.background or self.working_minimum > self.working:
+            raise ValueError("background_minimum and working_minimum are at most background and working")
+        if self.interval_limit_turns < self.interval_turns:
+            raise ValueError("interval_limit_turns is at least interval_turns")
+
+    def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
+        return Planner(self, history, budget_tokens, overheads).plan()

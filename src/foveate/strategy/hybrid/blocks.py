@@ -1,0 +1,195 @@
+"""The blocks of a hybrid context: turns as they were, turns with short messages, and what stands before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from foveate.plan import Overheads, Row, Wanted
+from foveate.strategy.hybrid.messages import Protection, Section, Source, speaker_of
+from foveate.strategy.hybrid.state import Place
+
+SystemKey = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Draft:
+    """What is shown how, so far."""
+
+    sections: Sequence[Section]
+    short: dict[Place, int] = field(default_factory=dict)
+    """What each message takes that is not shown as it was."""
+    variants: dict[tuple[int, int], Source] = field(default_factory=dict)
+    """Other short forms than the usual ones, by turn and step."""
+    hidden_steps: int = 1
+    """Steps behind the first, up to this one, are only named."""
+    prompt_tokens: int | None = None
+    """The first step of a turn at work is cut to this."""
+    cut: tuple[Place, ...] = ()
+
+    def source(self, section: Section) -> Source | None:
+        return self.variants.get((section.turn, section.step), section.source)
+
+    def tokens(self, section: Section) -> int:
+        return sum(self.short.get(place, message.tokens) for place, message in section.places())
+
+    def positions(self, section: Section) -> tuple[int, ...]:
+        return tuple(message.position for place, message in section.places() if place in self.short)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The rows in their order, and what they need made."""
+
+    rows: tuple[Row, ...]
+    wants: tuple[Wanted, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        return sum(row.tokens for row in self.rows)
+
+
+def draft_rows(draft: Draft, names: Mapping[Source, str], overheads: Overheads) -> list[Row]:
+    """A row for each turn, or for each run of steps; `names` has what was made of each source."""
+    rows: list[Row] = []
+    for source, group in groupby(draft.sections, key=lambda section: (section.turn, draft.source(section))):
+        own = list(group)
+        if not own[0].step:
+            rows += [_turn_row(draft, section, names, overheads) for section in own]
+        else:
+            rows += _step_rows(draft, own, names.get(source[1], "") if source[1] else "", overheads)
+    return rows
+
+
+def _turn_row(draft: Draft, section: Section, names: Mapping[Source, str], overheads: Overheads) -> Row:
+    short = draft.positions(section)
+    source = draft.source(section)
+    tokens = draft.tokens(section) + overheads.tag
+    if not short or source is None:
+        return Row(section.turn, section.turn, "R", tokens)
+    return Row(section.turn, section.turn, "M", tokens, artefact=names[source], short=short)
+
+
+def _step_rows(draft: Draft, steps: Sequence[Section], name: str, overheads: Overheads) -> Iterable[Row]:
+    """Steps of one source: those between the first and the last with a short message stand in one block."""
+    turn = steps[0].turn
+    shown = [step for step in steps if step.step == 1 or step.step > draft.hidden_steps]
+    marked = [index for index, step in enumerate(shown) if draft.positions(step)]
+    first, last = (marked[0], marked[-1]) if marked else (len(shown), len(shown))
+    for index, step in enumerate(shown):
+        if index == first:
+            block = shown[first : last + 1]
+            tokens = sum(map(draft.tokens, block))
+            tokens += overheads.tag if len(block) == 1 else overheads.range + len(block) * overheads.line
+            short = tuple(position for one in block for position in draft.positions(one))
+            ends = block[0].step, block[-1].step
+            yield Row(turn, turn, "M", tokens, *ends, is_range=len(block) > 1, artefact=name, short=short)
+        elif not first < index <= last:
+            is_cut = step.step == 1 and draft.prompt_tokens is not None
+            tokens = (draft.prompt_tokens or 0) if is_cut else step.tokens
+            yield Row(turn, turn, "R", tokens + overheads.tag, step.step, step.step, is_cut=is_cut)
+
+
+def system_wanted(turn: int) -> Wanted:
+    """A turn's system messages, word for word."""
+    return Wanted(f"system-{turn}", "short", turn, turn, data={"system": True})
+
+
+def system_rows(systems: Sequence[SystemKey], overheads: Overheads) -> list[Row]:
+    """System messages of turns that are not shown themselves."""
+    return [
+        Row(turn, turn, "A", tokens + overheads.range + 1, artefact=system_wanted(turn).name)
+        for turn, tokens in systems
+    ]
+
+
+HIDDEN_TOKENS = 40
+"""What says that messages are left out takes no more."""
+LEAST_CUT_TOKENS = 48
+"""A message is not cut to less than this, besides the note that says so."""
+MIN_HIDDEN = 2
+
+
+class Tightening:
+    """Makes a draft smaller, one thing after the other, until it fits."""
+
+    def __init__(self, draft: Draft, protection: Protection, overheads: Overheads) -> None:
+        self.draft = draft
+        self._protection = protection
+        self._firm = frozenset(protection.firm)
+        self._overheads = overheads
+
+    def hide(self, over_tokens: int) -> int:
+        """Leave out short messages, oldest first; what is still too much."""
+        for section in self.draft.sections:
+            if over_tokens <= 0:
+                break
+            over_tokens -= self._hide_step(section) if section.step else self._hide_run(section)
+        return over_tokens
+
+    def cut(self, over_tokens: int) -> int:
+        """Cut protected messages, oldest first; what is still too much."""
+        least = LEAST_CUT_TOKENS + self._overheads.cut_note
+        sections = {place: section for section in self.draft.sections for place, _ in section.places()}
+        sizes = {place: message.tokens for section in self.draft.sections for place, message in section.places()}
+        for place in self._protection.firm:
+            if over_tokens <= 0:
+                break
+            section = sections.get(place)
+            if section is None or sizes[place] <= least:
+                continue
+            kept = max(least, sizes[place] - over_tokens)
+            over_tokens -= self._cut_prompt(section, over_tokens) if section.step == 1 else sizes[place] - kept
+            if section.step != 1:
+                self._cut_message(section, place, kept)
+            self.draft.cut = (*self.draft.cut, place)
+        return over_tokens
+
+    def _hide_step(self, section: Section) -> int:
+        """Name a step only, if those before it are, too, and it has no protected message."""
+        if section.step != self.draft.hidden_steps + 1 or any(place in self._firm for place, _ in section.places()):
+            return 0
+        first = self._overheads.range + self._overheads.cut_note if section.step == 2 else 0  # noqa: PLR2004
+        self.draft.hidden_steps = section.step
+        return self.draft.tokens(section) + self._overheads.line - first
+
+    def _hide_run(self, section: Section) -> int:
+        """Leave out the longest run of messages that are neither protected nor the system's."""
+        if section.source is None or not section.source.is_whole:
+            return 0
+        best: list[Place] = []
+        run: list[Place] = []
+        for place, message in section.places():
+            speaker = speaker_of(message)
+            is_loose = speaker == "tool" and not run
+            if place in self._firm or speaker == "system" or is_loose:
+                run = []
+            elif message.tokens:
+                run = [*run, place]
+            best = max(best, run, key=len)
+        if len(best) < MIN_HIDDEN:
+            return 0
+        sizes = {place: message.tokens for place, message in section.places()}
+        before = sum(self.draft.short.get(place, sizes[place]) for place in best)
+        if before <= HIDDEN_TOKENS:
+            return 0
+        self.draft.short |= dict.fromkeys(best, 0)
+        self.draft.short[best[0]] = HIDDEN_TOKENS
+        source = replace(section.source, hidden=(best[0][1], best[-1][1]))
+        self.draft.variants[section.turn, section.step] = source
+        return before - HIDDEN_TOKENS
+
+    def _cut_prompt(self, section: Section, over_tokens: int) -> int:
+        """The first step of a turn at work, as a whole."""
+        if self.draft.prompt_tokens is not None:
+            return 0
+        kept = max(LEAST_CUT_TOKENS + self._overheads.cut_note, section.tokens - over_tokens)
+        self.draft.prompt_tokens = kept
+        return section.tokens - kept
+
+    def _cut_message(self, section: Section, place: Place, kept_tokens: int) -> None:
+        known = self.draft.variants.get((section.turn, section.step))
+        source = known or (section.source if section.source and not section.step else section.own_source())
+        self.draft.variants[section.turn, section.step] = replace(source, cuts=(*source.cuts, (place[1], kept_tokens)))
+        self.draft.short[place] = kept_tokens

@@ -1,0 +1,306 @@
+"""Short forms of a turn's messages, one by one: tool results by what is known of them, words by their best clauses.
+
+A short message keeps its speaker's mark, and says at its end where it is whole: `(short T-5)`. Its tool calls stay
+beside it, so that no result is without its call. Nothing in it can be taken for a mark, a tag or another message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from foveate.compress.choose import best_first
+from foveate.compress.exchange import bare_name
+from foveate.compress.guard import Pair, Source, check
+from foveate.compress.lines import brief_path
+from foveate.compress.local import as_choices
+from foveate.compress.marks import cut_line, one_line
+from foveate.compress.reader import Candidate, read_turn
+from foveate.compress.telegraph import estimate_tokens, squeeze
+from foveate.compress.tools import smooth_call, summarise_call
+from foveate.plan import Made
+from foveate.renditions import Count
+from foveate.strategy.build import SHORT as SHORT_KEY
+from foveate.strategy.build import Material, made_of, short_message
+from foveate.strategy.hybrid.tracker import FileChange, FileRead, Seen, Tracker
+from foveate.text import compact_json, message_text, part_text, several, turn_text
+from foveate.turn import Attachment, Json, Message, Part, Text, ToolCall, ToolResult, turn_id
+
+DEFAULT_TOKENS: Mapping[str, int] = {
+    "user": 50,
+    "assistant": 200,
+    "injection": 50,
+    "read": 150,
+    "write": 50,
+    "edit": 40,
+    "other": 60,
+}
+CALL_TOKENS = 40
+"""What the arguments of one call take at most in a short message,"""
+CALLS_SHARE = 0.6
+"""and all calls of a message together, of its tokens."""
+LEAST_WORDS_TOKENS = 6
+MAX_CUTS = 3
+"""Times that words are cut again because they take more beside a mark than alone."""
+MAX_SOURCE_CHARS = 60_000
+"""Of a longer message so much of either end is read."""
+MAX_NAMED_TOOLS = 6
+_ENDINGS = ".;, "
+_DEFINED = re.compile(r" \([^()]*\)$")
+_BACKSLASH = "\\"
+
+
+def make_short(material: Material) -> Made:
+    """The short messages of the last turn of the material, by position; the turns before it are only looked at."""
+    wanted = material.wanted
+    own = material.turns[-1] if material.turns and material.turns[-1].number == wanted.last else None
+    messages = own.messages if own else ()
+    if wanted.data.get("system"):
+        kept = tuple(message for message in messages if _is_system(message))
+        return made_of(wanted, turn_text(kept).rstrip("\n"))
+    tracker = Tracker()
+    for turn in material.turns[:-1] if own else ():
+        for position, message in enumerate(turn.messages):
+            tracker.follow(turn.number, position, message, curate=False)
+    writer = Shortener(wanted.last, material.count, limits_of(wanted.data))
+    first, last = _range(wanted.data.get("positions"), len(messages))
+    texts: dict[int, str] = {}
+    for position, message in enumerate(messages):
+        seen = tracker.follow(wanted.last, position, message, curate=first <= position <= last)
+        if first <= position <= last and message.kind != "display" and not _is_system(message):
+            texts[position] = writer.message(message, seen, tracker)
+    texts |= _overrides(material, messages, writer)
+    return made_of(wanted, data={SHORT_KEY: {str(place): text for place, text in sorted(texts.items())}})
+
+
+def limits_of(data: Mapping[str, Json]) -> dict[str, int]:
+    """What short messages may take, by kind."""
+    given: Any = data.get("tokens")
+    return {**DEFAULT_TOKENS, **({name: int(tokens) for name, tokens in given.items()} if given else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Shortener:
+    """Writes the messages of one turn shorter."""
+
+    turn: int
+    count: Count
+    limits: Mapping[str, int]
+
+    @property
+    def sign(self) -> str:
+        """Says that a message is short, and where it is whole."""
+        return f"(short {turn_id(self.turn)})"
+
+    def message(self, message: Message, seen: Sequence[Seen], tracker: Tracker) -> str:
+        """The message in its short form, whatever it is."""
+        if message.tool_results:
+            return self._results(message, seen, tracker)
+        if message.role == "assistant" and message.kind == "message":
+            return self.assistant(message)
+        kind = "injection" if message.kind == "injection" else "user"
+        return self._said(message, self.limits[kind])
+
+    def assistant(self, message: Message, words: str | None = None) -> str:
+        """Words and calls within the limit; `words` stand in for those that would be chosen."""
+        limit = self.limits["assistant"]
+        calls = message.tool_calls
+        room = int(limit * CALLS_SHARE) // max(1, len(calls))
+        shown: list[Part] = [replace(call, arguments=self._arguments(call, min(CALL_TOKENS, room))) for call in calls]
+        if calls and self.count(short_message(replace(message, parts=tuple(shown)), part_text)) > limit * CALLS_SHARE:
+            named = Counter(call.name for call in calls)
+            listed = ", ".join(f"{name} x{times}" for name, times in named.most_common(MAX_NAMED_TOOLS))
+            return self._said(message, limit, words=f"({several(len(calls), 'call')}: {listed}) {message.text}")
+        if words is None and not message.text.strip():
+            return self._signed(message, shown)
+        return self._said(message, limit, words=words, behind=shown)
+
+    def worded(self, message: Message, words: str) -> str:
+        """The message with these words in place of its own; without words and calls it says nothing."""
+        if not words and not message.tool_calls:
+            return ""
+        if message.role != "assistant":
+            return self._said(message, self.limits["user"], words=words)
+        silent = replace(message, parts=message.tool_calls)
+        return self.assistant(message, words) if words else self.assistant(silent)
+
+    def _arguments(self, call: ToolCall, most_tokens: int) -> str:
+        room = most_tokens - self.count(part_text(call, ""))
+        return cut_line(one_line(smooth_call(call)), max(room, LEAST_WORDS_TOKENS), self.count)
+
+    def _signed(self, message: Message, parts: Sequence[Part]) -> str:
+        """Calls alone, the sign behind the last one; a message that says nothing at all stays as it is."""
+        if not parts:
+            return message_text(replace(message, original=None))
+        *others, last = parts
+        signed = replace(last, arguments=f"{last.arguments} {self.sign}") if isinstance(last, ToolCall) else last
+        return short_message(replace(message, parts=(*others, signed)), part_text)
+
+    def _said(self, message: Message, limit: int, *, words: str | None = None, behind: Sequence[Part] = ()) -> str:
+        """The best of what was said, the sign, and what stands behind it, in no more than the limit."""
+        attached = [_named(part) for part in message.parts if isinstance(part, Attachment)]
+        frame = short_message(replace(message, parts=(Text(self.sign), *attached[:3], *behind)), part_text)
+        room = limit - self.count(frame)
+        text = message.text if words is None else words
+        kept = summarise(message, text, max(room, LEAST_WORDS_TOKENS), self.count)
+
+        def write(words: str) -> str:
+            said = one_line(f"{words} {self.sign}")
+            return short_message(replace(message, parts=(Text(said), *attached[:3], *behind)), part_text)
+
+        return self._within(limit, kept, write)
+
+    def _within(self, limit: int, words: str, write: Callable[[str], str]) -> str:
+        """What is written with as many of the words as the limit allows: tokens may differ where texts meet."""
+        text = write(words)
+        for _ in range(MAX_CUTS):
+            over = self.count(text) - limit
+            if over <= 0 or not words:
+                break
+            words = cut_line(words, max(0, self.count(words) - over - 1), self.count)
+            text = write(words)
+        return text
+
+    def _results(self, message: Message, seen: Sequence[Seen], tracker: Tracker) -> str:
+        """Each result by what is known of it; what the user said beside them in few words."""
+        parts: list[Part] = []
+        notes = iter(seen)
+        last = max(place for place, part in enumerate(message.parts) if isinstance(part, ToolResult))
+        for place, part in enumerate(message.parts):
+            if isinstance(part, ToolResult):
+                known = next(notes)
+                named = replace(part, name=part.name or known.call.name)
+                words = self._result(named, known, tracker, is_last=place == last)
+                parts.append(replace(named, content=(Text(words),)))
+            elif isinstance(part, Text) and part.text.strip():
+                parts.append(Text(summarise(message, part.text, self.limits["user"], self.count)))
+            elif isinstance(part, Attachment):
+                parts.append(_named(part))
+        return short_message(replace(message, parts=tuple(parts)), part_text)
+
+    def _result(self, result: ToolResult, seen: Seen, tracker: Tracker, *, is_last: bool) -> str:
+        known = seen.file
+        if isinstance(known, FileRead):
+            words, kind = _read_words(known, tracker), "read"
+        elif isinstance(known, FileChange):
+            words, kind = _change_words(known), "write" if known.change in ("written", "created") else "edit"
+        else:
+            words, kind = _outcome(seen.call, result), "other"
+        mark = part_text(replace(result, content=(Text(""),)))
+        sign = f" {self.sign}" if is_last else ""
+        limit = self.limits[kind]
+        room = limit - self.count(f"{mark}{sign}")
+        kept = cut_line(one_line(words), max(room, LEAST_WORDS_TOKENS), self.count)
+        return self._within(limit, kept, lambda said: f"{mark}{said}{sign}").removeprefix(mark)
+
+
+def _outcome(call: ToolCall, result: ToolResult) -> str:
+    """`exit 1, 3 failed: test_login`: what came of a call, without what was asked, which stands before it."""
+    said = summarise_call(call, result).removeprefix("{").removesuffix("}")
+    said = said.removeprefix(bare_name(call.name)).lstrip()
+    asked = one_line(compact_json(call.arguments).replace(_BACKSLASH, ""))[:MAX_SOURCE_CHARS]
+    end = said.rfind(": ")
+    while end > 0:
+        if said[:end].rstrip("…").replace(_BACKSLASH, "") in asked:
+            return said[end + 2 :]
+        end = said.rfind(": ", 0, end)
+    return said
+
+
+def _read_words(read: FileRead, tracker: Tracker) -> str:
+    """`src/jwt.py: 212 lines, sha256 3fa9c21b. Signs tokens. Sections: Token 12-80, sign 81-120`."""
+    where = f" from {read.first_line}" if read.first_line > 1 else ""
+    said = [f"{brief_path(read.path)}: {several(read.lines, 'line')}{where}, sha256 {read.digest}"]
+    if read.summary:
+        said.append(read.summary.rstrip(_ENDINGS))
+    if read.sections:
+        shown = (f"{section.name} {section.first}-{section.last}" for section in read.sections)
+        said.append(f"Sections: {', '.join(shown)}")
+    changed = next((change for change in reversed(tracker.changes) if change.path == read.path), None)
+    if changed:
+        said.append(f"{changed.change} before in {turn_id(changed.turn)}")
+    return ". ".join(said)
+
+
+def _change_words(change: FileChange) -> str:
+    """`Modified src/jwt.py: lines 12-18 at 2026-11-15 10:02Z; todo: check the signature`."""
+    when = f" at {change.at:%Y-%m-%d %H:%MZ}" if change.at else ""
+    todo = f"; todo: {change.todo}" if change.todo else ""
+    # What is defined stands in the call before it.
+    size = _DEFINED.sub("", change.lines)
+    lines = f": {size}" if size else ""
+    return f"{change.change.capitalize()} {brief_path(change.path)}{lines}{when}{todo}"
+
+
+def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str:
+    """The clauses that tell most, in order; cut off where none of them stands alone in so few tokens."""
+    whole = one_line(text)
+    if count(whole) <= max_tokens:
+        return whole
+    source = text if len(text) <= 2 * MAX_SOURCE_CHARS else f"{text[:MAX_SOURCE_CHARS]}\n{text[-MAX_SOURCE_CHARS:]}"
+    reading = read_turn([replace(message, parts=(Text(source),), original=None)])
+    sample = source[:MAX_SOURCE_CHARS]
+    scale = max(0.5, count(sample) / max(1, estimate_tokens(sample)))
+    chosen = _chosen(reading.candidates, max_tokens, scale)
+    while chosen:
+        said = "; ".join(chosen[place].rstrip(_ENDINGS) for place in sorted(chosen))
+        if count(said) <= max_tokens:
+            pairs = [Pair(reading.candidates[place].text, kept) for place, kept in chosen.items()]
+            clauses = Source(reading.facts, [candidate.text for candidate in reading.candidates])
+            verdict = check("T", clauses, said, tokens=0, above_tokens=0, shares=None, pairs=pairs)
+            if verdict.ok or "weighted facts" in verdict.reason:
+                return said
+            break
+        chosen.popitem()
+    return cut_line(whole, max_tokens, count)
+
+
+def _chosen(candidates: Sequence[Candidate], max_tokens: int, scale: float) -> dict[int, str]:
+    """Clauses by place, the best first; the last is squeezed into what is left."""
+    left = float(max_tokens)
+    chosen: dict[int, str] = {}
+    choices = as_choices(candidates, [candidate.short_tokens * scale for candidate in candidates])
+    for place in best_first(choices):
+        text = candidates[place].short
+        if choices[place].tokens + 1 > left:
+            text = squeeze(text, int(left - 1), scale) if left > LEAST_WORDS_TOKENS else ""
+        if text:
+            chosen[place] = text
+            left -= estimate_tokens(text) * scale + 1
+        if left < LEAST_WORDS_TOKENS:
+            break
+    return chosen
+
+
+def _overrides(material: Material, messages: Sequence[Message], writer: Shortener) -> dict[int, str]:
+    """Messages that are left out, of which one note speaks for all, and messages that are cut."""
+    texts: dict[int, str] = {}
+    data: Any = material.wanted.data
+    if hidden := data.get("hidden"):
+        first, last = int(hidden[0]), int(hidden[1])
+        left_out = sum(message.kind != "display" for message in messages[first : last + 1])
+        texts |= dict.fromkeys(range(first, min(last, len(messages) - 1) + 1), "")
+        note = f"({several(left_out, 'message')} left out: get_turn has them) {writer.sign}"
+        texts[first] = f"[system] {note}\n"
+    for position, tokens in (data.get("cuts") or {}).items():
+        place = int(position)
+        if place < len(messages):
+            texts[place] = material.cut(message_text(messages[place]), int(tokens))
+    return texts
+
+
+def _range(positions: Any, count: int) -> tuple[int, int]:
+    return (int(positions[0]), int(positions[1])) if positions else (0, count - 1)
+
+
+def _named(part: Attachment) -> Attachment:
+    """An attachment by its name alone; an address may be as long as what it stands for."""
+    uri = part.uri if part.uri and len(part.uri) <= 80 else None  # noqa: PLR2004
+    return replace(part, uri=uri, data=None, name=brief_path(part.name) if part.name else None)
+
+
+def _is_system(message: Message) -> bool:
+    return message.role in ("system", "developer") and message.kind == "message"

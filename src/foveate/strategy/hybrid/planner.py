@@ -1,0 +1,367 @@
+"""One plan of the hybrid strategy: the rows that the last decision leads to, and a new one where they are too many.
+
+Sizes of short messages are known once they are made; until then they are guessed, and the plan is made again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from foveate.plan import Item, Overheads, Plan, Row, Shown, Story, Told, TurnInfo, Wanted
+from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
+from foveate.strategy.hybrid.blocks import Draft, Layout, Tightening, draft_rows, system_rows, system_wanted
+from foveate.strategy.hybrid.messages import Section, Sizes, Source, protect, reach_of, sections_of, speaker_of
+from foveate.strategy.hybrid.state import NOWHERE, Book, Place
+from foveate.strategy.layout import bands_of, compact_rows, rolled_rows, step_stub, stub_row
+from foveate.turn import Json, turn_id
+
+if TYPE_CHECKING:
+    from foveate.strategy.hybrid import Hybrid
+
+MAX_TURNS = 2_000
+"""Turns further back than this are shown as a sentence or in an era, whatever their size."""
+SYSTEM_SHARE = 0.5
+"""System messages of turns that are not shown themselves stay as long as they take no more of the window."""
+MAX_SYSTEMS = 8
+TINY_GUESS_TOKENS = 30
+"""About what a turn's sentence takes."""
+MAX_WALKS = 4
+"""Walks until the rows reach the target: blocks of steps cost a little more or less than single steps."""
+_LEVELS: tuple[Shown, ...] = ("A", "E", "T", "M", "R")
+
+
+class Planner:
+    """One plan in the making."""
+
+    def __init__(self, settings: Hybrid, story: Story, budget_tokens: int, overheads: Overheads) -> None:
+        self.settings = settings
+        self.story = story
+        self.budget = max(0, budget_tokens)
+        self.overheads = overheads
+        self.window = min(settings.window_tokens, self.budget)
+        self.items: list[Item] = list(story.newest())
+        self.in_steps = bool(self.items and self.items[0].step)
+        one_off = story.frame.is_one_off
+        # What is made for once is filled to the full: nothing would profit from the room that is left.
+        self.trigger = self.window if one_off else int(self.window * settings.trigger)
+        self.target = self.window if one_off else int(self.window * settings.target)
+        self.infos: Sequence[TurnInfo] = ()
+        self._systems: Sequence[tuple[int, int]] = ()
+
+    def plan(self) -> Plan:
+        last = self.story.last_turn
+        if not last or self.window < MIN_HISTORY_TOKENS:
+            return self._smallest()
+        book = self._opened()
+        self.infos = self.story.infos(book.rolled + 1, last)
+        self._systems = [(info.turn, tokens) for info in self.infos if (tokens := _system_tokens(info))]
+        self.protection = protect(
+            self.infos, messages=self.settings.protected_messages, injections=self.settings.kept_injections
+        )
+        sections = self._sections(book)
+        draft = self._draft(book, sections, Sizes(self.settings, self.story.made, sections))
+        outcome = Outcome(book, draft, self._layout(book, draft))
+        if outcome.layout.tokens > self.trigger:
+            outcome = self._compressed(outcome)
+        if outcome.layout.tokens > self.window:
+            outcome = self._tightened(outcome)
+        if outcome.layout.tokens > self.window:
+            return self._smallest()
+        return self._planned(outcome)
+
+    def _opened(self) -> Book:
+        frame, last = self.story.frame, self.story.last_turn
+        book = Book() if frame.is_one_off or not self.story.state else Book.from_json(self.story.state)
+        if last - book.rolled > MAX_TURNS:
+            book = self._rolled(book, last - MAX_TURNS)
+        return book
+
+    def _sections(self, book: Book) -> list[Section]:
+        return sections_of(self.infos, in_steps=self.in_steps, reach=book.reach, window_tokens=self.window)
+
+    def _draft(self, book: Book, sections: Sequence[Section], sizes: Sizes) -> Draft:
+        """What was decided to be short, is."""
+        draft = Draft(sections)
+        for section in sections:
+            if section.source is None or ((section.turn, -1) > book.through and not book.chosen):
+                continue
+            for place, message in section.places():
+                size = sizes.short(section, message) if book.marks(place) else None
+                if size is not None:
+                    draft.short[place] = size
+        return draft
+
+    def _layout(self, book: Book, draft: Draft, rolled_tokens: int | None = None) -> Layout:
+        used = {source for section in draft.sections if (source := draft.source(section)) and draft.positions(section)}
+        wants = {source: source.wanted(self.settings) for source in used}
+        rows = system_rows(book.systems, self.overheads)
+        if book.rolled:
+            items = [item for item in self.items if item.turn <= book.rolled]
+            room = max(
+                book.rolled_tokens if rolled_tokens is None else rolled_tokens,
+                stub_row(1, book.rolled, self.overheads).tokens,
+            )
+            rows += rolled_rows(self.story, items, book.rolled, room, self.overheads)
+        shown = draft_rows(draft, {source: wanted.name for source, wanted in wants.items()}, self.overheads)
+        if draft.hidden_steps > 1:
+            turn = draft.sections[-1].turn
+            place = next(index for index, row in enumerate(shown) if row.first_step == 1) + 1
+            shown.insert(place, step_stub(turn, 2, draft.hidden_steps, self.overheads))
+        needed = [wanted for _, wanted in sorted(wants.items(), key=_in_order)]
+        needed += [system_wanted(turn) for turn, _ in book.systems]
+        return Layout((*rows, *shown), tuple(needed))
+
+    def _compressed(self, before: Outcome) -> Outcome:
+        """Messages made short, oldest first, until the target is reached; then the oldest turns rolled up, where that
+        is not enough."""
+        reach = reach_of(self.infos[-1])
+        book = replace(before.book, reach=reach if reach != NOWHERE else before.book.reach)
+        sections = self._sections(book)
+        sizes = Sizes(self.settings, self.story.made, sections)
+        draft = self._draft(book, sections, sizes)
+        layout = self._layout(book, draft)
+        for _ in range(MAX_WALKS):
+            if layout.tokens <= self.target:
+                break
+            tokens = layout.tokens
+            book = self._walk(book, draft, sizes, tokens - self.target)
+            layout = self._layout(book, draft)
+            if layout.tokens == tokens:
+                break
+        if layout.tokens > self.target:
+            goals = (self.target, self.trigger, self.window) if layout.tokens > self.window else (self.target,)
+            book, draft = self._roll(book, draft, goals)
+            layout = self._layout(book, draft)
+        if draft.short.keys() != before.draft.short.keys() or book.rolled != before.book.rolled:
+            book = replace(book, compressions=before.book.compressions + 1)
+            return Outcome(book, draft, layout, compressed_from=before.layout.tokens)
+        return before
+
+    def _walk(self, book: Book, draft: Draft, sizes: Sizes, excess_tokens: int) -> Book:
+        """Makes messages short in place, and says how far."""
+        protected = self.protection.all
+        through = book.through
+        for section in draft.sections:
+            for place, message in section.places():
+                if excess_tokens <= 0:
+                    break
+                if section.source is not None or place <= through:
+                    through = max(through, place)
+                if place in draft.short or place in protected:
+                    continue
+                size = sizes.short(section, message)
+                if size is not None:
+                    draft.short[place] = size
+                    excess_tokens -= message.tokens - size
+        # What was spared before and is still whole stays so until the walk comes to it.
+        spared = frozenset(
+            place for place in (*protected, *book.spared) if place <= through and place not in draft.short
+        )
+        chosen = frozenset(place for place in book.chosen if place > through)
+        return replace(book, through=through, spared=spared, chosen=chosen)
+
+    def _roll(self, book: Book, draft: Draft, goals: Sequence[int]) -> tuple[Book, Draft]:
+        """The fewest of the oldest turns as sentences and eras with which the first of these goals is reached that can
+        be; nothing is rolled up in vain."""
+        tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
+        costs: dict[int, int] = {}
+        for section in draft.sections:
+            costs[section.turn] = costs.get(section.turn, 0) + draft.tokens(section) + self.overheads.tag
+        for goal in goals:
+            for is_roomy in (True, False):
+                rest = sum(costs.values())
+                for turn in (turn for turn in sorted(costs) if turn < tail):
+                    rest -= costs[turn]
+                    rolled = self._rolled(book, turn)
+                    room = goal - rest - sum(row.tokens for row in system_rows(rolled.systems, self.overheads))
+                    if room >= self._rolled_need(turn, is_roomy=is_roomy):
+                        rolled = replace(rolled, rolled_tokens=min(room, rolled.rolled_tokens))
+                        return rolled, self._without(draft, turn)
+        return book, draft
+
+    def _rolled_need(self, turns: int, *, is_roomy: bool) -> int:
+        """What so many turns should be given when they are rolled up: a sentence each, or no more than a name."""
+        named = stub_row(1, turns, self.overheads).tokens
+        wished = min(int(self.window * self.settings.rolled_share), (TINY_GUESS_TOKENS + self.overheads.line) * turns)
+        return max(named, wished) if is_roomy else named
+
+    @staticmethod
+    def _without(draft: Draft, through: int) -> Draft:
+        """A draft of the turns behind this one."""
+        sections = [section for section in draft.sections if section.turn > through]
+        return Draft(sections, {place: size for place, size in draft.short.items() if place[0] > through})
+
+    def _rolled(self, book: Book, last: int) -> Book:
+        """The book with the turns up to `last` rolled up; their system messages stay."""
+        most = int(self.window * SYSTEM_SHARE)
+        kept: list[tuple[int, int]] = []
+        for turn, tokens in (*book.systems, *self._systems):
+            most -= tokens + self.overheads.range + 1
+            if turn > last or most < 0 or len(kept) == MAX_SYSTEMS:
+                break
+            kept.append((turn, tokens))
+        tokens = int(self.window * self.settings.rolled_share)
+        return replace(book, rolled=max(book.rolled, last), rolled_tokens=tokens, systems=tuple(kept))
+
+    def _tightened(self, before: Outcome) -> Outcome:
+        """Everything that can be is short, all but the newest turns rolled up: now leave out, then cut."""
+        book, draft = self._roll_all(before.book, before.draft)
+        if book.rolled != before.book.rolled and before.compressed_from is None:
+            book = replace(book, compressions=book.compressions + 1)
+            before = replace(before, compressed_from=before.layout.tokens)
+        sizes = Sizes(self.settings, self.story.made, draft.sections)
+        for section in draft.sections:
+            for place, message in section.places():
+                size = sizes.short(section, message)
+                if size is not None and place not in self.protection.firm:
+                    draft.short[place] = size
+        layout = self._layout(book, draft)
+        missing = [wanted for wanted in layout.wants if wanted.name not in self.story.made]
+        if layout.tokens <= self.window or missing:
+            return replace(before, book=book, draft=draft, layout=_capped(layout, self.window))
+        smallest = self._layout(book, draft, rolled_tokens=0)
+        if smallest.tokens <= self.window:
+            rolled = self.window - smallest.tokens + stub_row(1, 1, self.overheads).tokens
+            return replace(before, book=book, draft=draft, layout=self._layout(book, draft, rolled_tokens=rolled))
+        book = replace(book, systems=())
+        tight = Tightening(draft, self.protection, self.overheads)
+        over = self._layout(book, draft, rolled_tokens=0).tokens - self.window
+        over = tight.cut(tight.hide(over)) if over > 0 else 0
+        layout = self._layout(book, draft, rolled_tokens=0)
+        if layout.tokens > self.window:
+            tight.cut(layout.tokens - self.window)
+            layout = self._layout(book, draft, rolled_tokens=0)
+        return replace(before, book=book, draft=draft, layout=layout)
+
+    def _roll_all(self, book: Book, draft: Draft) -> tuple[Book, Draft]:
+        tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
+        if tail - 1 > book.rolled:
+            book = self._rolled(book, tail - 1)
+        return book, self._without(draft, book.rolled)
+
+    def _planned(self, outcome: Outcome) -> Plan:
+        layout = outcome.layout
+        missing = any(wanted.name not in self.story.made for wanted in layout.wants)
+        book = replace(outcome.book, cut=frozenset(outcome.draft.cut))
+        state = book.as_json()
+        outcome = replace(outcome, book=book)
+        return Plan(
+            layout.rows,
+            bands_of(layout.rows, dict.fromkeys(_LEVELS, 0.0)),
+            layout.tokens,
+            self.budget,
+            wants=layout.wants,
+            state=None if state == self.story.state else state,
+            events=() if missing else tuple(events_of(outcome, self)),
+            notes=notes_of(outcome, self),
+        )
+
+    def _smallest(self) -> Plan:
+        """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
+        rows: Sequence[Row] = compact_rows(self.story, self.window, self.overheads)
+        notes = {"message": f"{self.window} tokens are too few: the newest turn as far as it fits"}
+        tokens = sum(row.tokens for row in rows)
+        bands = bands_of(rows, dict.fromkeys((*_LEVELS, "S", "C"), 0.0))
+        return Plan(tuple(rows), bands, tokens, self.budget, notes=notes if rows else {})
+
+
+def _system_tokens(info: TurnInfo) -> int:
+    return sum(message.tokens for message in info.messages if speaker_of(message) == "system")
+
+
+def _in_order(pair: tuple[Source, Wanted]) -> Place:
+    return pair[0].turn, pair[0].first
+
+
+def _capped(layout: Layout, window_tokens: int) -> Layout:
+    """A layout that is made again once what it wants is there; until then it is said to fit."""
+    return layout if layout.tokens <= window_tokens else replace(layout, rows=layout.rows[:0])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A decision and what shows it."""
+
+    book: Book
+    draft: Draft
+    layout: Layout
+    compressed_from: int | None = None
+    """What the history took before more of it was made short; None if nothing was."""
+
+
+def notes_of(outcome: Outcome, planner: Planner) -> dict[str, Json]:
+    """Statistics by kind, for people; of the turns that are shown by their messages."""
+    book, layout = outcome.book, outcome.layout
+    notes: dict[str, Json] = {
+        "window_tokens": planner.window,
+        "history_tokens": layout.tokens,
+        "used_share": round(layout.tokens / max(1, planner.window), 3),
+        "compressions": book.compressions,
+        **_statistics(outcome, planner),
+    }
+    if book.rolled:
+        notes["rolled_through"] = turn_id(book.rolled)
+    if outcome.draft.cut:
+        notes["cut"] = [f"{turn_id(turn)} message {position}" for turn, position in outcome.draft.cut]
+    if problem := _problem(outcome, planner):
+        notes["message"] = problem
+    return notes
+
+
+def events_of(outcome: Outcome, planner: Planner) -> Iterator[Told]:
+    """That the threshold was reached, what was done, and which protected messages had to be cut."""
+    before = Book.from_json(planner.story.state).cut if planner.story.state else frozenset()
+    sizes = {place: message.tokens for section in outcome.draft.sections for place, message in section.places()}
+    if outcome.compressed_from is not None:
+        reached: dict[str, Json] = {"tokens": outcome.compressed_from, "window_tokens": planner.window}
+        yield Told("context-threshold-reached", {**reached, "share": planner.settings.trigger})
+        yield Told("compression-triggered", {"strategy": "hybrid", "target_tokens": planner.target})
+    for turn, position in outcome.draft.cut:
+        if (turn, position) not in before:
+            kept = outcome.draft.short.get((turn, position), outcome.draft.prompt_tokens or 0)
+            data: dict[str, Json] = {"cut": "protected", "position": position, "tokens": sizes[turn, position]}
+            yield Told("compressed", {**data, "kept_tokens": kept}, turn)
+    if outcome.compressed_from is not None:
+        tokens = outcome.layout.tokens
+        data = {"tokens": tokens, "target_tokens": planner.target, "is_target_reached": tokens <= planner.target}
+        if problem := _problem(outcome, planner):
+            data["message"] = problem
+        yield Told("compressed", {**data, **_statistics(outcome, planner)})
+
+
+def _statistics(outcome: Outcome, planner: Planner) -> dict[str, Json]:
+    short: Counter[str] = Counter()
+    original = compressed = removed = 0
+    for section in outcome.draft.sections:
+        for place, message in section.places():
+            speaker = speaker_of(message)
+            removed += speaker == "display"
+            if place in outcome.draft.short:
+                short[speaker] += 1
+                original += message.tokens
+                compressed += outcome.draft.short[place]
+    return {
+        "tool_results_short": short["tool"],
+        "user_messages_short": short["user"],
+        "assistant_messages_short": short["assistant"],
+        "injections_short": short["injection"],
+        "display_removed": removed,
+        "protected": len(planner.protection.talk),
+        "original_tokens": original,
+        "short_tokens": compressed,
+        "ratio": round(compressed / original, 3) if original else 1.0,
+    }
+
+
+def _problem(outcome: Outcome, planner: Planner) -> str:
+    """What a person should know of it."""
+    if outcome.draft.cut:
+        return f"the newest messages alone exceed {planner.window:,} tokens: the oldest of them are cut"
+    tokens = outcome.layout.tokens
+    is_full = tokens > planner.trigger or outcome.compressed_from is not None
+    if is_full and tokens > planner.target and not planner.story.frame.is_one_off:
+        return f"the target of {planner.target:,} tokens can't be reached: {tokens:,} are left"
+    return ""

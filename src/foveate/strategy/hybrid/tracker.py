@@ -1,0 +1,322 @@
+"""What a conversation has to do with files and todos, from its messages alone: read, changed, planned, and their links.
+
+Nothing here touches a disk: a path is what a tool call says, whether there is such a file or not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from foveate.compress.exchange import Exchange, definitions, read_exchange
+from foveate.compress.lines import brief
+from foveate.compress.tools import files
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult
+
+MAX_FILES = 200
+MAX_CHANGES = 400
+MAX_TODOS = 60
+"""What is kept; the oldest goes first."""
+MAX_SECTIONS = 8
+MAX_SCANNED_LINES = 1_500
+SUMMARY_CHARS, SUMMARY_LETTERS, SUMMARY_LINES = 160, 12, 40
+"""A file's summary is the first of its lines with so many letters, cut to so many characters."""
+TODO_CHARS = 80
+NAME_CHARS = 48
+DIGEST_CHARS = 8
+
+_NO_SUMMARY = ("import ", "from ", "use ", "using ", "package ", "include", "const ", "let ", "var ")
+_TODO_TOOL = re.compile(r"todo|^updateplan$|^writeplan$|^plan$|^tasklist$")
+_LISTS = ("todos", "plan", "items", "tasks", "steps", "list", "todo_list", "todoList")
+_WORDS = ("content", "step", "text", "title", "description", "task", "name", "todo")
+_CHECKBOX = re.compile(r"^\s*(?:[-*]|\d+\.)?\s*\[([ xX~>-])\]\s+(.+)$", re.MULTILINE)
+_NUMBERED = re.compile(r"^\s*(\d+)(?:→|\t|:|\||  )(.*)$")
+_HEADING = re.compile(r"^#{1,4} (\S.*)$")
+_START = ("start_line", "startLine", "line_start", "insert_line", "line", "start", "offset", "line_number")
+_END = ("end_line", "endLine", "line_end", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading or definition, and the lines it goes over."""
+
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """A file as it was seen."""
+
+    path: str
+    turn: int
+    position: int
+    lines: int
+    digest: str
+    """The beginning of the SHA-256 of what was read."""
+    summary: str = ""
+    sections: tuple[Section, ...] = ()
+    first_line: int = 1
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What was done to a file."""
+
+    path: str
+    turn: int
+    position: int
+    change: str
+    """created, written (nobody knows whether it was there before), modified or deleted."""
+    lines: str
+    at: datetime | None = None
+    todo: str = ""
+    """What was being done at the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    text: str
+    status: str
+    """open, active or done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A tool result with its call, and what it did to a file, if that is what it is about."""
+
+    call: ToolCall
+    file: FileRead | FileChange | None
+
+
+@dataclass(slots=True)
+class Tracker:
+    """Everything known so far; `follow` it through the messages in order."""
+
+    reads: dict[str, FileRead] = field(default_factory=dict)
+    """The newest of each path."""
+    changes: list[FileChange] = field(default_factory=list)
+    todos: list[Todo] = field(default_factory=list)
+    _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _waiting: list[ToolCall] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+
+    @property
+    def active_todo(self) -> str:
+        """What is being done, as far as somebody said so."""
+        return next((todo.text for todo in self.todos if todo.status == "active"), "")
+
+    def follow(self, turn: int, position: int, message: Message, *, curate: bool = True) -> list[Seen]:
+        """Take a message in; what is known of each tool result in it.
+
+        Without `curate` files that were read get neither summary nor sections.
+        """
+        for call in message.tool_calls:
+            self._waiting.append(call)
+            if call.id:
+                self._calls[call.id] = call
+            self._plan(call)
+        del self._waiting[:-MAX_TODOS]
+        found: list[Seen] = []
+        for result in message.tool_results:
+            call = self.call_of(result)
+            exchange = read_exchange(call, result)
+            file = self._took(exchange, result, turn, position, message.at, curate=curate)
+            found.append(Seen(call, file))
+        return found
+
+    def call_of(self, result: ToolResult) -> ToolCall:
+        """The call that a result answers: by id, else the oldest of its name that waits; else one without arguments."""
+        call = self._calls.pop(result.call_id, None) if result.call_id else None
+        if call is None:
+            call = next((one for one in self._waiting if not one.id and result.name in (None, one.name)), None)
+        if call is not None and call in self._waiting:
+            self._waiting.remove(call)
+        return call or ToolCall(result.name or "tool", {})
+
+    def links(self) -> dict[str, dict[str, Json]]:
+        """Each file with the turns it was read and changed in, and the todos it belongs to."""
+        linked: dict[str, dict[str, Any]] = {}
+        for path, read in self.reads.items():
+            linked.setdefault(path, {})["read"] = f"T-{read.turn}"
+        for change in self.changes:
+            entry = linked.setdefault(change.path, {})
+            entry.setdefault("changed", []).append(f"T-{change.turn}")
+            if change.todo and change.todo not in entry.setdefault("todos", []):
+                entry["todos"].append(change.todo)
+        return linked
+
+    def _took(
+        self, exchange: Exchange, result: ToolResult, turn: int, position: int, at: datetime | None, *, curate: bool
+    ) -> FileRead | FileChange | None:
+        action = files.action(exchange)
+        if action is None or exchange.failed:
+            return None
+        if action == "read":
+            return self._took_read(exchange, result, turn, position, at, curate=curate)
+        changes = list(self._changes(exchange, action, turn, position, at))
+        for change in changes:
+            self.changes.append(change)
+            self._known.add(change.path)
+        del self.changes[:-MAX_CHANGES]
+        return changes[0] if changes else None
+
+    def _took_read(
+        self, exchange: Exchange, result: ToolResult, turn: int, position: int, at: datetime | None, *, curate: bool
+    ) -> FileRead | None:
+        path = exchange.path
+        if not path or not exchange.lines:
+            return None
+        text = "".join(part.text for part in result.content if isinstance(part, Text))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
+        first, lines = _numbered(exchange)
+        sections = tuple(sections_of(lines, first)) if curate else ()
+        summary = _summary(lines) if curate and first == 1 else ""
+        read = FileRead(path, turn, position, exchange.total_lines, digest, summary, sections, first, at)
+        self.reads.pop(path, None)
+        self.reads[path] = read
+        self._known.add(path)
+        if len(self.reads) > MAX_FILES:
+            del self.reads[next(iter(self.reads))]
+        return read
+
+    def _changes(
+        self, exchange: Exchange, action: files.Action, turn: int, position: int, at: datetime | None
+    ) -> Iterator[FileChange]:
+        patch = next((text for text in exchange.arguments.values() if isinstance(text, str) and "*** " in text), "")
+        for path in files.changed_paths(exchange):
+            change = {"write": "modified" if path in self._known else "written", "delete": "deleted"}.get(
+                action, "modified"
+            )
+            if f"*** Add File: {path}" in patch or exchange.tool.lower().startswith("create"):
+                change = "created"
+            elif f"*** Delete File: {path}" in patch:
+                change = "deleted"
+            yield FileChange(path, turn, position, change, _changed_lines(exchange), at, self.active_todo)
+
+    def _plan(self, call: ToolCall) -> None:
+        """A todo list is given whole each time, in one shape or another."""
+        if not _TODO_TOOL.search(call.name.rpartition("__")[2].lower().replace("_", "").replace("-", "")):
+            return
+        arguments = read_exchange(call, None).arguments
+        listed = next((arguments[key] for key in _LISTS if key in arguments), arguments.get("input"))
+        todos = list(_todos(listed))
+        if todos:
+            self.todos = todos[:MAX_TODOS]
+
+
+def track(turns: Sequence[tuple[int, Sequence[Message]]], *, curate: bool = True) -> Tracker:
+    """All that turns, given by their numbers, have to do with files and todos."""
+    tracker = Tracker()
+    for number, messages in turns:
+        for position, message in enumerate(messages):
+            tracker.follow(number, position, message, curate=curate)
+    return tracker
+
+
+def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[Section]:
+    """The headings and definitions of a file; of many the largest."""
+    starts: list[tuple[str, int]] = []
+    for number, line in enumerate(lines[:MAX_SCANNED_LINES], first_line):
+        if heading := _HEADING.match(line):
+            starts.append((brief(heading[1], NAME_CHARS), number))
+        elif (names := definitions([line], 1)) and names[0]:
+            starts.append((brief(names[0], NAME_CHARS), number))
+    if not starts:
+        return
+    ends = [start - 1 for _, start in starts[1:]] + [first_line + len(lines) - 1]
+    found = [Section(name, start, max(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
+    largest = sorted(found, key=lambda section: (section.first - section.last, section.first))[:MAX_SECTIONS]
+    yield from sorted(largest, key=lambda section: section.first)
+
+
+def to_json(tracker: Tracker) -> dict[str, Json]:
+    """Everything known, to be kept or shown."""
+    return {
+        "reads": [_as_json(read) for read in tracker.reads.values()],
+        "changes": [_as_json(change) for change in tracker.changes],
+        "todos": [_as_json(todo) for todo in tracker.todos],
+    }
+
+
+def from_json(data: Mapping[str, Json]) -> Tracker:
+    kept: Any = data
+    tracker = Tracker()
+    for read in kept.get("reads", ()):
+        sections = tuple(Section(**section) for section in read["sections"])
+        tracker.reads[read["path"]] = FileRead(**{**read, "sections": sections, "at": _moment(read["at"])})
+    for change in kept.get("changes", ()):
+        tracker.changes.append(FileChange(**{**change, "at": _moment(change["at"])}))
+    tracker.todos = [Todo(**todo) for todo in kept.get("todos", ())]
+    tracker._known = {*tracker.reads, *(change.path for change in tracker.changes)}
+    return tracker
+
+
+def _as_json(value: FileRead | FileChange | Todo | Section) -> dict[str, Json]:
+    fields: dict[str, Any] = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    if isinstance(value, FileRead):
+        fields["sections"] = [_as_json(section) for section in value.sections]
+    if isinstance(value, FileRead | FileChange):
+        fields["at"] = value.at.isoformat() if value.at else None
+    return fields
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _numbered(exchange: Exchange) -> tuple[int, list[str]]:
+    """The first line's number and the lines without theirs, where the tool numbered them."""
+    lines = exchange.lines[:MAX_SCANNED_LINES]
+    numbered = [_NUMBERED.match(line) for line in lines[:3]]
+    if numbered and all(numbered):
+        bare = [found[2] if (found := _NUMBERED.match(line)) else line for line in lines]
+        start = numbered[0]
+        return (int(start[1]) if start else 1), bare
+    start_text = exchange.argument("offset", "start_line", "startLine")
+    return (int(start_text) if start_text and start_text.isdecimal() and int(start_text) else 1), lines
+
+
+def _summary(lines: Sequence[str]) -> str:
+    """What a file is, in its own words: its title or first comment, else its first line that says something."""
+    for line in lines[:SUMMARY_LINES]:
+        words = line.strip().strip("\"'#/*<>!-=; ").strip()
+        if sum(map(str.isalpha, words)) >= SUMMARY_LETTERS and not words.startswith(_NO_SUMMARY):
+            return brief(words, SUMMARY_CHARS)
+    return ""
+
+
+def _changed_lines(exchange: Exchange) -> str:
+    start, end = exchange.argument(*_START), exchange.argument(*_END)
+    size = files.change_size(exchange)
+    if start and start.isdecimal() and "insert_line" not in exchange.arguments:
+        place = f"lines {start}-{end}" if end and end.isdecimal() and end != start else f"line {start}"
+        return f"{place}, {size}" if size.startswith(("-", "+")) else place
+    return size
+
+
+def _todos(listed: Json) -> Iterator[Todo]:
+    if isinstance(listed, str):
+        for mark, text in _CHECKBOX.findall(listed):
+            yield Todo(brief(text, TODO_CHARS), {" ": "open", "x": "done", "X": "done"}.get(mark, "active"))
+        return
+    for item in listed if isinstance(listed, Sequence) else ():
+        if isinstance(item, str) and item.strip():
+            yield Todo(brief(item, TODO_CHARS), "open")
+        elif isinstance(item, Mapping):
+            words = next((item[key] for key in _WORDS if isinstance(item.get(key), str)), None)
+            status = str(item.get("status", item.get("state", ""))).lower().replace("-", "_").replace(" ", "_")
+            if isinstance(words, str) and words.strip():
+                yield Todo(brief(words, TODO_CHARS), _status(status))
+
+
+def _status(said: str) -> str:
+    if said in ("completed", "complete", "done", "finished", "cancelled", "canceled"):
+        return "done"
+    return "active" if said in ("in_progress", "active", "doing", "started", "current", "running") else "open"

@@ -1,0 +1,517 @@
+"""The oldest turns as eras: fine ones next to the turns still shown, coarser ones the older they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from foveate.plan import Band, Era, History, Item, Overheads, Row, Shown
+
+ERA_MINIMUM_TOKENS = 24
+"""An era says nothing in less."""
+ERA_GUESS_TOKENS = 100
+"""What an era is taken to need before any has been made."""
+LEVEL_SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.25)
+"""Each level of eras may spend this share of what the finer ones leave: the first with which all levels fit."""
+MAX_LEVELS = 40
+MAX_JOINED_ERAS = 32
+"""As many eras of the finest level stand in one block at most, so that opening it is one step."""
+MAX_MISSING_ERAS = 200
+"""A missing era is looked for among its children; when this many were missing, the rest is only named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Eras and named ranges that together stand for the turns 1 to some boundary, newest first."""
+
+    eras: tuple[Era | Row, ...]
+    """An era that exists, or the row of a range that is only named."""
+    overheads: Overheads
+
+    @property
+    def least(self) -> int:
+        """What they cost at their smallest."""
+        return sum(self._fixed(era) + self._smallest(era) for era in self.eras)
+
+    @property
+    def full(self) -> int:
+        """What they cost in full."""
+        return sum(self._fixed(era) + self._largest(era) for era in self.eras)
+
+    def rows(self, room_tokens: int) -> list[Row]:
+        """Oldest first, together as large as the room allows: none is cut while a larger one could be."""
+        spare = room_tokens - self.least
+        assert spare >= 0, "a cover is made to fit"
+        sizes = [self._smallest(era) for era in self.eras]
+        level = _water_level(sizes, [self._largest(era) for era in self.eras], spare)
+        rows: list[Row] = []
+        for era, size in zip(self.eras, sizes, strict=True):
+            grown = min(self._largest(era), max(size, level))
+            spare -= grown - size
+            rows.append(self._row(era, grown))
+        for index, era in enumerate(self.eras):
+            if spare > 0 and isinstance(era, Era) and rows[index].tokens < self._fixed(era) + era.tokens:
+                rows[index] = replace(rows[index], tokens=rows[index].tokens + 1)
+                spare -= 1
+        rows.reverse()
+        return _joined(rows)
+
+    def _row(self, era: Era | Row, size: int) -> Row:
+        if isinstance(era, Row):
+            return era
+        return Row(era.first, era.last, "E", self.overheads.range + size, era_level=era.level)
+
+    def _fixed(self, era: Era | Row) -> int:
+        return era.tokens if isinstance(era, Row) else self.overheads.range
+
+    @staticmethod
+    def _smallest(era: Era | Row) -> int:
+        return 0 if isinstance(era, Row) else min(ERA_MINIMUM_TOKENS, era.tokens)
+
+    @staticmethod
+    def _largest(era: Era | Row) -> int:
+        return 0 if isinstance(era, Row) else era.tokens
+
+
+def _joined(rows: list[Row]) -> list[Row]:
+    """Neighbouring eras of the finest level in one block: what their tags would take goes to what they say."""
+    joined: list[Row] = []
+    eras = 0
+    for row in rows:
+        last = joined[-1] if joined else None
+        if last and row.era_level == last.era_level == 1 and eras < MAX_JOINED_ERAS:
+            joined[-1] = replace(last, last=row.last, tokens=last.tokens + row.tokens)
+            eras += 1
+        else:
+            joined.append(row)
+            eras = 1
+    return joined
+
+
+def _water_level(sizes: list[int], limits: list[int], spare: int) -> int:
+    """The largest level to which all sizes can grow, each up to its limit, within the spare tokens."""
+    low, high = 0, max(limits, default=0)
+    while low < high:
+        level = (low + high + 1) // 2
+        needed = sum(
+            min(limit, level) - size for size, limit in zip(sizes, limits, strict=True) if min(limit, level) > size
+        )
+        low, high = (level, high) if needed <= spare else (low, level - 1)
+    return low
+
+
+def stub_row(first: int, last: int, overheads: Overheads) -> Row:
+    """A range that is only named, so that its turns can still be asked for."""
+    return Row(first, last, "E", overheads.range + overheads.cut_note, is_cut=True)
+
+
+def finest_tokens(history: History) -> int:
+    """The size of an era of the finest level, by the newest or the oldest; 0 where none is made."""
+    blocks = history.last_turn // history.fanout
+    sample = (history.era(1, blocks - 1) or history.era(1, 0)) if blocks else None
+    return sample.tokens if sample else 0
+
+
+def make_cover(history: History, boundary: int, last: int, room_tokens: int, overheads: Overheads) -> Cover:
+    """Stands for the turns 1 to `last`: eras up to `boundary`, where one of the finest ends, the others only named.
+
+    Its least cost fits the room if that of one named range does.
+    """
+    assert boundary <= last, "eras stand for turns that are not shown"
+    reader = _Reader(history)
+    found: list[Era | Row] = [stub_row(boundary + 1, last, overheads)] if boundary < last else []
+    for level, index in _blocks(history, boundary, room_tokens, overheads):
+        for piece in reader.resolve(level, index):
+            if isinstance(piece, Era):
+                found.append(piece)
+            elif found and isinstance(found[-1], Row):
+                found[-1] = stub_row(piece[0], found[-1].last, overheads)
+            else:
+                found.append(stub_row(*piece, overheads))
+    cover = Cover(tuple(found), overheads)
+    least = cover.least
+    dropped = 0
+    stub = overheads.range + overheads.cut_note
+    while dropped < len(found) and least + (stub if dropped else 0) > room_tokens:
+        least -= Cover((found[dropped],), overheads).least
+        dropped += 1
+    if not dropped:
+        return cover
+    if dropped < len(found) and isinstance(found[dropped], Row):
+        dropped += 1
+    return Cover((stub_row(found[dropped - 1].first, found[0].last, overheads), *found[dropped:]), overheads)
+
+
+def _blocks(history: History, boundary: int, room_tokens: int, overheads: Overheads) -> list[tuple[int, int]]:
+    """Which eras to show, newest first: as much of the finest levels as the room allows."""
+    counts: list[int] = []
+    if not boundary:
+        return []
+    for share in LEVEL_SHARES:
+        counts, cost = _level_counts(history, boundary // history.fanout, room_tokens, share, overheads)
+        if cost <= room_tokens:
+            break
+    blocks: list[tuple[int, int]] = []
+    left = boundary // history.fanout
+    for level, taken in enumerate(counts, 1):
+        blocks.extend((level, index) for index in range(left - 1, left - 1 - taken, -1))
+        left = (left - taken) // history.fanout
+    return blocks
+
+
+def _level_counts(
+    history: History, count: int, room_tokens: int, share: float, overheads: Overheads
+) -> tuple[list[int], int]:
+    """How many eras of each level, finest first, and their cost in full.
+
+    Each level reaches back to where one of the next begins, the last to turn 1; beyond that it takes whole groups
+    while it spends no more than `share` of what the finer ones left.
+    """
+    fanout, counts, spent = history.fanout, list[int](), 0
+    for level in range(1, MAX_LEVELS):
+        sample = history.era(level, count - 1) or history.era(level, 0)
+        each = overheads.range + (sample.tokens if sample else ERA_GUESS_TOKENS)
+        left = room_tokens - spent
+        taken = count % fanout
+        if count < fanout or (sample and count * each <= left):
+            taken = count
+        elif sample:
+            groups = int((left * share - taken * each) // (fanout * each))
+            taken += fanout * max(0, min(groups, count // fanout))
+        counts.append(taken)
+        spent += taken * each
+        count = (count - taken) // fanout
+        if not count:
+            break
+    return counts, spent
+
+
+class _Reader:
+    """Finds what stands for an era that is not made yet."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.misses_left = MAX_MISSING_ERAS
+
+    def resolve(self, level: int, index: int) -> list[Era | tuple[int, int]]:
+        """The era, or its children, newest first; a range of turns where there is none."""
+        era = self.history.era(level, index) if self.misses_left else None
+        if era is not None:
+            return [era]
+        self.misses_left = max(0, self.misses_left - 1)
+        fanout = self.history.fanout
+        if level == 1 or not self.misses_left:
+            return [(index * fanout**level + 1, (index + 1) * fanout**level)]
+        return [
+            piece
+            for child in range((index + 1) * fanout - 1, index * fanout - 1, -1)
+            for piece in self.resolve(level - 1, child)
+        ]
+
+
+LEVELS: tuple[Shown, ...] = ("R", "S", "C", "T")
+RAW, SMOOTHED, COMPRESSED, TINY = range(4)
+TINY_TOKENS = 50
+"""A turn that has no Tiny yet is cut to this, its note included."""
+ALONE = -1
+"""The key of a text that never shares a block."""
+STEP_KEYS = 8
+
+
+class Option(NamedTuple):
+    """One way to show an item."""
+
+    text: int
+    """Tokens, the note of a cut included, tags not."""
+    key: int
+    """Neighbours of one key share a block."""
+    level: int
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Costing:
+    """How items are priced: what structure costs, which turns are short, and from which size on a Tiny is cut."""
+
+    overheads: Overheads
+    short_tokens: int
+    tiny_limit: int
+
+    @property
+    def pair(self) -> int:
+        """What a second text adds to a block that held one."""
+        return self.overheads.range + 2 * self.overheads.line - self.overheads.tag
+
+    @property
+    def stub(self) -> int:
+        """A range that is only named."""
+        return self.overheads.range + self.overheads.cut_note
+
+    def at(self, item: Item, level: int) -> Option:
+        """How the item is shown in a band: where the band's level is not made yet, at the next higher one that is."""
+        if level == TINY:
+            return self._tiny(item)
+        if level == COMPRESSED and item.compressed is not None:
+            return self.option(item, COMPRESSED, item.compressed)
+        if level >= SMOOTHED and item.smoothed is not None:
+            return self.option(item, SMOOTHED, item.smoothed)
+        return self.option(item, RAW, item.raw)
+
+    def _tiny(self, item: Item) -> Option:
+        """Its Tiny, a higher level that is as small, or a cut."""
+        if item.tiny is not None and item.tiny <= self.tiny_limit:
+            return self.option(item, TINY, item.tiny)
+        higher = self.at(item, COMPRESSED)
+        if higher.text <= TINY_TOKENS:
+            return higher
+        return Option(TINY_TOKENS, ALONE, higher.level if item.tiny is None else TINY, True)
+
+    def option(self, item: Item, level: int, text: int) -> Option:
+        if item.step:
+            return Option(text, item.turn * STEP_KEYS + len(LEVELS) + level, level, False)
+        is_shared = level >= COMPRESSED or text < self.short_tokens
+        return Option(text, level if is_shared else ALONE, level, False)
+
+    def block(self, texts: int) -> int:
+        """The structure of a block of so many texts."""
+        if texts < 2:  # noqa: PLR2004 - one text stands in a tag of its own
+            return self.overheads.tag if texts else 0
+        return self.overheads.range + texts * self.overheads.line
+
+
+class Ledger:
+    """The choices made from the newest item on, and their exact cost."""
+
+    def __init__(self, items: list[Item], costing: Costing) -> None:
+        self.items = items
+        self.costing = costing
+        self.chosen: list[Option] = []
+        self.cost = 0
+        self.kept: dict[int, Option] = {}
+
+    def at(self, index: int, level: int) -> Option:
+        """How an item is shown in a band."""
+        return self.costing.at(self.items[index], level)
+
+    def keep(self, index: int, option: Option) -> None:
+        """Shows an item like this whatever its band; it is paid for at once."""
+        self.kept[index] = option._replace(key=ALONE)
+        self.cost += option.text + self.costing.overheads.tag
+
+    def appended(self, option: Option) -> int:
+        """What the next item costs shown like this."""
+        key, chosen = option.key, self.chosen
+        if key == ALONE or not chosen or chosen[-1].key != key:
+            return option.text + self.costing.overheads.tag
+        if len(chosen) > 1 and chosen[-2].key == key:
+            return option.text + self.costing.overheads.line
+        return option.text + self.costing.pair
+
+    def append(self, option: Option, added: int) -> None:
+        self.cost += added
+        self.chosen.append(option)
+
+    def append_kept(self) -> bool:
+        """Takes the next item if it is a kept one."""
+        option = self.kept.get(len(self.chosen))
+        if option is None:
+            return False
+        self.chosen.append(option)
+        return True
+
+    def cut_back(self, length: int, cost: int) -> None:
+        """Returns to an earlier state."""
+        del self.chosen[length:]
+        self.cost = cost
+
+    def change(self, index: int, option: Option) -> int:
+        """What showing an item differently would add to the cost."""
+        old = self.chosen[index]
+        added = option.text - old.text
+        if option.key != old.key:
+            added += self._joined(index, option.key) - self._joined(index, old.key)
+        return added
+
+    def replace(self, index: int, option: Option, added: int) -> None:
+        self.chosen[index] = option
+        self.cost += added
+
+    def tiny_costs(self, indexes: Iterable[int], limit_tokens: int) -> list[int]:
+        """The running cost of these items as Tiny, in the order given, up to a limit; kept ones are paid for."""
+        line, tag, pair = self.costing.overheads.line, self.costing.overheads.tag, self.costing.pair
+        tiny_limit, items, kept = self.costing.tiny_limit, self.items, self.kept
+        total, last_key, is_pair = 0, ALONE, False
+        costs: list[int] = []
+        for index in indexes:
+            item = items[index]
+            if index in kept:
+                last_key = ALONE
+            else:
+                if item.tiny is not None and item.tiny <= tiny_limit and not item.step:
+                    text, key = item.tiny, TINY
+                else:
+                    text, key, _, _ = self.costing.at(item, TINY)
+                if key == ALONE or key != last_key:
+                    total, is_pair = total + text + tag, False
+                else:
+                    total, is_pair = total + text + (line if is_pair else pair), True
+                last_key = key
+                if total > limit_tokens:
+                    break
+            costs.append(total)
+        return costs
+
+    def _joined(self, index: int, key: int) -> int:
+        """The structure that an item of this key brings between its neighbours."""
+        if key == ALONE:
+            return self.costing.overheads.tag
+        newer, older, chosen = 0, 0, self.chosen
+        if index > 0 and chosen[index - 1].key == key:
+            newer = 2 if index > 1 and chosen[index - 2].key == key else 1
+        if index + 1 < len(chosen) and chosen[index + 1].key == key:
+            older = 2 if index + 2 < len(chosen) and chosen[index + 2].key == key else 1
+        block = self.costing.block
+        return block(newer + 1 + older) - block(newer) - block(older)
+
+
+def chosen_rows(ledger: Ledger) -> list[Row]:
+    """A row for each block of items that are shown, oldest first."""
+    items, chosen = ledger.items, ledger.chosen
+    rows: list[Row] = []
+    end = len(chosen)
+    while end:
+        key = chosen[end - 1].key
+        start = end - 1
+        while key != ALONE and start and chosen[start - 1].key == key:
+            start -= 1
+        rows.append(_row(items[start:end], chosen[start:end], ledger.costing.block(end - start)))
+        end = start
+    return rows
+
+
+def _row(items: Sequence[Item], options: Sequence[Option], structure_tokens: int) -> Row:
+    """One block; its items come newest first."""
+    return Row(
+        items[-1].turn,
+        items[0].turn,
+        LEVELS[options[0].level],
+        structure_tokens + sum(option.text for option in options),
+        first_step=items[-1].step,
+        last_step=items[0].step,
+        is_cut=options[0].is_cut,
+        is_range=len(items) > 1,
+    )
+
+
+def hidden_step_rows(ledger: Ledger, overheads: Overheads) -> list[Row]:
+    """Oldest first, the steps older than those chosen: ranges that are only named, and the kept ones."""
+    rows: list[Row] = []
+    items = ledger.items
+    for index in range(len(ledger.chosen), len(items)):
+        item = items[index]
+        if not item.step:
+            break
+        if index in ledger.kept:
+            rows.append(_row([item], [ledger.kept[index]], overheads.tag))
+        elif rows and rows[-1].level == "E":
+            rows[-1] = step_stub(item.turn, item.step, rows[-1].last_step, overheads)
+        else:
+            rows.append(step_stub(item.turn, item.step, item.step, overheads))
+    rows.reverse()
+    return rows
+
+
+def step_stub(turn: int, first_step: int, last_step: int, overheads: Overheads) -> Row:
+    """Steps of a running turn that are only named."""
+    tokens = stub_row(turn, turn, overheads).tokens
+    return Row(turn, turn, "E", tokens, first_step=first_step, last_step=last_step, is_cut=True)
+
+
+def bands_of(rows: Sequence[Row], target_shares: Mapping[Shown, float]) -> tuple[Band, ...]:
+    """What the rows spend on each level, the most detailed first."""
+    bands: list[Band] = []
+    for level, share in target_shares.items():
+        own = [row for row in rows if row.level == level]
+        if own:
+            turns = sum(row.last - row.first + 1 for row in own if not row.last_step)
+            turns += len({row.first for row in own if row.last_step})
+            tokens = sum(row.tokens for row in own)
+            bands.append(Band(level, own[0].first, own[-1].last, turns, share, tokens))
+    return tuple(bands)
+
+
+CUT_MINIMUM_TOKENS = 8
+
+
+def compact_rows(history: History, budget_tokens: int, overheads: Overheads) -> list[Row]:
+    """Rows for a budget too small for bands; none where it can't even name the range."""
+    newest = next(iter(history.newest()), None)
+    if newest is None:
+        return []
+    others: list[Row] = []
+    if newest.turn > 1:
+        others.append(stub_row(1, newest.turn - 1, overheads))
+    if newest.step > 1:
+        others.append(step_stub(newest.turn, 1, newest.step - 1, overheads))
+    shown = _shown(newest, budget_tokens - sum(row.tokens for row in others), overheads)
+    if shown is not None:
+        return [*others, shown]
+    everything = stub_row(1, newest.turn, overheads)
+    return [everything] if everything.tokens <= budget_tokens else []
+
+
+def _shown(item: Item, room_tokens: int, overheads: Overheads) -> Row | None:
+    """The item at its highest level that fits, else cut."""
+    sizes: tuple[tuple[Shown, int | None], ...] = (
+        ("R", item.raw),
+        ("S", item.smoothed),
+        ("C", item.compressed),
+        ("T", item.tiny),
+    )
+    made = [(level, size) for level, size in sizes if size is not None]
+    for level, size in made:
+        if size + overheads.tag <= room_tokens:
+            return Row(item.turn, item.turn, level, size + overheads.tag, item.step, item.step)
+    if room_tokens - overheads.tag - overheads.cut_note < CUT_MINIMUM_TOKENS:
+        return None
+    return Row(item.turn, item.turn, made[-1][0], room_tokens, item.step, item.step, is_cut=True)
+
+
+TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
+"""Of the room for rolled-over turns, what single Tinies take where eras stand for the oldest: the first that fits."""
+
+
+def rolled_rows(
+    history: History, items: Sequence[Item], last: int, room_tokens: int, overheads: Overheads
+) -> list[Row]:
+    """Turns 1 to `last` as Tiny, eras for the oldest where that is too much; only named where nothing else fits, and
+    nothing where not even that does.
+
+    `items` are the turns from `last` on backwards, as many as are known.
+    """
+    if not last:
+        return []
+    ledger = Ledger(list(items), Costing(overheads, 0, TINY_TOKENS))
+    if _append_tinies(ledger, room_tokens) == last:
+        return chosen_rows(ledger)
+    for share in TINY_SHARES:
+        ledger.cut_back(0, 0)
+        shown = _append_tinies(ledger, int(room_tokens * share))
+        oldest = last - shown
+        room = room_tokens - ledger.cost
+        cover = make_cover(history, oldest - oldest % history.fanout, oldest, room, overheads)
+        if cover.least <= room:
+            return cover.rows(room) + chosen_rows(ledger)
+    stub = stub_row(1, last, overheads)
+    return [stub] if stub.tokens <= room_tokens else []
+
+
+def _append_tinies(ledger: Ledger, room_tokens: int) -> int:
+    for index in range(len(ledger.items)):
+        option = ledger.at(index, TINY)
+        added = ledger.appended(option)
+        if ledger.cost + added > room_tokens:
+            break
+        ledger.append(option, added)
+    return len(ledger.chosen)

@@ -1,0 +1,68 @@
+"""Topics: the current one message by message, past ones as summaries, three old ones together as a bulk.
+
+    [bulks, oldest first] [past topics, oldest first] [the current topic's messages]
+
+A topic ends with a phrase, a silence, another subject, by hand, or when it takes too much of its share; it is summed
+up then. When the summaries take more than theirs, the three oldest topics become one bulk, and when the bulks do, the
+oldest is left out. Whatever is left out stays in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+from foveate.plan import Overheads, Plan, Story
+from foveate.strategy.standard import Standard
+from foveate.strategy.topics.planner import Planner
+
+Language = Literal["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "tr", "uk", "zh"]
+"""Those that have a list of phrases."""
+_ROUNDING = 1e-6
+
+
+class Topics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Three tiers of a conversation that goes from topic to topic."""
+
+    keeps_story: ClassVar[bool] = True
+    builds: ClassVar[bool] = True
+
+    enabled: bool = True
+    """Off: no topics; the newest turns that fit, whole, as `standard` shows them."""
+    current: Annotated[float, Meta(gt=0, le=1)] = 0.50
+    """The share of the history's tokens for the current topic. The three shares add up to 1 at most."""
+    past: Annotated[float, Meta(ge=0, le=1)] = 0.30
+    """For summaries of past topics."""
+    bulk: Annotated[float, Meta(ge=0, le=1)] = 0.20
+    """For bulks."""
+    max_message_chars: Annotated[int, Meta(ge=100, le=1_000_000)] = 2_000
+    """When the current topic exceeds its share, messages longer than this are truncated to it, in the context only."""
+    topic_tokens: Annotated[int, Meta(ge=24, le=100_000)] = 200
+    """What a past topic's summary takes at most."""
+    bulk_tokens: Annotated[int, Meta(ge=24, le=100_000)] = 300
+    """What a bulk's summary takes at most."""
+    bulk_topics: Annotated[int, Meta(ge=2, le=100)] = 3
+    """How many topics become one bulk."""
+    silence_minutes: Annotated[float, Meta(gt=0, le=5_256_000)] | None = 30
+    """After a silence this long a topic is over. None: silence ends no topic."""
+    seal_share: Annotated[float, Meta(gt=0, le=1)] = 0.60
+    """A topic that takes more than this of its share is sealed, but for its newest turn."""
+    phrase_languages: tuple[Language, ...] | None = None
+    """The languages whose phrases end a topic, as in ["en", "de"]. None: all that have a list; [] none."""
+    phrases: tuple[str, ...] = ()
+    """Phrases of your own, besides those of the languages."""
+    subject_distance: Annotated[float, Meta(ge=0, le=1)] | None = 0.25
+    """How far from the turns before it a prompt begins another subject. None: no subject change is looked for."""
+    keep_full: bool = False
+    """Show the newest past topics in full where room is left. A one-off context always does."""
+
+    def __post_init__(self) -> None:
+        total = self.current + self.past + self.bulk
+        if total > 1 + _ROUNDING:
+            raise ValueError(f"current, past and bulk add up to 1 at most; these to {total:.3f}")
+
+    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
+        if not self.enabled:
+            return Standard().plan(story, budget_tokens, overheads)
+        return Planner(self, story, budget_tokens, overheads).plan()

@@ -1,0 +1,249 @@
+"""Turns to what the topics strategy shows of them: summaries of topics and bulks, truncated messages, and what tells
+where a topic begins.
+
+Summaries are made from the clauses of the original turns, never from another summary.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from foveate.compress.eras import era_text, roll_up
+from foveate.compress.facts import Facts, find_facts
+from foveate.compress.guard import Source, check
+from foveate.compress.lexicon import DECISIONS, ERRORS, OUTCOMES, stem, word_weight
+from foveate.compress.marks import cut_line, escape_inline, one_line
+from foveate.plan import Made
+from foveate.renditions import Unit
+from foveate.strategy.build import Material, SourceTurn, made_of, made_short
+from foveate.strategy.topics.phrases import Phrases, find_phrase, load_phrases
+from foveate.strategy.topics.subjects import SCALE, Gist
+from foveate.text import compact_json, message_text
+from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolResult
+
+TRUNCATED = "… [truncated]"
+TITLE_WORDS = 4
+MIN_TITLE_WEIGHT = 0.4
+"""Words that everybody says make no title."""
+USER_WORDS = 2.0
+"""What the user says counts more."""
+MAX_TITLE_TOKENS = 48
+MAX_TITLE_CHARS = 80
+BULK_TITLE_WORDS = 2
+"""Of each topic in a bulk."""
+MAX_UNITS = 4_000
+"""Clauses of all turns that are compared with each other; of each turn the best."""
+MIN_UNITS = 4
+READ_CHARS = 2_000
+"""Of a prompt, and of an answer, so much says what it is about."""
+MIN_WORD_WEIGHT = 0.25
+_SUBJECT_KINDS = "wni/e!"
+_UNTITLED = DECISIONS | OUTCOMES | ERRORS | {"topic", "topics", "subject"}
+_MARKED = re.compile(r"^\[[^\]\n]{1,40}\]|\{[^}]*\}?")
+"""Who speaks, and what stands for a call of a tool."""
+_TITLE_WORD = re.compile(
+    r"(?<![\w#/.-])[^\W\d_][\w./-]{2,30}\w(?![\w/])|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,6}"
+)
+
+
+def make_topic(material: Material) -> Made:
+    """What a topic was about: its title, and the clauses that tell most."""
+    title = _title(material.turns, TITLE_WORDS)
+    return _summary(material, f"Topic: {title}" if title else "Topic", title)
+
+
+def make_bulk(material: Material) -> Made:
+    """What some topics were about, together."""
+    ranges = _ranges(material.wanted.data.get("topics"))
+    titles = [
+        _title([turn for turn in material.turns if first <= turn.number <= last], BULK_TITLE_WORDS)
+        for first, last in ranges
+    ]
+    title = "; ".join(filter(None, titles))
+    return _summary(material, f"{len(ranges) or 1} topics: {title}" if title else "Topics", title)
+
+
+def reword_topic(material: Material, title: str, chosen: Sequence[Unit]) -> Made:
+    """A topic, or some together, under a title and in clauses that a model has worded."""
+    count = len(_ranges(material.wanted.data.get("topics")))
+    head = "Topic" if material.wanted.kind == "topic" else f"{count or 1} topics"
+    return _summary(material, f"{head}: {title}" if title else head, title, chosen)
+
+
+def make_boundary(material: Material) -> Made:
+    """Whether a turn says that a topic is over, what it is about, and what the turn before it was about."""
+    data = material.wanted.data
+    last = material.wanted.last
+    asked = _asked(next((turn for turn in material.turns if turn.number == last), None))
+    before = "\n".join(_exchanged(turn) for turn in material.turns if turn.number == last - 1)
+    prompt, exchange = gists([asked, before])
+    kept: dict[str, Json] = {
+        "phrase": find_phrase(asked, _phrases(data)),
+        "asked": prompt.as_json(),
+        "before": exchange.as_json(),
+    }
+    return made_of(material.wanted, data=kept)
+
+
+def make_truncated(material: Material) -> Made:
+    """The messages of a turn that are longer than allowed, cut there and marked."""
+    given = material.wanted.data.get("max_chars")
+    most = given if isinstance(given, int) else READ_CHARS
+    texts: dict[int, str] = {}
+    for turn in material.turns:
+        for position, message in enumerate(turn.messages):
+            if message.kind != "display" and _length(message) > most:
+                texts[position] = message_text(truncate(message, most))
+    return made_short(material.wanted, texts)
+
+
+def gists(texts: Sequence[str]) -> list[Gist]:
+    """What each text is about."""
+    from foveate.recall.embed.static import embed  # noqa: PLC0415 - numpy is for those who need it
+
+    rows = embed(texts)
+    return [
+        Gist(tuple(round(float(number) * SCALE) for number in row) if row.any() else (), _words(text))
+        for text, row in zip(texts, rows, strict=True)
+    ]
+
+
+def truncate(message: Message, max_chars: int) -> Message:
+    """The message with no more than so many characters of what was said in it, and a mark where it was cut."""
+    left = max_chars
+    parts: list[Part] = []
+    for part in message.parts:
+        words = _said(part)
+        if len(words) > left:
+            parts.append(_replaced(part, f"{words[:left].rstrip()}{TRUNCATED}"))
+            left = 0
+        else:
+            parts.append(part)
+            left -= len(words)
+    return replace(message, parts=tuple(parts), original=None)
+
+
+def _replaced(part: Part, words: str) -> Part:
+    match part:
+        case Text() | Reasoning():
+            return replace(part, text=words)
+        case ToolCall():
+            return replace(part, arguments=words)
+        case ToolResult():
+            others = (one for one in part.content if not isinstance(one, Text))
+            return replace(part, content=(Text(words), *others))
+    return part
+
+
+def _length(message: Message) -> int:
+    return sum(len(_said(part)) for part in message.parts)
+
+
+def _said(part: Part) -> str:
+    """The words of a part that can be cut."""
+    match part:
+        case Text(text) | Reasoning(text):
+            return text
+        case ToolResult():
+            return "\n".join(one.text for one in part.content if isinstance(one, Text))
+        case ToolCall():
+            return compact_json(part.arguments)
+    return ""
+
+
+def _summary(material: Material, heading: str, title: str, chosen: Sequence[Unit] | None = None) -> Made:
+    """A heading and the best clauses of the turns, or those chosen, within the tokens there are; what the guard says
+    of it is kept."""
+    count, room = material.count, material.wanted.tokens
+    head = cut_line(escape_inline(heading), min(room, MAX_TITLE_TOKENS), count)
+    units = _units(material.turns)
+    left = room - count(head) - 1
+    best = roll_up(units, left, count) if chosen is None else chosen
+    text = era_text(best, left, count) if left > 0 else ""
+    body = f"{head}\n{text}" if text else head
+    facts: Facts = {}
+    for unit in units:
+        for key in unit.facts:
+            facts[key] = max(facts.get(key, 0.0), unit.worth / max(1, len(unit.facts)))
+    clauses = [unit.text for unit in units]
+    verdict = check("T", Source(facts, clauses), text or head, tokens=count(body), above_tokens=room)
+    data: dict[str, Json] = {"title": title, "kept_share": round(verdict.kept_share, 3)}
+    if not verdict.ok:
+        data["refused"] = verdict.reason
+    return made_of(material.wanted, body if count(body) <= room else cut_line(one_line(body), room, count), data)
+
+
+def _units(turns: Sequence[SourceTurn]) -> list[Unit]:
+    most = max(MIN_UNITS, MAX_UNITS // max(1, len(turns)))
+    return [unit for turn in turns for unit in turn.units[:most]]
+
+
+def _title(turns: Sequence[SourceTurn], words: int) -> str:
+    """The heaviest words of what was said, in the order they were said first; what is said often counts more."""
+    weights: dict[str, float] = {}
+    names: dict[str, str] = {}
+    times: Counter[str] = Counter()
+    for turn in turns:
+        for unit in turn.units:
+            by_user = 1.0 if unit.text.startswith("[") else USER_WORDS
+            for word in _title_words(unit.text):
+                root = stem(word.casefold())
+                names.setdefault(root, word)
+                times[root] += 1
+                weights[root] = weights.get(root, 0.0) + by_user * word_weight(word.casefold())
+    heaviest = sorted(weights, key=lambda root: (-weights[root] * times[root], root))[:words]
+    return ", ".join(name for root, name in names.items() if root in heaviest)[:MAX_TITLE_CHARS]
+
+
+def _title_words(text: str) -> Iterator[str]:
+    """Words of a clause that could stand in a title, each once."""
+    seen: set[str] = set()
+    for word in _TITLE_WORD.findall(_MARKED.sub(" ", text)):
+        plain = word.casefold()
+        if plain not in seen and word_weight(plain) >= MIN_TITLE_WEIGHT and plain not in _UNTITLED:
+            seen.add(plain)
+            yield word
+
+
+def _asked(turn: SourceTurn | None) -> str:
+    """What the user said first in a turn."""
+    said = [message.text for message in turn.messages if _is_prompt(message)] if turn else []
+    return "\n".join(said)[:READ_CHARS]
+
+
+def _exchanged(turn: SourceTurn) -> str:
+    """What the user said, and what was answered at last."""
+    answers = [message.text for message in turn.messages if message.role == "assistant" and message.kind == "message"]
+    answered = "\n".join(text for text in answers if text.strip())
+    return f"{_asked(turn)}\n{answered[-READ_CHARS:]}"
+
+
+def _is_prompt(message: Message) -> bool:
+    return message.role == "user" and message.kind == "message"
+
+
+def _words(text: str) -> dict[int, float]:
+    """The words of a text that tell something, each by a number."""
+    found: dict[int, float] = {}
+    for key, weight in find_facts(text).items():
+        if key[0] in _SUBJECT_KINDS and weight > MIN_WORD_WEIGHT:
+            number = zlib.crc32(key[2:].encode()) & 0xFFFF
+            found[number] = max(found.get(number, 0.0), min(weight, 1.25))
+    return found
+
+
+def _phrases(data: Mapping[str, Json]) -> Phrases:
+    languages, own = data.get("languages"), data.get("phrases")
+    return load_phrases(
+        tuple(map(str, languages)) if isinstance(languages, list | tuple) else None,
+        tuple(map(str, own)) if isinstance(own, list | tuple) else (),
+    )
+
+
+def _ranges(given: Json) -> list[tuple[int, int]]:
+    pairs = given if isinstance(given, list | tuple) else ()
+    return [(int(pair[0]), int(pair[1])) for pair in pairs if isinstance(pair, list | tuple)]

@@ -1,0 +1,207 @@
+"""A conversation as topics see it, turn by turn: where one ends, what goes to a bulk, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from foveate.plan import Made, Overheads, Told, TurnInfo, Wanted
+from foveate.strategy.topics.state import Book, Bulk, Topic, Why
+from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, is_elsewhere
+from foveate.turn import Json
+
+if TYPE_CHECKING:
+    from foveate.strategy.topics import Topics
+
+UNSUMMARISED_TOKENS = 16
+"""What stands for a summary that came out empty takes no more."""
+TYPICAL_CHARS = 4
+"""To a token: by this it is judged, before any is made, what truncated messages will take."""
+MIN_SUMMARY_TOKENS = 24
+"""A summary says nothing in less."""
+MINUTE_US = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What each tier may take, and each summary in it."""
+
+    current: int
+    past: int
+    bulk: int
+    topic_tokens: int
+    """A summary's text; 0 where topics are only named."""
+    bulk_tokens: int
+
+    @classmethod
+    def of(cls, settings: Topics, budget_tokens: int, overheads: Overheads) -> Rooms:
+        """So many topics as make a bulk always fit their tier, and one bulk its own, if they say a little less."""
+        past, bulk = int(budget_tokens * settings.past), int(budget_tokens * settings.bulk)
+        topic = min(settings.topic_tokens, past // settings.bulk_topics - overheads.range)
+        stub = overheads.range + overheads.cut_note
+        merged = min(settings.bulk_tokens, bulk - overheads.range - stub)
+        return cls(
+            int(budget_tokens * settings.current),
+            past,
+            bulk,
+            topic if topic >= MIN_SUMMARY_TOKENS else 0,
+            merged if merged >= MIN_SUMMARY_TOKENS else 0,
+        )
+
+
+class Flow:
+    """Goes through turns, oldest first, from the first of the current topic on."""
+
+    def __init__(
+        self, settings: Topics, book: Book, rooms: Rooms, made: Mapping[str, Made], overheads: Overheads
+    ) -> None:
+        self.settings = settings
+        self.book = book
+        self.rooms = rooms
+        self.turns: list[TurnInfo] = []
+        """Of the current topic."""
+        self.events: list[Told] = []
+        self._made = made
+        self._overheads = overheads
+        self._seals = {seal.turn: seal for seal in book.seals}
+        self._latest_us = 0
+
+    def add(self, info: TurnInfo) -> None:
+        """The next turn: it may end the topic before it, and make it too large."""
+        if info.turn > self.book.seen:
+            if self.turns:
+                why = self._boundary(info)
+                if why:
+                    seal = self._seals.get(info.turn - 1)
+                    self._seal(len(self.turns), why, seal.at_us if seal and why == "manual" else info.started_us)
+            self.book = replace(self.book, seen=info.turn, tail=0)
+        self.turns.append(info)
+        self._latest_us = max(self._latest_us, info.ended_us)
+        if len(self.turns) > 1 and self._is_too_large():
+            self._seal(len(self.turns) - 1, "size", self.turns[-2].ended_us)
+
+    def finish(self) -> None:
+        """A topic that is to end behind the newest turn ends now; seals that had nothing to end are over.
+
+        A turn that has no answer yet is not sealed: it begins the next topic.
+        """
+        seen = self.book.seen
+        seal = self._seals.get(seen)
+        if seal and not seal.waits and self.turns and self.turns[-1].turn == seen:
+            messages = self.turns[-1].messages
+            count = len(self.turns) - (messages[-1].role != "assistant")
+            if count:
+                whole = count == len(self.turns)
+                self._seal(count, "manual", seal.at_us)
+                self.book = replace(self.book, tail=len(messages) if whole else 0)
+        kept = (one for one in self.book.seals if one.turn > seen or (one.turn == seen and one.waits))
+        self.book = replace(self.book, seals=tuple(kept))
+
+    def skip(self, last: int, tokens: int) -> None:
+        """Take the turns up to `last` for one topic: too many to look at each."""
+        topic = Topic(self.book.sealed + 1, self.book.start, last, 0, "size", tokens)
+        self.book = replace(
+            self.book,
+            start=last + 1,
+            subject=last + 1,
+            seen=last,
+            topics=(*self.book.topics, topic),
+            sealed=topic.number,
+        )
+
+    def merge(self, merged_us: int) -> None:
+        """While the summaries take more than their tier, the oldest topics become a bulk."""
+        count = self.settings.bulk_topics
+        while len(self.book.topics) >= count and self.past_tokens > self.rooms.past:
+            oldest, rest = self.book.topics[:count], self.book.topics[count:]
+            bulk = Bulk(self.book.merged + 1, merged_us, oldest)
+            self.book = replace(self.book, topics=rest).with_bulk(bulk)
+            data: dict[str, Json] = {
+                "id": bulk.id,
+                "topics": [topic.id for topic in oldest],
+                "first": bulk.first,
+                "last": bulk.last,
+            }
+            self.events.append(Told("bulk-merged", data, bulk.last))
+
+    @property
+    def past_tokens(self) -> int:
+        return sum(self.tokens(topic.wanted(self.rooms.topic_tokens)) for topic in self.book.topics)
+
+    def tokens(self, wanted: Wanted) -> int:
+        """What a summary's block takes: as it was made, or the most that it may."""
+        made = self._made.get(wanted.name)
+        text = (made.tokens or UNSUMMARISED_TOKENS) if made else wanted.tokens or UNSUMMARISED_TOKENS
+        return text + self._overheads.range
+
+    def _seal(self, count: int, why: Why, sealed_us: int) -> None:
+        """The topic's first so many turns are over; the others begin the next."""
+        turns, self.turns = self.turns[:count], self.turns[count:]
+        tokens = sum(info.tokens + self._overheads.tag for info in turns)
+        topic = Topic(self.book.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)
+        subject = self.book.subject if why == "size" else topic.last + 1
+        self.book = replace(
+            self.book,
+            start=topic.last + 1,
+            subject=subject,
+            topics=(*self.book.topics, topic),
+            sealed=topic.number,
+        )
+        self._latest_us = max((info.ended_us for info in self.turns), default=0)
+        data: dict[str, Json] = {"id": topic.id, "why": why, "first": topic.first, "last": topic.last}
+        self.events.append(Told("topic-sealed", {**data, "tokens": tokens}, topic.last))
+        self.merge(sealed_us)
+
+    def _boundary(self, info: TurnInfo) -> Why | None:
+        """What ends the topic before a turn; the surest reason, where there are several."""
+        signals = self._made.get(boundary_name(self.settings, info.turn))
+        if info.turn - 1 in self._seals:
+            return "manual"
+        if signals and signals.data.get("phrase"):
+            return "phrase"
+        # A clock that ran backwards, and then right again, is no silence: what counts is the latest time so far.
+        silence = self.settings.silence_minutes
+        if silence is not None and info.started_us - self._latest_us >= silence * MINUTE_US:
+            return "silence"
+        distance = self.settings.subject_distance
+        if signals and distance is not None:
+            prompt = Gist.from_json(signals.data.get("asked"))
+            if is_elsewhere(prompt, self._gists(info.turn), distance):
+                return "subject"
+        return None
+
+    def _gists(self, turn: int) -> Sequence[Gist]:
+        """What the turns before were about, as far as they were about the same; each is known from the turn after."""
+        first = max(self.book.subject, turn - WINDOW_TURNS)
+        found = [self._made.get(boundary_name(self.settings, after)) for after in range(first + 1, turn + 1)]
+        return [Gist.from_json(made.data.get("before")) for made in found if made]
+
+    def _is_too_large(self) -> bool:
+        """Whether the topic takes too much of its share; of one beyond it, what it takes once it is truncated."""
+        tag, room = self._overheads.tag, self.rooms.current
+        size = sum(info.tokens + tag for info in self.turns)
+        if size > room:
+            most = self.settings.max_message_chars // TYPICAL_CHARS
+            size = sum(tag + sum(min(message.tokens, most) for message in info.messages) for info in self.turns)
+        return size > room * self.settings.seal_share
+
+
+def boundary_name(settings: Topics, turn: int) -> str:
+    """What says whether a turn begins a topic; another name if it is to be looked for in another way."""
+    own = [settings.phrases, settings.phrase_languages]
+    way = f"-{zlib.crc32(json.dumps(own).encode()):08x}" if any(one not in ((), None) for one in own) else ""
+    if settings.phrase_languages == ():
+        way = f"{way}-none"
+    return f"boundary-{turn}{way}"
+
+
+def boundary_wanted(settings: Topics, turn: int) -> Wanted:
+    """It is made from the turn's prompt and from the turn before, which is over when there is a next."""
+    languages = settings.phrase_languages
+    data: dict[str, Json] = {} if languages is None else {"languages": list(languages)}
+    if settings.phrases:
+        data["phrases"] = list(settings.phrases)
+    return Wanted(boundary_name(settings, turn), "boundary", max(1, turn - 1), turn, data=data)

@@ -1,0 +1,225 @@
+"""One plan of the topics strategy: what happened since the last one, and the rows of its three tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from foveate.plan import Item, Overheads, Plan, Row, Shown, Story, Wanted
+from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
+from foveate.strategy.layout import bands_of, compact_rows, stub_row
+from foveate.strategy.topics.blocks import Current, current_rows
+from foveate.strategy.topics.flow import Flow, Rooms, boundary_wanted
+from foveate.strategy.topics.state import Book, Bulk, Topic
+from foveate.turn import Json
+
+if TYPE_CHECKING:
+    from foveate.strategy.topics import Topics
+
+MAX_CATCH_UP_TURNS = 20_000
+"""Of a longer history that was never planned, the turns before this many are one topic."""
+MAX_READ_TURNS = 2_000
+"""Of a history that was never planned, only so many of the newest turns are read for phrases and subjects."""
+MAX_SUMMARIES = 200
+"""So many summaries of what was sealed are made at once, besides those that are shown."""
+_TARGETS: tuple[Shown, ...] = ("A", "R", "M", "S", "C", "T", "E")
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The rows of what is sealed, oldest first."""
+
+    rows: tuple[Row, ...]
+    bulks: tuple[Bulk, ...]
+    """Those that are shown."""
+    left_out: int
+    """Bulks that are not."""
+
+    @property
+    def tokens(self) -> int:
+        return sum(row.tokens for row in self.rows)
+
+
+class Planner:
+    """One plan in the making."""
+
+    def __init__(self, settings: Topics, story: Story, budget_tokens: int, overheads: Overheads) -> None:
+        self.settings = settings
+        self.story = story
+        self.budget = max(0, budget_tokens)
+        self.overheads = overheads
+        self.rooms = Rooms.of(settings, self.budget, overheads)
+
+    def plan(self) -> Plan:
+        if not self.story.last_turn or self.budget < MIN_HISTORY_TOKENS:
+            return self._smallest()
+        flow, wants = self._lived()
+        past = self._past(flow)
+        current = self._current(flow, self.budget - past.tokens)
+        if current is None:
+            return self._smallest()
+        rows = (*self._filled(flow, past, current), *current.rows)
+        tokens = sum(row.tokens for row in rows)
+        if tokens > self.budget:
+            return self._smallest()
+        wants += [*self._summaries(flow, past), *current.wants]
+        state = flow.book.as_json()
+        return Plan(
+            rows,
+            bands_of(rows, dict.fromkeys(_TARGETS, 0.0)),
+            tokens,
+            self.budget,
+            wants=tuple({wanted.name: wanted for wanted in wants}.values()),
+            state=None if state == self.story.state else state,
+            events=tuple(flow.events),
+            notes=self._notes(flow, past, current),
+        )
+
+    def _lived(self) -> tuple[Flow, list[Wanted]]:
+        """The conversation up to its newest turn, and what says where topics begin in what is new of it."""
+        story, settings, last = self.story, self.settings, self.story.last_turn
+        book = Book.from_json(story.state)
+        if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) > book.tail:
+            book = book.reopened()
+        # A one-off is planned afresh: what was merged for another room may have room of its own in this one.
+        book = book.unmerged() if story.frame.is_one_off else book
+        flow = Flow(settings, book, self.rooms, story.made, self.overheads)
+        flow.merge(0)
+        flow.events.clear()
+        reads = settings.subject_distance is not None or settings.phrases or settings.phrase_languages != ()
+        first = max(2, book.seen + 1, last - MAX_READ_TURNS + 1)
+        wants = [boundary_wanted(settings, turn) for turn in range(first, last + 1)] if reads else []
+        if last - book.seen > MAX_CATCH_UP_TURNS:
+            cut = last - MAX_CATCH_UP_TURNS
+            flow.skip(cut, sum(item.raw for item in story.newest() if item.turn <= cut))
+        for info in story.infos(flow.book.start, last):
+            flow.add(info)
+        flow.finish()
+        return flow, wants
+
+    def _past(self, flow: Flow) -> _Past:
+        """Past topics, and the newest bulks that fit their tier; what is left out is named."""
+        topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.book.topics]
+        stub = stub_row(1, 1, self.overheads).tokens
+        shown: list[Row] = []
+        room = self.rooms.bulk
+        for place, bulk in reversed(list(enumerate(flow.book.bulks))):
+            row = self._row(flow, bulk, bulk.wanted(self.rooms.bulk_tokens))
+            if row.tokens + (stub if place else 0) > room or not self.rooms.bulk_tokens:
+                break
+            shown.append(row)
+            room -= row.tokens
+        count = len(flow.book.bulks)
+        left_out = count - len(shown)
+        rows = [*reversed(shown), *topics]
+        if left_out:
+            rows.insert(0, stub_row(1, flow.book.bulks[left_out - 1].last, self.overheads))
+        if topics and not self.rooms.topic_tokens:
+            # Too little room for any summary: what is sealed is only named.
+            rows = [stub_row(1, flow.book.topics[-1].last, self.overheads)]
+        return _Past(tuple(rows), flow.book.bulks[left_out:], left_out)
+
+    def _row(self, flow: Flow, what: Topic | Bulk, wanted: Wanted) -> Row:
+        return Row(what.first, what.last, "A", flow.tokens(wanted), artefact=wanted.name)
+
+    def _current(self, flow: Flow, limit_tokens: int) -> Current | None:
+        """The current topic in its share; in whatever the other tiers leave, where that is not enough."""
+        if not flow.turns:
+            return Current(())
+        room = min(self.rooms.current, limit_tokens)
+        return current_rows(
+            flow.turns,
+            self._newest(),
+            max_message_chars=self.settings.max_message_chars,
+            made=self.story.made,
+            room_tokens=room,
+            limit_tokens=limit_tokens,
+            overheads=self.overheads,
+        )
+
+    def _newest(self) -> list[Item]:
+        """The newest turn, or its steps where it is at work, newest first."""
+        items: list[Item] = []
+        for item in self.story.newest():
+            if item.turn != self.story.last_turn:
+                break
+            items.append(item)
+        return items
+
+    def _filled(self, flow: Flow, past: _Past, current: Current) -> Sequence[Row]:
+        """The sealed part, its newest topics in full where that is asked for and room is left."""
+        if not self.settings.keep_full and not self.story.frame.is_one_off:
+            return past.rows
+        rows = list(past.rows)
+        left = self.budget - past.tokens - sum(row.tokens for row in current.rows)
+        full: list[Row] = []
+        for topic in reversed(flow.book.topics):
+            if not rows or rows[-1].first != topic.first or topic.tokens - rows[-1].tokens > left:
+                break
+            left -= topic.tokens - rows.pop().tokens
+            tag = self.overheads.tag
+            turns = self.story.infos(topic.first, topic.last)
+            full[:0] = [Row(info.turn, info.turn, "R", info.tokens + tag) for info in turns]
+        return [*rows, *full]
+
+    def _summaries(self, flow: Flow, past: _Past) -> list[Wanted]:
+        """Those that are shown, and those of what was sealed or merged just now, so that they can be looked up."""
+        rooms, book = self.rooms, flow.book
+        wants = [topic.wanted(rooms.topic_tokens) for topic in book.topics] if rooms.topic_tokens else []
+        wants += [bulk.wanted(rooms.bulk_tokens) for bulk in past.bulks]
+        before = Book.from_json(self.story.state)
+        if not rooms.topic_tokens or self.story.frame.is_one_off:
+            return wants
+        merged = [topic for bulk in book.bulks for topic in bulk.topics if topic.number > before.sealed]
+        wants += [topic.wanted(rooms.topic_tokens) for topic in merged[-MAX_SUMMARIES:]]
+        if rooms.bulk_tokens:
+            new = [bulk for bulk in book.bulks if bulk.number > before.merged]
+            wants += [bulk.wanted(rooms.bulk_tokens) for bulk in new[-MAX_SUMMARIES:]]
+        return wants
+
+    def _notes(self, flow: Flow, past: _Past, current: Current) -> dict[str, Json]:
+        book, rooms = flow.book, self.rooms
+        return {
+            "current": {"first": book.start, "last": self.story.last_turn, "tokens": current.tokens},
+            "topics": [_noted(topic, self._title(topic.wanted(rooms.topic_tokens))) for topic in book.topics],
+            "bulks": [
+                {
+                    "id": bulk.id,
+                    "first": bulk.first,
+                    "last": bulk.last,
+                    "title": self._title(bulk.wanted(rooms.bulk_tokens)),
+                    "topics": [_noted(topic) for topic in bulk.topics],
+                }
+                for bulk in past.bulks
+            ],
+            "left_out_bulks": past.left_out,
+            "truncated": {str(turn): list(places) for turn, places in current.truncated.items()},
+            "max_message_chars": self.settings.max_message_chars,
+            "is_cut": current.is_cut,
+            "room_tokens": {"current": rooms.current, "past": rooms.past, "bulk": rooms.bulk},
+        }
+
+    def _title(self, wanted: Wanted) -> Json:
+        made = self.story.made.get(wanted.name)
+        return made.data.get("title", "") if made else ""
+
+    def _smallest(self) -> Plan:
+        """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
+        rows = tuple(compact_rows(self.story, self.budget, self.overheads))
+        tokens = sum(row.tokens for row in rows)
+        notes: dict[str, Json] = {"message": f"{self.budget} tokens are too few for topics"} if rows else {}
+        bands = bands_of(rows, dict.fromkeys(_TARGETS, 0.0))
+        return Plan(rows, bands, tokens, self.budget, notes=notes)
+
+
+def _noted(topic: Topic, title: Json = "") -> dict[str, Json]:
+    return {
+        "id": topic.id,
+        "first": topic.first,
+        "last": topic.last,
+        "why": topic.why,
+        "sealed_us": topic.sealed_us,
+        "raw_tokens": topic.tokens,
+        "title": title,
+    }

@@ -1,0 +1,176 @@
+"""What the topics strategy keeps: the topics that were sealed, the bulks they went to, and where the current one began.
+
+Nothing here has content; summaries are artefacts, named after the turns they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from foveate.plan import Wanted
+from foveate.turn import Json
+
+Why = Literal["manual", "phrase", "silence", "subject", "size"]
+"""What ended a topic."""
+REASONS: tuple[Why, ...] = get_args(Why)
+MAX_BULKS = 1_000
+"""Of more, the oldest two are one from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Turns about one thing."""
+
+    number: int
+    first: int
+    last: int
+    sealed_us: int
+    why: Why
+    tokens: int
+    """Of its turns as they were said."""
+
+    @property
+    def id(self) -> str:
+        return f"topic-{self.number}"
+
+    def wanted(self, tokens: int) -> Wanted:
+        """Its summary."""
+        return Wanted(f"topic-{self.first}-{self.last}-{tokens}", "topic", self.first, self.last, tokens)
+
+    def as_json(self) -> list[Json]:
+        return [self.number, self.first, self.last, self.sealed_us, REASONS.index(self.why), self.tokens]
+
+    @classmethod
+    def from_json(cls, kept: Any) -> Topic:
+        number, first, last, sealed_us, why, tokens = kept
+        return cls(number, first, last, sealed_us, REASONS[why], tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """Topics that are summed up together, oldest first."""
+
+    number: int
+    merged_us: int
+    topics: tuple[Topic, ...]
+
+    @property
+    def id(self) -> str:
+        return f"bulk-{self.number}"
+
+    @property
+    def first(self) -> int:
+        return self.topics[0].first
+
+    @property
+    def last(self) -> int:
+        return self.topics[-1].last
+
+    def wanted(self, tokens: int) -> Wanted:
+        name = f"bulk-{self.first}-{self.last}-{tokens}"
+        ranges: list[Json] = [[topic.first, topic.last] for topic in self.topics]
+        return Wanted(name, "bulk", self.first, self.last, tokens, {"topics": ranges})
+
+    def as_json(self) -> dict[str, Json]:
+        topics: list[Json] = [topic.as_json() for topic in self.topics]
+        return {"number": self.number, "merged_us": self.merged_us, "topics": topics}
+
+    @classmethod
+    def from_json(cls, kept: Any) -> Bulk:
+        return cls(kept["number"], kept["merged_us"], tuple(map(Topic.from_json, kept["topics"])))
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Someone wants the topic to end behind a turn."""
+
+    turn: int
+    at_us: int
+    waits: bool = False
+    """For the next turn: this one went on after it had been sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Everything that is kept."""
+
+    start: int = 1
+    """The first turn of the current topic; one that is not there yet if the topic is empty."""
+    subject: int = 1
+    """Since which turn it has been about the same: a topic that was sealed for its size goes on in the next."""
+    seen: int = 0
+    """The newest turn that was looked at."""
+    topics: tuple[Topic, ...] = ()
+    """Sealed and in no bulk, oldest first."""
+    bulks: tuple[Bulk, ...] = ()
+    sealed: int = 0
+    """How many topics were sealed so far,"""
+    merged: int = 0
+    """and how many bulks made."""
+    seals: tuple[Seal, ...] = ()
+    """By hand, and not carried out yet."""
+    tail: int = 0
+    """How many messages the newest turn had when it was sealed by hand; 0: it was not."""
+
+    def reopened(self) -> Book:
+        """The newest sealed turn went on after all: it is part of the current topic until the next one begins."""
+        topic = self.topics[-1]
+        is_left = topic.last > topic.first
+        kept = (replace(topic, last=topic.last - 1),) if is_left else ()
+        return replace(
+            self,
+            start=topic.last,
+            subject=topic.last,
+            topics=(*self.topics[:-1], *kept),
+            sealed=self.sealed - (not is_left),
+            seals=(*self.seals, Seal(topic.last, topic.sealed_us, waits=True)),
+            tail=0,
+        )
+
+    def with_bulk(self, bulk: Bulk) -> Book:
+        bulks = (*self.bulks, bulk)
+        if len(bulks) > MAX_BULKS:
+            one, two = bulks[:2]
+            ends = one.topics[0], two.topics[-1]
+            tokens = sum(topic.tokens for topic in (*one.topics, *two.topics))
+            whole = replace(ends[0], last=ends[1].last, tokens=tokens)
+            bulks = (replace(one, topics=(whole,)), *bulks[2:])
+        return replace(self, bulks=bulks, merged=bulk.number)
+
+    def unmerged(self) -> Book:
+        """As if no topic had gone to a bulk yet."""
+        topics = tuple(topic for bulk in self.bulks for topic in bulk.topics)
+        return replace(self, topics=(*topics, *self.topics), bulks=(), merged=0)
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "start": self.start,
+            "subject": self.subject,
+            "seen": self.seen,
+            "topics": [topic.as_json() for topic in self.topics],
+            "bulks": [bulk.as_json() for bulk in self.bulks],
+            "sealed": self.sealed,
+            "merged": self.merged,
+            "seals": [[seal.turn, seal.at_us, seal.waits] for seal in self.seals],
+            "tail": self.tail,
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Json]) -> Book:
+        """What was kept; an empty book where nothing was."""
+        if not kept:
+            return cls()
+        state: Any = kept
+        return cls(
+            state["start"],
+            state["subject"],
+            state["seen"],
+            tuple(map(Topic.from_json, state["topics"])),
+            tuple(map(Bulk.from_json, state["bulks"])),
+            state["sealed"],
+            state["merged"],
+            tuple(Seal(*seal) for seal in state["seals"]),
+            state["tail"],
+        )

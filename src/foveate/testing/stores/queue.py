@@ -1,0 +1,286 @@
+"""The conformance suite of the queue for models: what is due is claimed once, and no turn costs more than its limit.
+
+Run it as `foveate.testing.stores` says; its cases take the same arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from foveate.store import Store, bodies
+from foveate.store.derived import NewRendition
+from foveate.store.due import DueTurn, Postponed, Refined, Wanted
+from foveate.testing.stores import Case, OpenStore, draft, new_session
+from foveate.testing.stores.derived import LONG_SECONDS, rendition
+
+MAX_CALLS = 6
+NOW_US = 1_000
+
+
+def _due(turn: int, due_us: int | None = NOW_US, *, messages: int = 1) -> NewRendition:
+    return replace(rendition(turn, messages=messages), maker="local", due_us=due_us)
+
+
+def _refined(maker: str = "m", *, version: int = 1, calls: int = 1) -> Refined:
+    return Refined(
+        maker=maker,
+        version=version,
+        calls=calls,
+        refusals=0,
+        compressed=bodies.squeeze("better"),
+        compressed_tokens=15,
+        tiny="best",
+        tiny_tokens=5,
+    )
+
+
+async def _talked(store: Store, turns: int, session_id: str = "s") -> None:
+    """So many closed turns, all due, and an open one."""
+    await store.create_session(new_session(session_id))
+    await store.append(session_id, [draft(f"q{turn}") for turn in range(1, turns + 2)])
+    await store.derived.add_renditions(session_id, [_due(turn) for turn in range(1, turns + 1)])
+
+
+async def _claim(
+    store: Store,
+    session_id: str = "s",
+    *,
+    limit: int = 99,
+    lease: float = LONG_SECONDS,
+    max_calls: int = MAX_CALLS,
+    now_us: int = NOW_US,
+) -> list[DueTurn]:
+    return await store.derived.due.claim(
+        session_id, owner="a", limit=limit, lease_seconds=lease, max_calls=max_calls, now_us=now_us
+    )
+
+
+async def _turns(store: Store, session_id: str = "s", *, now_us: int = NOW_US) -> list[int]:
+    return [due.turn for due in await _claim(store, session_id, now_us=now_us)]
+
+
+async def what_is_due_is_claimed_once(store: Store, _: OpenStore) -> None:
+    await _talked(store, 4)
+    assert await store.derived.due.sessions() == [("s", NOW_US)]
+    assert [due.turn for due in await _claim(store, limit=2)] == [1, 2]
+    assert [due.turn for due in await _claim(store)] == [3, 4]
+    assert await _claim(store) == []
+
+
+async def concurrent_claims_share_what_is_due(store: Store, _: OpenStore) -> None:
+    await _talked(store, 20)
+    found = await asyncio.gather(*(_claim(store, limit=4) for _ in range(7)))
+    assert sorted(due.turn for claims in found for due in claims) == list(range(1, 21))
+
+
+async def nothing_is_claimed_before_it_is_due(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("one"), draft("two"), draft("three"), draft("open")])
+    await store.derived.add_renditions("s", [_due(1, 500), _due(2, 300), _due(3, None)])
+    assert await store.derived.due.sessions() == [("s", 300)]
+    assert await _turns(store, now_us=299) == []
+    assert await _turns(store, now_us=500) == [2, 1]
+
+
+async def an_open_turn_waits_until_it_is_closed(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("one")])
+    await store.derived.add_renditions("s", [_due(1)])
+    assert await store.derived.due.sessions() == []
+    assert await _turns(store) == []
+    assert (await store.derived.backlog("s")).waiting == 0
+    await store.append("s", [draft("two")])
+    assert await store.derived.due.sessions() == [("s", NOW_US)]
+    assert await _turns(store) == [1]
+
+
+async def a_turn_that_has_grown_is_due_with_its_new_renditions(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("one")])
+    await store.derived.add_renditions("s", [_due(1)])
+    await store.append("s", [draft("more", "assistant"), draft("two")])
+    assert await _turns(store) == []
+    assert await store.derived.due.sessions() == []
+    await store.derived.add_renditions("s", [_due(1, messages=2)])
+    (due,) = await _claim(store)
+    assert (due.turn, due.messages) == (1, 2)
+
+
+async def half_the_calls_left_are_reserved_with_a_claim_and_survive_its_owner(store: Store, open_it: OpenStore) -> None:
+    await _talked(store, 1)
+    reserved = []
+    for _ in range(4):
+        again = await open_it()
+        try:
+            reserved += [(due.calls, due.reserved) for due in await _claim(again, lease=0.0)]
+        finally:
+            await again.close()
+    assert reserved == [(0, 3), (3, 2), (5, 1)]
+    backlog = await store.derived.backlog("s")
+    assert (backlog.waiting, backlog.incomplete) == (0, 1)
+
+
+async def a_reservation_can_be_raised_and_given_back(store: Store, _: OpenStore) -> None:
+    await _talked(store, 1)
+    (due,) = await _claim(store)
+    await store.derived.due.reserve(due, 5)
+    await store.derived.due.postpone(due, Postponed(due_us=NOW_US, calls=2))
+    (due,) = await _claim(store)
+    assert (due.calls, due.reserved) == (2, 2)
+
+
+async def what_a_model_made_is_the_newest_and_the_rest_stays(store: Store, _: OpenStore) -> None:
+    await _talked(store, 2)
+    first, second = await _claim(store)
+    assert await store.derived.due.refine(first, _refined(calls=2))
+    await store.derived.due.postpone(second, Postponed(due_us=None, calls=0))
+    one, two = await store.derived.renditions("s", 1, 2)
+    assert (one.maker, one.version, one.tiny, one.tiny_tokens, one.compressed_tokens) == ("m", 1, "best", 5, 15)
+    assert (bodies.expand(one.compressed), bodies.expand(one.smoothed)) == ("better", "smoothed said")
+    assert (two.maker, two.tiny) == ("local", "tiny said")
+    backlog = await store.derived.backlog("s")
+    assert (backlog.complete, backlog.by_model, backlog.waiting, backlog.pending) == (2, 1, 0, 1)
+    assert await _turns(store, now_us=2**60) == []
+    assert await store.derived.counts("s", 1, 2, chunk_turns=1) == {0: 2, 1: 1}
+
+
+async def what_a_model_made_of_a_turn_that_has_grown_is_not_kept(store: Store, _: OpenStore) -> None:
+    await _talked(store, 1)
+    (due,) = await _claim(store)
+    await store.derived.add_renditions("s", [_due(1, messages=2)])
+    assert not await store.derived.due.refine(due, _refined())
+    assert (await store.derived.backlog("s")).by_model == 0
+
+
+async def what_a_model_made_of_what_is_gone_is_not_kept(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("old", at_us=10), draft("new", at_us=90), draft("open", at_us=95)])
+    await store.derived.add_renditions("s", [_due(1), _due(2)])
+    first, second = await _claim(store)
+    await store.prune("s", before_us=50, dry_run=False)
+    assert not await store.derived.due.refine(first, _refined())
+    await store.delete_session("s")
+    assert not await store.derived.due.refine(second, _refined())
+    await store.derived.due.postpone(second, Postponed(due_us=5, calls=1))
+    assert await store.derived.due.sessions() == []
+
+
+async def a_turn_that_is_put_off_is_marked_and_due_later(store: Store, _: OpenStore) -> None:
+    await _talked(store, 2)
+    first, second = await _claim(store)
+    await store.derived.due.postpone(first, Postponed(due_us=NOW_US + 9, calls=2, refusals=2, is_marked=True))
+    await store.derived.due.postpone(second, Postponed(due_us=None, calls=6, is_marked=True))
+    backlog = await store.derived.backlog("s")
+    assert (backlog.incomplete, backlog.waiting, backlog.refusals) == (2, 1, 2)
+    assert await _turns(store, now_us=NOW_US + 8) == []
+    (due,) = await _claim(store, now_us=NOW_US + 9)
+    assert await store.derived.due.refine(due, _refined(calls=3))
+    backlog = await store.derived.backlog("s")
+    assert (backlog.complete, backlog.incomplete, backlog.waiting, backlog.by_model) == (1, 1, 0, 1)
+
+
+async def holding_a_session_leaves_others_as_they_are(store: Store, _: OpenStore) -> None:
+    await _talked(store, 2)
+    await _talked(store, 1, "other")
+    await store.derived.due.hold("s", NOW_US + 5)
+    assert await store.derived.due.sessions() == [("other", NOW_US), ("s", NOW_US + 5)]
+    assert await _turns(store) == []
+    assert await _turns(store, "other") == [1]
+
+
+async def what_was_put_off_can_be_hurried_in_every_session(store: Store, _: OpenStore) -> None:
+    await _talked(store, 2)
+    first, second = await _claim(store)
+    await store.derived.due.postpone(first, Postponed(due_us=NOW_US + 10**9, calls=1, is_marked=True))
+    await store.derived.due.postpone(second, Postponed(due_us=None, calls=1, is_marked=True))
+    assert await _claim(store) == []
+    await store.derived.due.hurry(NOW_US)
+    assert [(due.turn, due.calls) for due in await _claim(store)] == [(first.turn, 1)]
+
+
+async def what_was_made_in_part_is_marked_and_made_anew_when_wanted(store: Store, _: OpenStore) -> None:
+    await _talked(store, 1)
+    (due,) = await _claim(store)
+    assert await store.derived.due.refine(due, replace(_refined(version=2), is_complete=False))
+    backlog = await store.derived.backlog("s")
+    assert (backlog.complete, backlog.incomplete, backlog.by_model) == (0, 1, 1)
+    assert await store.derived.due.want_again("s", Wanted(local_version=1, model_version=None), NOW_US) == 0
+    assert await store.derived.due.want_again("s", Wanted(local_version=1, model_version=2), NOW_US) == 1
+    claims = await store.derived.claim("s", owner="a", limit=9, lease_seconds=LONG_SECONDS, include_open=False)
+    assert [claim.turn for claim in claims] == [1]
+
+
+async def a_renewed_lease_holds_until_it_is_given_back(store: Store, _: OpenStore) -> None:
+    await _talked(store, 1)
+    await _claim(store, lease=0.05)
+    await store.derived.due.renew("a", LONG_SECONDS)
+    await asyncio.sleep(0.1)
+    assert await _claim(store) == []
+    await store.derived.due.release("b")
+    assert await _claim(store) == []
+    await store.derived.due.release("a")
+    assert [due.calls for due in await _claim(store)] == [3]
+
+
+async def a_fork_leaves_its_ancestors_turns_to_the_ancestor(store: Store, _: OpenStore) -> None:
+    await _talked(store, 3)
+    await store.fork_session(new_session("f"), "s", 3)
+    await store.append("f", [draft("own"), draft("open")])
+    await store.derived.add_renditions("f", [_due(4)])
+    assert await _turns(store, "f") == [4]
+    first = (await _claim(store))[0]
+    assert await store.derived.due.refine(first, _refined())
+    assert [tiny for _, tiny, _ in await store.derived.tinies("f", 1, 1)] == ["best"]
+    assert (await store.derived.counts("f", 1, 9, chunk_turns=99)) == {0: 5}
+
+
+async def a_local_rendition_is_made_again_if_it_is_old_or_incomplete(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft(f"q{turn}") for turn in range(1, 6)])
+    made = [replace(_due(turn, None), is_complete=turn != 2) for turn in range(1, 5)]
+    await store.derived.add_renditions("s", [*made[:3], replace(made[3], version=2)])
+    wanted = Wanted(local_version=2, model_version=None)
+    assert await store.derived.due.want_again("s", wanted, NOW_US) == 3
+    claims = await store.derived.claim("s", owner="a", limit=9, lease_seconds=LONG_SECONDS, include_open=False)
+    assert [claim.turn for claim in claims] == [1, 2, 3]
+    assert await store.derived.due.want_again("s", wanted, NOW_US) == 0
+
+
+async def what_no_model_or_an_older_prompt_made_can_be_wanted_again(store: Store, _: OpenStore) -> None:
+    await _talked(store, 4)
+    first, second, third, fourth = await _claim(store)
+    await store.derived.due.refine(first, _refined(version=2))
+    await store.derived.due.refine(second, _refined(version=1))
+    await store.derived.due.postpone(third, Postponed(due_us=None, calls=MAX_CALLS, is_marked=True))
+    await store.derived.due.postpone(fourth, Postponed(due_us=None, calls=0))
+    wanted = Wanted(local_version=1, model_version=2)
+    assert await store.derived.due.want_again("s", wanted, NOW_US) == 3
+    claims = await _claim(store)
+    assert sorted((due.turn, due.calls) for due in claims) == [(2, 0), (3, 0), (4, 0)]
+    for due in claims:
+        assert await store.derived.due.refine(due, _refined(version=2))
+    backlog = await store.derived.backlog("s")
+    assert (backlog.complete, backlog.incomplete, backlog.by_model) == (4, 0, 4)
+
+
+CASES: tuple[Case, ...] = (
+    what_is_due_is_claimed_once,
+    concurrent_claims_share_what_is_due,
+    nothing_is_claimed_before_it_is_due,
+    an_open_turn_waits_until_it_is_closed,
+    a_turn_that_has_grown_is_due_with_its_new_renditions,
+    half_the_calls_left_are_reserved_with_a_claim_and_survive_its_owner,
+    a_reservation_can_be_raised_and_given_back,
+    what_a_model_made_is_the_newest_and_the_rest_stays,
+    what_a_model_made_of_a_turn_that_has_grown_is_not_kept,
+    what_a_model_made_of_what_is_gone_is_not_kept,
+    a_turn_that_is_put_off_is_marked_and_due_later,
+    holding_a_session_leaves_others_as_they_are,
+    what_was_put_off_can_be_hurried_in_every_session,
+    what_was_made_in_part_is_marked_and_made_anew_when_wanted,
+    a_renewed_lease_holds_until_it_is_given_back,
+    a_fork_leaves_its_ancestors_turns_to_the_ancestor,
+    a_local_rendition_is_made_again_if_it_is_old_or_incomplete,
+    what_no_model_or_an_older_prompt_made_can_be_wanted_again,
+)

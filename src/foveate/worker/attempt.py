@@ -1,0 +1,288 @@
+"""One attempt at one turn: a model is asked, its answers are weighed, and every call is counted before it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from foveate.compress.model import PROMPT_VERSION, Assignment, Group, assign, is_worth_asking, judge
+from foveate.context.costs import content_tokens
+from foveate.errors import ModelError, ModelHeldBack
+from foveate.models import Answer
+from foveate.models.caller import Answered, Caller
+from foveate.models.settings import ModelsSettings
+from foveate.renditions import TINY_TOKENS, Level, without_recalled
+from foveate.store import MessageRow, Store, bodies
+from foveate.store.codec import restore_message
+from foveate.store.due import LOCAL_MAKER, DueTurn, Refined
+from foveate.text import MARK_WORDS, encodable
+from foveate.tokens import EncodingName, exact_counter
+from foveate.turn import Message
+from foveate.worker.pool import Pool
+
+NONCE_BYTES = 8
+OPTIONAL: frozenset[Level] = frozenset({"S"})
+"""What rules made of these levels is as good as complete; a model's that does not pass is no reason to mark a turn."""
+
+_MARK = re.compile(rf"\[(?:{MARK_WORDS})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every attempt uses."""
+
+    store: Store
+    pool: Pool
+    caller: Caller
+    settings: ModelsSettings
+    groups: tuple[Group, ...]
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the guard let pass, in this attempt or an earlier one, and by whom."""
+
+    passed: dict[Level, Passed] = field(default_factory=dict)
+    maker: str = ""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A turn before a model."""
+
+    means: Means
+    due: DueTurn
+    original: Original
+    raw_tokens: int
+    made: int = 0
+    """Calls made so far, in this attempt."""
+    refusals: int = 0
+    is_garbled: bool = False
+    """The last answer could not even be read."""
+    parts: Parts = field(default_factory=Parts)
+    failed: list[tuple[Group, ModelError]] = field(default_factory=list)
+    """Who could not be asked, and why."""
+    _promised: int = 0
+    _noted: int = 0
+    _asked: set[Level] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._noted = self.due.calls + self.due.reserved
+        self._asked.update(self.parts.passed)
+
+    @property
+    def calls(self) -> int:
+        """Spent on the turn, this attempt's included."""
+        return self.due.calls + self.made
+
+    @property
+    def was_asked(self) -> bool:
+        return bool(self._asked)
+
+    @property
+    def has_passed(self) -> bool:
+        """Every level that must come from a model does."""
+        return self._asked - OPTIONAL <= self.parts.passed.keys() and bool(self.parts.passed)
+
+    @property
+    def usable(self) -> dict[Level, Passed]:
+        """What passed, without a level that would be smaller than what rules made of the one below it."""
+        usable = dict(self.parts.passed)
+        if "C" in usable and "T" not in usable and usable["C"].tokens < TINY_TOKENS:
+            del usable["C"]
+        if "S" in usable and "C" not in usable and usable["S"].tokens < self.due.compressed_tokens:
+            del usable["S"]
+        return usable
+
+    async def run(self) -> None:
+        """Ask for what has not passed yet; `failed` says what could not be asked."""
+        wanted = [group for group in self.means.groups if not self.parts.passed.keys() >= set(group.levels)]
+        mode = self.means.settings.mode
+        if mode == "separate":
+            await asyncio.gather(*(self._run(group, None) for group in wanted))
+            return
+        for group in wanted:
+            if any(mode == "chained" or group.models == other.models for other, _ in self.failed):
+                return  # what is made of the last can't be made, or would fail like it
+            await self._run(group, await self._source(group) if mode == "chained" else None)
+
+    def refined(self) -> Refined:
+        smoothed, compressed, tiny = (self.usable.get(level) for level in ("S", "C", "T"))
+        return Refined(
+            maker=self.parts.maker if self.parts.maker != LOCAL_MAKER else f"model {self.parts.maker}",
+            version=PROMPT_VERSION,
+            calls=self.calls,
+            refusals=self.refusals,
+            is_complete=self.has_passed and not self.failed,
+            smoothed=bodies.squeeze(smoothed.text) if smoothed else None,
+            smoothed_tokens=smoothed.shown_tokens if smoothed else None,
+            compressed=bodies.squeeze(compressed.text) if compressed else None,
+            compressed_tokens=compressed.shown_tokens if compressed else None,
+            tiny=tiny.text if tiny else None,
+            tiny_tokens=tiny.shown_tokens if tiny else None,
+        )
+
+    async def _run(self, group: Group, source: str | None) -> None:
+        assignment = await self._assign(group, source)
+        if not assignment:
+            return
+        try:
+            await self._weigh(group, assignment, await self._ask(group, assignment))
+        except ModelError as error:
+            self.failed.append((group, error))
+
+    async def _assign(self, group: Group, source: str | None) -> Assignment | None:
+        nonce = secrets.token_hex(NONCE_BYTES)
+        job = (group, self.original, nonce, self.means.settings, source)
+        (assignment,) = await self.means.pool.run(write_request, [job])
+        if assignment:
+            self._asked.update(assignment.levels)
+        return assignment
+
+    async def _ask(self, group: Group, assignment: Assignment) -> Answered:
+        allowed = await self._allow(group.models[0])
+        spent = 0
+        try:
+            answered = await self.means.caller.ask(
+                assignment.ask,
+                group.models,
+                session_id=self.due.session_id,
+                turn=self.due.turn,
+                max_calls=allowed,
+            )
+            spent = answered.calls
+        except ModelError as error:
+            spent = error.calls
+            raise
+        finally:
+            # One that is cancelled has spent nothing that is known, and the promise stands in the store.
+            self._promised -= allowed
+            self.made += spent
+        assert spent <= allowed, "a caller makes no more calls than it was allowed"
+        self.parts.maker = answered.answer.message.model or group.models[0]
+        return answered
+
+    async def _allow(self, model: str) -> int:
+        """How many calls may be made next, noted in the store before they are."""
+        used = self.calls + self._promised
+        left = self.means.settings.max_calls_per_turn - used
+        allowed = self._noted - used if self._noted > used else -(-left // 2)
+        if allowed <= 0:
+            raise ModelHeldBack(model, "the turn has no calls left", reason="calls", retry_after_seconds=0.0)
+        self._promised += allowed
+        if used + allowed > self._noted:
+            self._noted = used + allowed
+            await self.means.store.derived.due.reserve(self.due, self._noted)
+        return allowed
+
+    async def _weigh(self, group: Group, assignment: Assignment, answered: Answered) -> None:
+        """Take what passes; what does not is asked for once more, if the answer allows of it."""
+        weighed = await self._weighed(assignment, answered)
+        if weighed.again:
+            await self._weighed(weighed.again, await self._ask(group, weighed.again))
+
+    async def _weighed(self, assignment: Assignment, answered: Answered) -> Weighed:
+        job = (assignment, answered.answer, self.original, self._above())
+        (weighed,) = await self.means.pool.run(weigh, [job])
+        if not weighed.passed:
+            await self.means.caller.mark_unfit(answered)
+        self.parts.passed.update(weighed.passed)
+        self.refusals += weighed.refusals
+        self.is_garbled = weighed.is_garbled
+        return weighed
+
+    def _above(self) -> dict[Level, int]:
+        """For each level the tokens of the next higher one in use."""
+        smoothed, compressed = self.parts.passed.get("S"), self.parts.passed.get("C")
+        return {
+            "S": self.raw_tokens,
+            "C": smoothed.tokens if smoothed else self.due.smoothed_tokens,
+            "T": compressed.tokens if compressed else self.due.compressed_tokens,
+        }
+
+    async def _source(self, group: Group) -> str | None:
+        """The level above the first of a group: what a model made of it just now, or what stands in the store."""
+        above: Level | None = {"C": "S", "T": "C"}.get(group.levels[0])  # type: ignore[assignment]
+        if above is None:
+            return None
+        passed = self.parts.passed.get(above)
+        if passed:
+            return _marked(passed.text)
+        kept = await self.means.store.derived.renditions(self.due.session_id, self.due.turn, self.due.turn)
+        return _marked(str(bodies.expand(kept[0].smoothed if above == "S" else kept[0].compressed))) if kept else None
+
+
+def _marked(text: str) -> str:
+    """The text with a mark at its beginning: where there is none it is the user's."""
+    return text if _MARK.match(text) else f"[user] {text}"
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A turn as it came."""
+
+    turn: int
+    rows: Sequence[MessageRow]
+    encoding: EncodingName
+
+    def messages(self) -> list[Message]:
+        return without_recalled([restore_message(row) for row in self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A level that the guard let pass."""
+
+    text: str
+    tokens: int
+    """Of the text alone, which the level below is measured by."""
+    shown_tokens: int
+    """As `content_tokens` counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What an answer is worth."""
+
+    passed: Mapping[Level, Passed]
+    refusals: int
+    is_garbled: bool
+    """Nothing of it could be read; another time it may be better. What was read and refused would come again."""
+    again: Assignment | None = None
+
+
+def write_request(
+    group: Group, original: Original, nonce: str, settings: ModelsSettings, source: str | None
+) -> Assignment | None:
+    """What a model is asked for one turn; None if it is not worth asking."""
+    messages = original.messages()
+    count = exact_counter(original.encoding).base
+    if not is_worth_asking(messages, count, group.levels):
+        return None
+    if source is not None and count(source) > settings.max_source_tokens:
+        source = None  # the original can be shortened by what it is made of
+    assignment = assign(group, original.turn, messages, count, nonce=nonce, settings=settings, source=source)
+    return assignment if assignment.levels else None
+
+
+def weigh(assignment: Assignment, answer: Answer, original: Original, above: Mapping[Level, int]) -> Weighed:
+    """What may stand of an answer. One that can't even be judged is worth nothing, and not asked about again."""
+    counter = exact_counter(original.encoding)
+    try:
+        judged = judge(assignment, answer, original.messages(), counter.base, above=above)
+    except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
+        _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
+        return Weighed({}, len(assignment.levels), is_garbled=True)
+    passed: dict[Level, Passed] = {}
+    for level, said in judged.texts.items():
+        text = encodable(said)
+        passed[level] = Passed(text, counter.base(text), content_tokens(text, level, counter))
+    is_garbled = not passed and not any(refusal.text for refusal in judged.refusals)
+    return Weighed(passed, len(judged.refusals), is_garbled, judged.again)

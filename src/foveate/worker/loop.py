@@ -1,0 +1,248 @@
+"""The background worker: turns that lack renditions get them, and ranges of turns become eras.
+
+Nothing depends on memory: the queue is what is missing in the store, each turn is leased while it is worked on,
+and keeping the same renditions twice changes nothing. A crash costs the work in hand, and a later worker does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from foveate.errors import Damaged, SessionNotFound
+from foveate.events import Event, EventBus, EventKind
+from foveate.models.caller import Caller
+from foveate.recall.embed import STATIC
+from foveate.settings import Settings
+from foveate.store import MessageRow, SessionRow, Store
+from foveate.store.derived import ERA_FANOUT, Claim, EraRow, NewRendition
+from foveate.turn import Json, turn_id
+from foveate.worker.eras import EraRefiner, make_era, read_units
+from foveate.worker.index import Indexer
+from foveate.worker.pool import Pool
+from foveate.worker.refine import Refiner
+from foveate.worker.renditions import make_local
+from foveate.worker.rewording import Rewording
+
+ERA_BATCH = 64
+"""Eras rolled up between two looks at the clock."""
+GATHER_SECONDS = 0.1
+"""How long the loop waits for more when it is woken: a burst of turns is claimed and kept in few commits."""
+POLL_SECONDS = 0.02
+PAUSE_SECONDS = 0.5
+MAX_FAILURES = 8
+"""A session whose work failed is tried again after a pause that doubles with each failure, up to so many."""
+
+Progress = Callable[[int], object]
+"""Told how many turns were just finished."""
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Works in a task of the loop it is first woken in; the CPU work is the pool's."""
+
+    def __init__(self, store: Store, events: EventBus, settings: Settings, caller: Caller) -> None:
+        self._store = store
+        self._events = events
+        self._settings = settings.compress
+        self._embeddings = settings.recall.embeddings
+        self._pool = Pool(settings.compress.processes)
+        self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
+        self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
+        self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller).rounds
+        self._rewording = Rewording(store, settings.models, pool=self._pool, caller=caller).rounds
+        self._owner = uuid.uuid4().hex
+        self._sessions: dict[str, None] = {}
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failures: dict[str, int] = {}
+        self._closed = False
+        self._beside: set[asyncio.Task[object]] = set()
+
+    def beside(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        """Do something in the background that `settle` waits for and `close` ends."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._beside.discard(task)
+        if not task.cancelled() and task.exception():
+            _log.warning("work in the background failed; it is done when it is asked for", exc_info=task.exception())
+
+    def wake(self, session_id: str) -> None:
+        """A session has something new; look at it soon."""
+        if not self._settings.enabled or self._closed:
+            return
+        self._sessions[session_id] = None
+        self._woken.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    def reword(self, session_id: str) -> None:
+        """A session shows something that a model may word."""
+        if self._settings.enabled and not self._closed:
+            self._rewording.wake(session_id)
+
+    async def finish(self, session_id: str, progress: Progress | None = None) -> None:
+        """Make here and now what a session lacks, its open turn included, as far as it needs nobody else's model."""
+        while True:
+            while await self._work(session_id, include_open=True, progress=progress):
+                pass
+            if not (await self._store.derived.backlog(session_id)).pending:
+                break
+            await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
+        if self._embeddings == STATIC:
+            await self._indexer.finish(session_id, progress)
+        await self._make_eras(session_id)
+
+    async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
+        """Finish everything that is lacking, and ask models for what is due."""
+        unfinished = session_ids if session_ids is not None else await self._unfinished()
+        for session_id in unfinished:
+            await self.finish(session_id, progress)
+            if self._embeddings != STATIC:
+                await self._indexer.finish(session_id, progress)
+            await self._eras.settle(session_id)
+        await self._refiner.settle(session_ids, progress)
+        await asyncio.gather(*self._beside, return_exceptions=True)
+        for session_id in dict.fromkeys([*unfinished, *(self._rewording.waiting if session_ids is None else ())]):
+            await self._rewording.settle(session_id)
+
+    async def _unfinished(self) -> list[str]:
+        """The sessions that lack something."""
+        return list(dict.fromkeys([*await self._store.derived.unsettled(), *await self._store.passages.unindexed()]))
+
+    async def want_again(self, session_id: str) -> int:
+        """Have what may come out better made again; how many turns that are."""
+        found = await self._refiner.want_again(session_id)
+        self.wake(session_id)
+        return found
+
+    async def close(self) -> None:
+        self._closed = True
+        running = [*self._beside, *([self._task] if self._task else [])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._refiner.close()
+        await self._eras.close()
+        await self._rewording.close()
+        await asyncio.to_thread(self._pool.close)
+
+    async def _run(self) -> None:
+        while True:
+            await self._woken.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._woken.clear()
+            while self._sessions:
+                session_id = next(iter(self._sessions))
+                del self._sessions[session_id]
+                try:
+                    while await self._work(session_id, include_open=False):
+                        pass
+                    is_indexed = await self._indexer.finish(session_id)
+                    await self._make_eras(session_id)
+                    self._refiner.wake()
+                    self._eras.wake(session_id)
+                    self._rewording.wake(session_id)
+                    if is_indexed:
+                        self._failures.pop(session_id, None)
+                    else:
+                        self._retry_later(session_id)
+                except SessionNotFound:
+                    continue  # deleted meanwhile
+                except Damaged as error:
+                    _log.warning("background compression of %s goes on later: %s", session_id, error)
+                    self._retry_later(session_id)
+                except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
+                    _log.warning("background compression of %s failed; it goes on later", session_id, exc_info=True)
+                    self._retry_later(session_id)
+
+    def _retry_later(self, session_id: str) -> None:
+        """Wake for the session again, after a longer pause each time it fails."""
+        failures = self._failures[session_id] = min(self._failures.get(session_id, 0) + 1, MAX_FAILURES)
+        seconds = PAUSE_SECONDS * 2**failures * random.uniform(0.5, 1)  # noqa: S311 - jitter
+        asyncio.get_running_loop().call_later(seconds, self.wake, session_id)
+
+    async def _work(self, session_id: str, *, include_open: bool, progress: Progress | None = None) -> bool:
+        """Claim a batch for each process, make its renditions and keep them; False if nothing was left to claim."""
+        derived, settings = self._store.derived, self._settings
+        claims = await derived.claim(
+            session_id,
+            owner=self._owner,
+            limit=settings.batch_turns * self._pool.width,
+            lease_seconds=settings.lease_seconds,
+            include_open=include_open,
+        )
+        if not claims:
+            return False
+        try:
+            session = await self._store.get_session(session_id)
+            rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn)
+            batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
+            await asyncio.gather(*(self._make(session, batch, rows, progress) for batch in batches if batch))
+        except BaseException:
+            with suppress(SessionNotFound):  # a session deleted meanwhile must not hide why the work ended
+                await asyncio.shield(derived.release(session_id, self._owner))
+            raise
+        return True
+
+    async def _make(
+        self, session: SessionRow, claims: Sequence[Claim], rows: Sequence[MessageRow], progress: Progress | None
+    ) -> None:
+        by_turn: dict[int, list[MessageRow]] = {claim.turn: [] for claim in claims}
+        for row in rows:
+            if row.turn in by_turn:
+                by_turn[row.turn].append(row)
+        asked, now_us = self._refiner.asked, time.time_ns() // 1000
+        jobs = [
+            (turn, found[: claim.messages], session.encoding, asked, now_us, self._embeddings)
+            for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
+            if all(row.body is not None for row in found)  # else it was pruned meanwhile
+        ]
+        made = await self._pool.run(make_local, jobs)
+        await self._store.derived.add_renditions(session.id, made)
+        if progress:
+            progress(len(made))
+        for rendition in made:
+            self._announce(session.id, rendition)
+
+    def _announce(self, session_id: str, rendition: NewRendition) -> None:
+        kind: EventKind = "compressed" if rendition.is_complete else "compression-failed"
+        data: dict[str, Json] = {
+            "S": rendition.smoothed_tokens,
+            "C": rendition.compressed_tokens,
+            "T": rendition.tiny_tokens,
+            "maker": rendition.maker,
+        }
+        self._events.publish(Event(kind, session_id, datetime.now(UTC), turn_id(rendition.turn), data))
+
+    async def _make_eras(self, session_id: str) -> None:
+        """Roll up every block of turns that is complete, then every block of eras."""
+        derived = self._store.derived
+        session = await self._store.get_session(session_id)
+        settled = await derived.settled(session_id)
+        level = 1
+        while settled // ERA_FANOUT**level:
+            place = await derived.next_era(session_id, level)
+            wanted = settled // ERA_FANOUT**level
+            while place < wanted:
+                end = min(place + ERA_BATCH, wanted)
+                made = [await self._make_era(session, level, index) for index in range(place, end)]
+                await derived.add_eras(session_id, made)
+                place = end
+            level += 1
+
+    async def _make_era(self, session: SessionRow, level: int, place: int) -> EraRow:
+        packed = await read_units(self._store, session.id, level, place)
+        return await asyncio.to_thread(make_era, level, place, packed, session.encoding)

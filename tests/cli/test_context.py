@@ -1,0 +1,155 @@
+"""`foveate context` shows what a model would be shown, as a picture, text, messages or figures."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from foveate import sync
+from foveate.demo.conversation import make_conversation
+from support.command_line import HELLO, Shell, shell_with
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A store with a long conversation, compressed."""
+    shell = Shell(tmp_path_factory.mktemp("talk") / "chat.db")
+    with sync.open(shell.db) as fov:
+        session = fov.session("demo", budget_tokens=8_000)
+        for turn in make_conversation(60, 42).turns:
+            session.record(turn)
+        fov.settle()
+    return shell
+
+
+def test_the_picture_has_a_cell_for_every_turn_and_a_row_for_every_level(talk: Shell) -> None:
+    shown = talk("context", "demo", "--budget", "6000")
+    rows = [line for line in shown.splitlines() if re.match(r"T-\d+ ", line)]
+    cells = sum(len(re.findall(r"[RSCT]", re.sub(r"^T-\d+|[\d,]+ turns", "", row))) for row in rows)
+    eras = sum(int(number.replace(",", "")) for row in rows for number in re.findall(r"([\d,]+) turns", row))
+    assert cells + eras == 60
+    for name in ("raw", "tiny"):
+        assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown)
+    assert "of 6,000 tokens" in shown
+    assert "A one-off at another budget" in shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_picture_fits_the_terminal(talk: Shell, width: int) -> None:
+    shown = Shell(talk.db, width)("context", "demo", "--budget", "6000")
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_at_its_own_budget_a_session_tells_why_it_was_planned_and_what_stays_cached(talk: Shell) -> None:
+    assert "The plan was made now" in talk("context", "demo")
+    shown = talk("context", "demo")
+    assert re.search(r"The plan was made at T-\d+, since there was none before", shown)
+    assert re.search(r"\d+% of this prompt is what the next one begins with", shown)
+
+
+def test_the_figures_add_up(talk: Shell) -> None:
+    answer = talk.json("context", "demo", "--budget", "6000", "--prompt", "What now?")
+    assert sum(part["tokens"] for part in answer["segments"]) == answer["tokens"] <= 6000
+    assert answer["one_off"]
+    assert answer["pending_turns"] == 0
+    assert 0 <= answer["cached_share"] <= 1
+    assert sum(band["share"] for band in answer["bands"]) == pytest.approx(1)
+    assert not any("text" in part for part in answer["segments"])
+
+
+def test_the_text_and_the_request_are_for_programs(talk: Shell, tmp_path: Path) -> None:
+    system = tmp_path / "system.md"
+    system.write_text("You are a harbour master.")
+    text = talk("context", "demo", "--text", "--system", str(system))
+    assert text.startswith("You are a harbour master.\n")
+    asked = ("context", "demo", "--prompt", "What now?", "--system", str(system), "--request")
+    request = json.loads(talk(*asked, "openai"))
+    assert request["messages"][-1]["role"] == "user"
+    assert "What now?" in json.dumps(request["messages"][-1])
+    assert json.loads(talk(*asked, "anthropic"))["system"].startswith("You are a harbour master.\n")
+
+
+def test_turns_that_are_not_compressed_yet_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
+    shell = Shell(tmp_path / "chat.db", width=120)
+    with sync.open(shell.db) as fov:
+        fov.session("a talk").record([*HELLO, *HELLO])
+    assert "2 turns not compressed yet; 'foveate compress 'a talk'' does it." in shell("context", "a talk")
+    assert "'foveate compress 'a talk'' makes them." in shell("levels", "a talk", "T-1")
+    assert "'foveate pin 'a talk' TEXT' makes one." in shell("pin", "a talk")
+
+
+def test_a_session_without_turns_has_a_picture_too(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, turns=0)
+    assert "nothing yet" in shell("context", "s")
+
+
+def test_mistakes_are_told_in_a_sentence(talk: Shell, tmp_path: Path) -> None:
+    assert "the budget is 10 tokens" in talk.error("context", "demo", "--budget", "10")
+    assert "morse" in talk.error("context", "demo", "--request", "morse")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    assert "not text in UTF-8" in talk.error("context", "demo", "--system", str(tmp_path / "binary"))
+    assert "does not exist" in talk.error("context", "demo", "--system", str(tmp_path / "nothing"), code=2)
+
+
+def test_a_session_can_be_looked_at_through_another_strategy(talk: Shell) -> None:
+    shown = talk("context", "demo", "--strategy", "standard")
+    assert "By the strategy standard." in shown
+    assert re.search(r"dropped turns \d+", shown)
+    assert "A one-off by another strategy" in shown
+    answer = talk.json("context", "demo", "--strategy", "standard", "--budget", "4000")
+    assert (answer["strategy"], answer["one_off"]) == ("standard", True)
+    assert answer["notes"]["dropped_turns"] > 0
+    assert talk.json("context", "demo")["strategy"] == "gradient"
+    assert "there are" in talk.error("context", "demo", "--strategy", "nosuch")
+
+
+def test_the_picture_has_a_cell_for_each_summary_and_for_the_users_words(talk: Shell) -> None:
+    shown = talk("context", "demo", "--strategy", "checkpoint")
+    for name in ("summaries", "user's words"):
+        assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown), name
+    assert re.search(r"T-1 +\d+ turns? ", shown)
+
+
+def imported(folder: Path, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[Shell, str]:
+    """A session that is larger than its budget, and not compressed; and a model that answers."""
+    (folder / "script.toml").write_text('[[reply]]\nsays = "Yes."\n')
+    lines = [json.dumps({"role": "user", "content": f"Turn {turn}. " + "A long story. " * 40}) for turn in range(turns)]
+    (folder / "talk.jsonl").write_text("\n".join(lines))
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "4000")
+    monkeypatch.setenv("FOVEATE_COMPRESS__ENABLED", "false")
+    shell = Shell(folder / "chat.db")
+    shell("import", str(folder / "talk.jsonl"))
+    return shell, f"scripted:{folder / 'script.toml'}"
+
+
+def test_a_look_at_an_imported_session_waits_for_rules_and_asks_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, model = imported(tmp_path, monkeypatch, turns=60)
+    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", model)
+    assert shell.json("context", "talk")["notes"]
+    monkeypatch.delenv("FOVEATE_COMPRESS__ENABLED")
+    seen = shell.json("context", "talk")
+    assert (seen["notes"], seen["pending_turns"]) == ({}, 0)
+    assert shell.json("stats", "--cost")["costs"] == []
+
+
+def test_a_damaged_message_that_is_not_in_sight_stops_neither_a_look_nor_a_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, model = imported(tmp_path, monkeypatch, turns=120)
+    with closing(sqlite3.connect(shell.db)) as connection:
+        connection.execute("UPDATE bodies SET data = x'00' WHERE message = (SELECT id FROM messages WHERE turn = 5)")
+        connection.commit()
+    monkeypatch.delenv("FOVEATE_COMPRESS__ENABLED")
+    looked = shell.really("context", "talk")
+    assert (looked.returncode, b"does not match its hash" in looked.stderr) == (0, True)
+    talked = shell.really("chat", "talk", "--model", model, given=b"Is it there?\n")
+    assert (talked.returncode, talked.stdout) == (0, b"Yes.\n")
+    assert b"Traceback" not in talked.stderr

@@ -1,0 +1,195 @@
+"""`foveate doctor` says what is wrong with a store, and exits with 1 if anything is."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from foveate import sync
+from foveate.settings import load_settings
+from support.command_line import Shell, shell_with
+from support.embedding_server import embedding_server
+from support.refining import said
+
+Damage = Callable[[sqlite3.Connection], object]
+
+
+def damage(shell: Shell, *statements: str) -> None:
+    with closing(sqlite3.connect(shell.db)) as connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount
+        connection.commit()
+
+
+def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert "1 session, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
+    answer = shell.json("doctor")
+    assert set(answer.pop("index")) == {"turns", "passages", "missing", "makers", "model", "problem"}
+    assert {**answer, "pending_turns": 0} == {
+        "ok": True,
+        "messages_checked": 6,
+        "sessions": 1,
+        "problems": [],
+        "pending_turns": 0,
+        "fallback_turns": 0,
+    }
+
+
+def test_what_is_still_to_be_compressed_is_no_fault(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with sync.open(shell.db, settings=load_settings(overrides={"compress": {"enabled": False}})) as fov:
+        fov.open_session("s").record([{"role": "user", "content": "One more"}])
+    assert shell.json("doctor")["pending_turns"] >= 1
+    told = " ".join(shell("doctor").split())
+    assert re.search(r"\d turns? not compressed yet; 'foveate compress --all' does it", told)
+
+
+def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, script = Shell(tmp_path / "chat.db"), tmp_path / "script.json"
+    with sync.open(shell.db) as fov:
+        fov.session("s").record([*said(1), *said(2)])
+        fov.settle()
+    script.write_text('{"reply": [{"fails": "server"}]}')
+    monkeypatch.setenv("FOVEATE_MODELS__BACKOFF_SECONDS", "0")
+    monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{script}")
+    shell("compress", "s", "--again")
+    told = " ".join(shell("doctor").split())
+    assert "stand-ins: 1 turn (a short version lost too much, or a model failed; " in told
+    assert "nothing is lost); 'foveate compress --all --again' tries once more" in told
+    monkeypatch.delenv("FOVEATE_MODELS__DEFAULT")
+    assert "set models.default, then 'foveate compress --all --again'" in " ".join(shell("doctor").split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE bodies SET data = x'00010203' WHERE message = 3", "message 1 of T-2 in session 's' "),
+        (
+            "UPDATE bodies SET data = (SELECT data FROM bodies WHERE message = 2) WHERE message = 3",
+            "message 1 of T-2 in session 's' ",
+        ),
+        ("DELETE FROM bodies WHERE message = 4", "message 2 of T-2 in session 's' is missing"),
+    ],
+    ids=["damaged", "another's", "missing"],
+)
+def test_a_body_that_is_not_what_was_stored_is_found(statement: str, problem: str, tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    damage(shell, statement)
+    shown = shell("doctor", code=1)
+    assert f"✗ {problem}" in shown
+    assert "restore the file from a backup" in shown
+    answer = shell.json("doctor", code=1)
+    assert answer["ok"] is False
+    (found,) = answer["problems"]
+    assert found["problem"].startswith(problem)
+    assert found["advice"]
+    assert answer["messages_checked"] == 6
+
+
+def test_a_gap_in_a_turn_is_found(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    damage(shell, "DELETE FROM bodies WHERE message = 3", "DELETE FROM messages WHERE id = 3")
+    assert "T-2 of session 's' has 1 of its 2 messages" in shell("doctor", code=1)
+
+
+def test_a_turn_that_is_gone_is_found(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    damage(shell, "DELETE FROM bodies WHERE message IN (3, 4)", "DELETE FROM messages WHERE id IN (3, 4)")
+    assert "session 's' has 2 of its 3 turns" in shell("doctor", code=1)
+
+
+def test_a_file_that_others_may_read_is_a_problem(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell.db.chmod(0o644)
+    assert "others on this machine may read the file (mode 644)" in shell("doctor", code=1)
+
+
+def test_many_problems_are_cut_short_on_the_screen_and_all_there_in_json(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=[{"role": "user", "content": str(number)} for number in range(80)], turns=1)
+    damage(shell, "UPDATE bodies SET data = x'00'")
+    shown = shell("doctor", code=1)
+    assert shown.count("✗ ") == 50
+    assert "… and 30 more (--json lists all)" in shown
+    assert len(shell.json("doctor", code=1)["problems"]) == 80
+
+
+def test_a_file_with_a_page_of_garbage_is_reported_without_a_traceback(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=[{"role": "user", "content": "word " * 50}] * 200, turns=3)
+    content = bytearray(shell.db.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 4096] = b"\xff" * 4096
+    shell.db.write_bytes(content)
+    shown = shell("doctor", code=1)
+    assert "✗ " in shown
+    assert re.search(r"\d problems?; ", " ".join(shown.split()))
+
+
+def test_the_code_is_that_of_the_real_command_too(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell.really("doctor").returncode == 0
+    damage(shell, "UPDATE bodies SET data = x'00' WHERE message = 3")
+    run = shell.really("doctor")
+    assert (run.returncode, run.stderr) == (1, b"")
+
+
+def test_the_state_of_the_index_is_told(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("compress", "--all")
+    told = " ".join(shell("doctor").split())
+    assert "search index: 6 passages of 3 turns, vectors by static-minilm-256, all compared" in told
+    damage(shell, "UPDATE passages SET maker = '1 another' WHERE turn = 2")
+    told = " ".join(shell("doctor").split())
+    assert "vectors by another, static-minilm-256" in told
+    assert "1 turn not indexed yet; " in told
+    assert "vectors are made by static-minilm-256" in told
+
+
+def test_an_endpoint_that_makes_vectors_is_named_and_what_is_wrong_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = shell_with(tmp_path)
+    monkeypatch.setenv("FOVEATE_RECALL__EMBEDDINGS_MODEL", "tiny")
+    with embedding_server() as server:
+        monkeypatch.setenv("FOVEATE_RECALL__EMBEDDINGS", server.url)
+        shell("compress", "--all")
+        told = " ".join(shell("doctor").split())
+        assert f"vectors are made by tiny@{server.url[7:-3]} 300" in told
+        assert "can't be asked" not in told
+        server.answer = 503, "starting"
+        told = " ".join(shell("doctor").split())
+        assert "it can't be asked now" in told
+        assert "answers 503: starting" in told
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE passage_words_data SET block = x'00' WHERE id > 10",
+        "DELETE FROM passage_words_data",
+        "DROP TABLE passage_words_data",
+        "DROP TABLE passage_words_idx",
+    ],
+)
+def test_a_damaged_index_is_told_and_rebuilt_and_nothing_else_suffers(statement: str, tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("compress", "--all")
+    with closing(sqlite3.connect(shell.db)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(statement)
+        connection.commit()
+    assert "'foveate doctor --rebuild-index' makes it anew" in " ".join(shell.error("search", "s", "hello").split())
+    assert "--rebuild-index" in shell("doctor", code=1)
+    with sync.open(shell.db) as fov:
+        fov.open_session("s").record([{"role": "user", "content": "Recorded meanwhile"}])
+        fov.settle()
+    assert "each as it was stored" in " ".join(shell("doctor", "--rebuild-index").split())
+    assert [found["turn_id"] for found in shell.json("search", "s", "meanwhile")["found"]] == ["T-4"]
+    assert len(shell.json("search", "s", "hello")["found"]) == 3

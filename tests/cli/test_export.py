@@ -1,0 +1,77 @@
+"""`foveate export` writes a session whole, or leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from foveate.formats import transcript_formats
+from support.command_line import AWKWARD, HELLO, shell_with
+
+
+def test_json_is_the_default_and_holds_everything(tmp_path: Path) -> None:
+    exported = json.loads(shell_with(tmp_path)("export", "s"))
+    assert exported["session"]["id"] == "s"
+    assert [turn["id"] for turn in exported["turns"]] == ["T-1", "T-2", "T-3"]
+    assert [message["original"]["data"] for message in exported["turns"][0]["messages"]] == HELLO
+
+
+def test_a_message_format_gives_a_list_ready_to_send(tmp_path: Path) -> None:
+    assert json.loads(shell_with(tmp_path)("export", "s", "--format", "openai")) == HELLO * 3
+
+
+def test_a_range_of_turns_may_be_named(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert json.loads(shell("export", "s", "--format", "openai", "--from", "T-3")) == HELLO
+    assert json.loads(shell("export", "s", "--format", "openai", "--to", "T-2")) == HELLO * 2
+    assert "no turn nonsense" in shell.error("export", "s", "--from", "nonsense")
+
+
+def test_a_file_holds_what_the_screen_would_show(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    target = tmp_path / "talk.md"
+    assert shell("export", "s", "--format", "markdown", "-o", str(target)).startswith(f"Wrote {target} (")
+    assert target.read_text() == shell("export", "s", "--format", "markdown")
+    assert shell.json("export", "s", "-o", str(target)) == {"output": str(target), "bytes": target.stat().st_size}
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+@pytest.mark.parametrize("format_", ["json", "markdown", "openai", "anthropic", *transcript_formats()])
+def test_awkward_text_goes_out_in_every_format_to_screen_and_file_alike(format_: str, tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=[{"role": "user", "content": AWKWARD}], turns=1)
+    target = tmp_path / "out"
+    shell("export", "s", "--format", format_, "-o", str(target))
+    assert target.read_bytes() == shell.run("export", "s", "--format", format_).stdout_bytes
+    assert b"\\ud83d" in target.read_bytes()
+
+
+def test_escape_sequences_go_out_as_they_came(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, messages=[{"role": "user", "content": "\x1b[31mred\x1b[0m"}], turns=1)
+    assert b"\x1b[31mred\x1b[0m" in shell.really("export", "s", "--format", "markdown").stdout
+
+
+def test_a_failed_export_leaves_no_half_of_a_file_and_the_old_one_as_it_was(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with closing(sqlite3.connect(shell.db)) as connection:
+        connection.execute("UPDATE bodies SET data = x'00' WHERE message = 5")
+        connection.commit()
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text("the old one")
+    for target in (old, new):
+        assert "run 'foveate doctor'" in shell.error("export", "s", "-o", str(target))
+    assert old.read_text() == "the old one"
+    assert {path.name for path in tmp_path.iterdir()} <= {"chat.db", "chat.db-wal", "chat.db-shm", "old.json"}
+
+
+def test_mistakes_are_told_before_anything_is_written(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    target = tmp_path / "x.json"
+    assert "nonsense" in shell.error("export", "s", "--format", "nonsense", "-o", str(target))
+    assert "no session 'nobody'" in shell.error("export", "nobody", "-o", str(target))
+    assert not target.exists()
+    missing = tmp_path / "missing" / "x.json"
+    assert f"{missing}: can't be written: No such file or directory" in shell.error("export", "s", "-o", str(missing))

@@ -1,0 +1,138 @@
+"""`foveate sessions` lists what there is, and renames, labels and deletes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foveate import sync
+from support.command_line import Shell, shell_with
+
+UUID = "d703a1a9-1b7b-4fb1-b512-c9738b1fe617"
+
+
+def test_the_session_used_last_comes_first(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with sync.open(shell.db) as fov:
+        fov.session("newer").record({"role": "user", "content": "Hi"})
+    listed = shell("sessions").splitlines()[2:]
+    assert [row.split()[0] for row in listed] == ["newer", "s"]
+    assert [info["id"] for info in shell.json("sessions")] == ["newer", "s"]
+    assert shell.json("sessions")[1]["turns"] == 3
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_row_is_one_line_with_its_whole_id_and_date(width: int, tmp_path: Path) -> None:
+    shell = Shell(shell_with(tmp_path, UUID).db, width)
+    with sync.open(shell.db) as fov:
+        session = fov.open_session(UUID)
+        session.rename("A title that is much too long for any terminal " * 4)
+        session.fork("fork")
+        when = f"{session.refresh().updated_at:%Y-%m-%d %H:%M}"
+    lines = shell("sessions").splitlines()
+    (row,) = [line for line in lines[2:] if line.startswith(UUID)]
+    assert row.rstrip().endswith(when)
+    assert "…" in row
+    assert len(lines) == 4
+
+
+def test_a_list_may_be_limited_and_says_so(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with sync.open(shell.db) as fov:
+        for number in range(5):
+            fov.session(f"more-{number}")
+    assert "… and 4 more (--limit 0 lists all)" in shell("sessions", "--limit", "2")
+    assert len(shell("sessions", "--limit", "0").splitlines()) == 2 + 6
+    assert "not in the range" in shell.error("sessions", "--limit", "-1", code=2)
+
+
+def test_only_those_of_a_platform_or_channel_are_listed(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("sessions", "label", "s", "--platform", "slack", "--channel", "#help")
+    assert [info["id"] for info in shell.json("sessions", "--platform", "slack")] == ["s"]
+    assert [info["id"] for info in shell.json("sessions", "--channel", "#help")] == ["s"]
+    assert shell.json("sessions", "--channel", "#other") == []
+    assert "No sessions here" in shell("sessions", "--platform", "other")
+
+
+def test_a_session_is_renamed_and_labelled(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell("sessions", "rename", "s", "A better title") == "s is called 'A better title' now.\n"
+    assert shell("sessions", "label", "s", "--channel", "#help") == "s has channel '#help' now.\n"
+    (info,) = shell.json("sessions")
+    assert (info["title"], info["platform"], info["channel"]) == ("A better title", "tests", "#help")
+    assert shell.json("sessions", "rename", "s", "Again")["title"] == "Again"
+    assert "say --platform, --channel, or both" in shell.error("sessions", "label", "s", code=2)
+
+
+def test_a_session_is_deleted_only_when_that_is_confirmed(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    refused = shell.run("sessions", "delete", "s", given="n\n", code=1)
+    assert "Delete session s and its 3 turns for good? [y/N]" in refused.stderr
+    assert "Aborted!" in refused.stderr
+    assert len(shell.json("sessions")) == 1
+    assert "Deleted s." in shell("sessions", "delete", "s", given="y\n")
+    assert shell.json("sessions") == []
+
+
+def test_a_session_that_a_fork_reads_is_not_deleted(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("fork", "s", "f")
+    assert "delete or export those forks first" in shell.error("sessions", "delete", "s", "--yes")
+    assert shell.json("sessions", "delete", "f", "--yes")["id"] == "f"
+    assert shell.json("sessions", "delete", "s", "--yes")["id"] == "s"
+
+
+def test_an_option_before_a_subcommand_is_refused_rather_than_not_heard(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    said = shell.error("sessions", "--db", str(tmp_path / "other.db"), "delete", "s", "--yes", code=2)
+    assert "say --db behind 'delete', not before it" in said
+    assert len(shell.json("sessions")) == 1
+
+
+def test_a_session_is_shown_by_another_strategy_with_settings_of_its_own(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell("sessions", "strategy", "s") == "s is shown by gradient.\n"
+    shown = shell("sessions", "strategy", "s", "standard", "--set", "when_full=fail", "--set", "prompt_share=0.5")
+    assert shown == "s is shown by standard, with when_full = fail, prompt_share = 0.5.\n"
+    answer = shell.json("sessions", "strategy", "s")
+    assert (answer["strategy"], answer["strategy_settings"]) == (
+        "standard",
+        {"when_full": "fail", "prompt_share": 0.5},
+    )
+    assert shell("sessions", "strategy", "s", "gradient") == "s is shown by gradient.\n"
+    assert shell.json("sessions")[0]["strategy_settings"] == {}
+
+
+def test_a_strategy_or_setting_that_does_not_exist_changes_nothing(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert "gradient" in shell.error("sessions", "strategy", "s", "nosuch")
+    assert "standard.when_ful" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_ful=drop")
+    assert "drop or fail" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_full=never")
+    assert "KEY=VALUE" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_full", code=2)
+    assert "named before it" in shell.error("sessions", "strategy", "s", "--set", "when_full=drop", code=2)
+    assert shell.json("sessions", "strategy", "s")["strategy"] == "gradient"
+
+
+def test_a_session_shown_by_checkpoints_has_its_reliability_beside_it(tmp_path: Path) -> None:
+    shell = Shell(shell_with(tmp_path).db, 160)
+    assert "reliability" not in shell("sessions") + shell("stats")
+    assert shell.json("sessions")[0]["reliability"] is None
+    with sync.open(shell.db) as fov:
+        chat = fov.session("long", strategy="checkpoint", budget_tokens=8_000, model="llama-13b")
+        said = " ".join(f"word{place}" for place in range(300))
+        for turn in range(12):
+            chat.record([{"role": "user", "content": f"Why {turn}?"}, {"role": "assistant", "content": said}])
+        notes = chat.context().planned.notes
+    assert notes["compressions"]
+    score = f"{100 * float(str(notes['reliability'])):.1f} % {notes['reliability_level']}"
+    assert score in shell("sessions")
+    assert score in shell("stats")
+    listed = {info["id"]: info["reliability"] for info in shell.json("sessions")}
+    assert listed["s"] is None
+    assert (round(listed["long"]["score"], 4), listed["long"]["level"]) == (
+        notes["reliability"],
+        notes["reliability_level"],
+    )
+    assert shell.json("stats", "long")["sessions"]["long"]["reliability"] == listed["long"]

@@ -1,0 +1,159 @@
+"""Messages are valid for each provider: roles, pairs, breakpoints, and originals to the letter."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from foveate.context.assemble import Parts, assemble
+from foveate.context.render import MAX_BREAKPOINTS
+from foveate.context.tags import Block, Entry
+from foveate.errors import UnknownFormat
+from foveate.formats import parse_messages
+from foveate.tokens import O200K
+from foveate.turn import Message, Text
+from support import contexts
+from support.contexts import RECORDS, history_block, native_block, sample_parts
+
+
+def messages(parts: Parts, name: str, *, cache: bool = True) -> Any:
+    return assemble(parts).messages(name, cache=cache)
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(UnknownFormat, match="there are openai, openai-responses, anthropic, gemini"):
+        assemble(sample_parts()).messages("cohere")
+
+
+@pytest.mark.parametrize("name", ["openai", "openai-responses"])
+def test_openai_has_the_system_prompt_as_its_first_message(name: str) -> None:
+    context = assemble(sample_parts())
+    assert context.messages(name)[0] == {"role": "system", "content": context.system}
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini"])
+def test_other_providers_take_the_system_prompt_apart(name: str) -> None:
+    context = assemble(sample_parts())
+    assert "You help with the harbour project." not in json.dumps(context.messages(name))
+    assert context.text.startswith(context.system)
+
+
+def test_what_came_in_a_format_goes_out_in_it_to_the_letter() -> None:
+    assert messages(sample_parts(), "openai")[2:6] == RECORDS["openai"]
+    assert RECORDS["anthropic"][1] in messages(sample_parts(), "anthropic")
+
+
+@given(contexts.parts())
+def test_sides_alternate_and_a_user_begins(parts: Parts) -> None:
+    for name in ("anthropic", "gemini"):
+        roles = [message["role"] for message in messages(parts, name)]
+        assert all(one != two for one, two in itertools.pairwise(roles))
+        assert roles[:1] in ([], ["user"])
+
+
+@given(contexts.parts())
+def test_the_prompt_comes_last(parts: Parts) -> None:
+    if not isinstance(parts.prompt, str) or not parts.prompt.strip():
+        return
+    for name, key in (
+        ("openai", "content"),
+        ("openai-responses", "content"),
+        ("anthropic", "content"),
+        ("gemini", "parts"),
+    ):
+        last = messages(parts, name)[-1][key]
+        assert last == parts.prompt if isinstance(last, str) else last[-1]["text"] == parts.prompt
+
+
+@given(contexts.parts())
+def test_breakpoints_are_few_and_never_on_thinking(parts: Parts) -> None:
+    blocks = [
+        block
+        for message in messages(parts, "anthropic")
+        for block in (message["content"] if isinstance(message["content"], list) else [])
+    ]
+    marked = [block for block in blocks if "cache_control" in block]
+    assert len(marked) <= MAX_BREAKPOINTS
+    assert all(block["type"] not in ("thinking", "redacted_thinking") for block in marked)
+    assert "cache_control" not in json.dumps(messages(parts, "anthropic", cache=False))
+
+
+def test_breakpoints_stand_at_the_stable_edges() -> None:
+    sent = messages(sample_parts(), "anthropic")
+    marked = [
+        block.get("text", "")[:20]
+        for message in sent
+        for block in message["content"]
+        if isinstance(block, dict) and "cache_control" in block
+    ]
+    assert marked == ["<T-1-through-9-E>\nSe", "zlib is missing: ins", "Installed; the build"]
+
+
+def test_no_breakpoint_stands_behind_what_changes() -> None:
+    history = list(sample_parts().history)
+    unstable = [*history[:3], replace(history[3], is_stable=False), *history[4:]]
+    sent = messages(replace(sample_parts(), history=unstable), "anthropic")
+    marked = [block for message in sent for block in message["content"] if "cache_control" in block]
+    assert [block["text"][-9:] for block in marked] == ["/T-12-C>\n"]
+    documented = messages(replace(sample_parts(), order="documented"), "anthropic")
+    assert "cache_control" not in json.dumps(documented)
+
+
+def test_a_breakpoint_passes_over_thinking_at_the_end() -> None:
+    record: Any = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Hm."}, {"type": "thinking", "thinking": "…", "signature": "s"}],
+    }
+    turn = parse_messages([{"role": "user", "content": "a"}, record], "anthropic")
+    parts = Parts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
+    assistant = messages(parts, "anthropic")[1]
+    assert ["cache_control" in block for block in assistant["content"]] == [True, False]
+
+
+def test_cache_hints_of_earlier_requests_are_not_sent_again() -> None:
+    assert "cache_control" in json.dumps(RECORDS["anthropic"])
+    assert "cache_control" not in json.dumps(messages(sample_parts(), "anthropic", cache=False))
+
+
+def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
+    call = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
+    }
+    torn: Any = [
+        {"role": "user", "content": "a"},
+        call,
+        {"role": "assistant", "content": "waiting"},
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+    ]
+    parts = Parts(
+        budget_tokens=2_000, counter=O200K, history=[native_block(1, parse_messages(torn, "openai"))], prompt="b"
+    )
+    roles = [message["role"] for message in messages(parts, "openai")]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+
+
+def test_display_only_messages_are_not_sent() -> None:
+    turn = [Message("user", (Text("a"),)), Message("assistant", (Text("shown to people"),), kind="display")]
+    parts = Parts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
+    assert "shown to people" not in json.dumps(messages(parts, "openai"))
+
+
+def test_several_prompt_messages_follow_the_board_in_one_user_message() -> None:
+    prompt = [Message("user", (Text("one"),)), Message("user", (Text("two"),))]
+    parts = Parts(
+        budget_tokens=2_000,
+        counter=O200K,
+        history=[history_block(Block(1, 1, "T", (Entry(1, "Hi."),)))],
+        board="<board>\nx\n</board>\n",
+        prompt=prompt,
+    )
+    sent = messages(parts, "openai")[2:]
+    assert [block["text"] for block in sent[0]["content"]] == ["<board>\nx\n</board>\n", "one"]
+    assert sent[1] == {"role": "user", "content": "two"}

@@ -1,0 +1,79 @@
+"""The programs on the page of the agent's loop run, with the providers' own packages, against a server on 127.0.0.1."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import foveate.sync
+from support.docs_examples import python_examples
+from support.faulty_server import FaultyServer, Said, environment, faulty_server, plain
+from support.paths import ROOT
+
+OPENAI, ANTHROPIC = python_examples(ROOT / "docs" / "agent-loop.md")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultyServer]:
+    with faulty_server() as server:
+        yield server
+
+
+def run(program: str, server: FaultyServer, folder: Path) -> str:
+    variables = {**os.environ, **environment(server, "sk-test")}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=variables, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_loop_with_openai_calls_history_tools_and_its_own(server: FaultyServer, tmp_path: Path) -> None:
+    server.will(
+        plain("openai", Said("", tool=("get_turn", {"turn_id": "T-1"}))),
+        plain("openai", Said("", tool=("read_tide", {"place": "Skarvik"}))),
+        plain("openai", Said("The Skua can leave.")),
+    )
+    assert run(OPENAI, server, tmp_path) == "The Skua can leave.\n"
+    first, second, third = (asked.body for asked in server.requests)
+    assert [tool["function"]["name"] for tool in first["tools"]][-2:] == ["get_turns_by_topic", "read_tide"]
+    assert first["messages"][0]["content"].startswith("You work for the harbour office.\n")
+    (retrieved,) = (message for message in second["messages"] if message["role"] == "tool")
+    assert "The pilot boat is the Skua." in retrieved["content"]
+    again, own = (message["content"] for message in third["messages"] if message["role"] == "tool")
+    assert (again, own) == (retrieved["content"], "Skarvik: 1.2 m, rising")
+
+
+def test_the_loop_with_anthropic_sends_back_only_what_it_takes(server: FaultyServer, tmp_path: Path) -> None:
+    server.will(
+        plain("anthropic", Said("I look.", tool=("get_turn", {"turn_id": "T-1"}), thinking="Which boat?")),
+        plain("anthropic", Said("The Skua.")),
+    )
+    assert run(ANTHROPIC, server, tmp_path) == "The Skua.\n"
+    first, second = (asked.body for asked in server.requests)
+    assert first["system"].startswith("You work for the harbour office.\n")
+    assert [tool["name"] for tool in first["tools"]] == [
+        "get_turn",
+        "get_turns",
+        "search_history",
+        "get_turns_by_topic",
+    ]
+    assert {key for message in second["messages"] for key in message} == {"role", "content"}
+    assert [block["type"] for block in second["messages"][-2]["content"]] == ["thinking", "text", "tool_use"]
+    assert "The pilot boat is the Skua." in json.dumps(second["messages"][-1])
+
+
+def test_run_again_a_program_goes_on_in_a_session_of_its_own(server: FaultyServer, tmp_path: Path) -> None:
+    for _ in range(2):
+        server.will(plain("openai", Said("The Skua can leave.")))
+        assert run(OPENAI, server, tmp_path) == "The Skua can leave.\n"
+        server.will(plain("anthropic", Said("The Skua.")))
+        assert run(ANTHROPIC, server, tmp_path) == "The Skua.\n"
+    with foveate.sync.open(tmp_path / "agent.db") as fov:
+        assert {info.id: info.turns for info in fov.sessions()} == {"harbour-openai": 3, "harbour-anthropic": 3}

@@ -1,0 +1,57 @@
+"""What the docs show works: examples run, links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foveate import sync
+from support.docs_examples import python_examples
+from support.first_minutes_page import PAGE, generate
+from support.paths import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_the_readmes_lines_run_as_they_stand_and_again(tmp_path: Path) -> None:
+    (example,) = python_examples(ROOT / "README.md")
+    for turn in ("T-1", "T-2"):
+        ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.startswith(f"{turn} ")
+        assert "['messages', 'tools']" in ran.stdout
+        assert "8443, behind the proxy." in ran.stdout
+    assert len([line for line in example.splitlines() if line.strip()]) <= 12
+    with sync.open(tmp_path / "chat.db") as fov:
+        assert [pin.id for pin in fov.open_session("support-42").pins()] == ["P-1"]
+
+
+def test_the_quickstarts_examples_run_one_after_the_other(tmp_path: Path) -> None:
+    printed = []
+    for example in python_examples(ROOT / "docs" / "quickstart.md")[:2]:
+        ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        printed.append(ran.stdout)
+    assert printed[0].startswith("T-1\n[user] Which port")
+    assert int(printed[1]) > 200
+
+
+def test_the_first_ten_minutes_are_as_the_page_shows_them() -> None:
+    assert PAGE.read_text("utf-8") == generate(), "run `python tests/first_minutes_page.py`"
+
+
+def test_the_chats_example_runs(tmp_path: Path) -> None:
+    (example,) = python_examples(ROOT / "docs" / "chat.md")
+    (tmp_path / "answers.toml").write_text('[[reply]]\nsays = "8443."\n')
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", ran.stdout)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert missing == []

@@ -1,0 +1,148 @@
+"""The plan that a session keeps: consecutive contexts share their beginning byte for byte, until a rebuild is due."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from foveate import Foveate
+from foveate.events import Event
+from foveate.history.plan_cache import Keeper
+from foveate.history.texts import Viewer
+from foveate.strategy.gradient import Gradient
+from support.engine import assistant, prefix_shared, settings, talk, user, verified, with_store
+
+
+def test_consecutive_contexts_share_their_prefix_until_a_rebuild(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        rebuilt: list[Event] = []
+        session = await fov.session("s", budget_tokens=4_000)
+        with fov.subscribe(rebuilt.append, ["gradient-recalculated"]) as subscription:
+            before, count = "", 0
+            for turn in range(1, 120):
+                await talk(session, 1, first=turn)
+                await fov.settle()  # so that no plan is made before its turns are compressed
+                context = await verified(session)
+                subscription.drain()
+                if len(rebuilt) == count:
+                    # The turn that was open before may have grown; all else stands.
+                    assert prefix_shared(before, context.text) >= len(before) - 200
+                count, before = len(rebuilt), context.text
+        causes = [event.data["cause"] for event in rebuilt]
+        assert causes[0] == "first"
+        assert set(causes[1:]) == {"full"}
+        assert 3 <= len(causes) <= 30
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_asking_twice_gives_the_same_bytes_and_another_handle_too(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 60)
+        await fov.settle()
+        first = await session.context("Now?")
+        assert (await session.context("Now?")).text == first.text
+        assert (await (await fov.session("s")).context("Now?")).text == first.text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+@pytest.mark.parametrize("schedule", ["interval", "adaptive"])
+def test_other_schedules_rebuild_by_turns(tmp_path: Path, schedule: str) -> None:
+    async def job(fov: Foveate) -> None:
+        rebuilt: list[Event] = []
+        session = await fov.session("s", budget_tokens=100_000)
+        with fov.subscribe(rebuilt.append, ["gradient-recalculated"]) as subscription:
+            for turn in range(1, 33):
+                await talk(session, 1, first=turn)
+                await verified(session)
+            subscription.drain()
+        causes = [event.data["cause"] for event in rebuilt]
+        assert causes[0] == "first"
+        assert 1 <= causes.count("interval") <= 3
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(gradient={"schedule": schedule})))
+
+
+def test_a_changed_budget_rebuilds(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        rebuilt: list[Event] = []
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 50)
+        with fov.subscribe(rebuilt.append, ["gradient-recalculated"]) as subscription:
+            await verified(session)
+            session = await fov.session("s", budget_tokens=6_000)
+            await verified(session)
+            subscription.drain()
+        assert [event.data["cause"] for event in rebuilt] == ["first", "budget"]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000)
+        await talk(session, 60)
+        await fov.settle()
+        store = session._store
+        row = await store.get_session("s")
+        keeper = Keeper(store, "s", Viewer(store, "s"))
+
+        async def cause_at(moment: float) -> str | None:
+            view = await keeper.view(row, Gradient(), 2_500, cache_ttl_seconds=300, now=moment)
+            assert sum(block.tokens for block in view.blocks) <= 2_500
+            return view.planned.cause if view.planned.is_new else None
+
+        assert await cause_at(1_000_000) == "first"
+        await talk(session, 8, first=61)
+        row = await store.get_session("s")
+        assert [await cause_at(moment) for moment in (1_000_200, 1_000_450, 1_000_700)] == [None, None, None]
+        assert await cause_at(5) is None
+        assert await cause_at(1_000_900) is None
+        assert await cause_at(9_000_000_000) == "cold"
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_result_larger_than_the_room_is_shown_cut_and_the_plan_stays_usable(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=2_000)
+        await talk(session, 20)
+        await verified(session)
+        await session.record([user("Show me everything."), assistant("everything " * 5_000)])
+        for _ in range(2):
+            assert "cut: " in (await verified(session)).text
+        await talk(session, 3, first=22)
+        await fov.settle()
+        await verified(session)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_plan_made_before_its_turns_were_compressed_is_made_anew_once_they_are(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 80, words=60)
+        await session.record(user("Thanks."))
+        first = await verified(session)
+        assert "(cut: " in first.text
+        assert re.search(r"<T-1-through-\d+-E>\n\(only named", first.text)
+        assert "uncompressed" in first.planned.notes
+        assert (await verified(session)).text == first.text
+
+    async def later(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await fov.settle()
+        made = await verified(session)
+        assert (made.planned.cause, made.planned.is_new) == ("made", True)
+        assert "(cut: " not in made.text
+        assert re.search(r"<T-1-through-64-E>\n(?!\(only named)", made.text)
+        assert not made.planned.notes
+        again = await verified(session)
+        assert (again.planned.is_new, again.text) == (False, made.text)
+
+    idle = settings(compress={"processes": 0, "enabled": False})
+    asyncio.run(with_store(tmp_path / "chat.db", job, idle))
+    asyncio.run(with_store(tmp_path / "chat.db", later))

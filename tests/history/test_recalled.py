@@ -1,0 +1,278 @@
+"""Recall before a turn: what the prompt brings up stands behind the history, in its room, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import foveate
+from foveate import Foveate
+from foveate.context.context import Context
+from foveate.context.render import FORMATS
+from foveate.session import Session
+from foveate.settings import Settings, load_settings
+
+FACT = "The spare key of the boat shed hangs on hook KH-731, behind the blue barrel."
+QUESTION = "On which hook hangs the spare key of the boat shed?"
+TALK = "We talked about the weather and the sea, nothing of note, number {0}. " * 6
+
+
+def with_settings(**recall: object) -> Settings:
+    given = {"recall": {"deadline_seconds": None, **recall}, "compress": {"processes": 0}}
+    return load_settings(environment={}, overrides=given)
+
+
+def run(path: Path, job: Callable[[Session, Foveate], Awaitable[None]], chosen: Settings | None = None) -> None:
+    """With a session of a fact and sixty turns of talk behind it."""
+
+    async def told() -> None:
+        async with foveate.open(path / "chat.db", settings=chosen or with_settings()) as fov:
+            session = await fov.session("s", budget_tokens=2_500)
+            await session.record(
+                [{"role": "user", "content": FACT}, {"role": "assistant", "content": "Noted."}],
+                at="2026-03-02T10:00:00Z",
+            )
+            for number in range(60):
+                said = [{"role": "user", "content": TALK.format(number)}, {"role": "assistant", "content": "I see."}]
+                await session.record(said, at=f"2026-03-{3 + number // 5:02}T10:00:00Z")
+            await fov.settle()
+            await job(session, fov)
+
+    asyncio.run(told())
+
+
+def memory(context: Context) -> str:
+    return "".join(segment.text for segment in context.segments if segment.name == "memory")
+
+
+def test_what_a_question_asks_for_is_shown_behind_the_history(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        context = await session.context(QUESTION)
+        assert "KH-731" in memory(context)
+        assert "2 March 2026:\nTurn 1: " in memory(context)
+        assert context.text.endswith(memory(context))
+        assert context.text.index("</memory>") > context.text.rindex("</T-")
+        assert context.tokens <= context.budget_tokens
+
+    run(tmp_path, job)
+
+
+def test_small_talk_leaves_the_context_as_it_was(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        assert memory(await session.context("Thanks, go on!")) == ""
+        assert memory(await session.context("")) == ""
+
+    run(tmp_path, job)
+
+
+def test_recall_can_be_switched_off_for_a_call_and_for_all(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        for budget in (None, 1_500):
+            assert memory(await session.context(QUESTION, budget_tokens=budget, recall=False)) == ""
+
+    async def none(session: Session, _: Foveate) -> None:
+        assert memory(await session.context(QUESTION)) == ""
+
+    run(tmp_path, job)
+    (tmp_path / "off").mkdir()
+    run(tmp_path / "off", none, with_settings(enabled=False))
+
+
+def test_a_deadline_of_nothing_gives_a_context_without_a_memory(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        context = await session.context(QUESTION)
+        assert memory(context) == ""
+        assert (await session.context(QUESTION, budget_tokens=1_500)).tokens <= 1_500
+
+    run(tmp_path, job, with_settings(deadline_seconds=0.0))
+
+
+def test_the_history_before_it_is_the_same_with_and_without(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        asked = await session.context(QUESTION)
+        plain = await session.context(QUESTION, recall=False)
+        assert asked.history == plain.history
+        assert asked.text.removesuffix(memory(asked)) == plain.text
+
+    run(tmp_path, job)
+
+
+def test_a_one_off_gives_recall_its_room_first_and_the_history_the_rest(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        context = await session.context(QUESTION, budget_tokens=1_500)
+        assert "KH-731" in memory(context)
+        assert context.history
+        assert 0.9 * 1_500 <= context.tokens <= 1_500
+        whole = await session.context(QUESTION, budget_tokens=200_000)
+        assert memory(whole) == ""
+
+    run(tmp_path, job)
+
+
+def test_turns_that_are_shown_word_for_word_are_not_shown_again(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        context = await session.context("What was the weather and the sea like, number 59 and number 3?")
+        shown = {
+            turn
+            for segment in context.segments
+            if segment.level in ("R", "S") and segment.first and segment.last
+            for turn in range(segment.first, segment.last + 1)
+        }
+        assert memory(context)
+        assert not any(f"Turn {turn}:" in memory(context) for turn in shown)
+
+    run(tmp_path, job)
+
+
+def test_the_same_store_gives_the_same_bytes(tmp_path: Path) -> None:
+    texts: list[str] = []
+
+    async def job(session: Session, _: Foveate) -> None:
+        texts.append((await session.context(QUESTION, budget_tokens=1_500)).text)
+        texts.append((await session.context(QUESTION, budget_tokens=1_500)).text)
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        run(tmp_path / name, job)
+    assert len(set(texts)) == 1
+
+
+def test_a_turn_at_work_recalls_what_its_user_asked(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        await session.record(
+            [
+                {"role": "user", "content": QUESTION},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c1", "content": "nothing here"},
+            ]
+        )
+        assert "KH-731" in memory(await session.context())
+
+    run(tmp_path, job)
+
+
+def step(number: int) -> list[dict[str, object]]:
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": f"no spare key on shelf {number}"},
+    ]
+
+
+def test_while_a_turn_is_at_work_what_it_brought_up_stands_before_it_and_stays(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        asked = await session.context(QUESTION)
+        await session.record([{"role": "user", "content": QUESTION}])
+        before = await session.context()
+        assert memory(before) == memory(asked) != ""
+        for number in range(4):
+            await session.record(step(number))
+            await fov.settle()
+            context = await (await fov.open_session("s")).context()
+            assert memory(context) == memory(asked)
+            assert context.text.index("</memory>") < context.text.index(f"<T-{session.info.turns}-")
+            # What is new stands behind all that the last context had.
+            assert context.text.startswith(before.text.rpartition("</T-")[0])
+            assert context.tokens <= context.budget_tokens
+            for name in FORMATS:
+                said = json.dumps(context.messages(name))
+                assert said.count("</memory>") == 1
+                assert said[said.index("<memory>") : said.index("</memory>")].count("KH-731") == 1
+                assert said.index("</memory>") < said.index("c0" if number else "look")
+            before = context
+
+    run(tmp_path, job)
+
+
+def test_what_was_pruned_is_not_shown_again_to_a_turn_at_work(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        await session.record([{"role": "user", "content": QUESTION}])
+        assert "KH-731" in memory(await session.context())
+        await fov.prune("s", before="2026-03-03", dry_run=False)
+        assert "KH-731" not in (await session.context()).text
+
+    run(tmp_path, job)
+
+
+def test_a_turn_that_says_something_new_is_not_taken_for_what_it_asks(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        await session.record([{"role": "user", "content": "Which quartz zebra sings polyphonic madrigals?"}])
+        assert memory(await session.context()) == ""
+
+    run(tmp_path, job)
+
+
+def test_words_that_were_said_twice_are_shown_once_as_the_newer_turn_has_them(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        for number in (2, 3):
+            said = [{"role": "user", "content": FACT}, {"role": "assistant", "content": f"Noted, time {number}."}]
+            await session.record(said)
+            for _ in range(25):
+                await session.record([{"role": "user", "content": TALK}, {"role": "assistant", "content": "I see."}])
+        await fov.settle()
+        shown = memory(await session.context(QUESTION))
+        assert shown.count("KH-731") == 1
+        assert f"Turn {61 + 27}: " in shown
+
+    run(tmp_path, job)
+
+
+def test_a_fork_recalls_what_its_parent_was_told(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        forked = await session.fork("f", at="T-40")
+        assert "KH-731" in memory(await forked.context(QUESTION))
+
+    run(tmp_path, job)
+
+
+def test_asking_records_nothing(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        before = (await session.refresh()).turns
+        await session.context(QUESTION)
+        await session.context(QUESTION, budget_tokens=1_500)
+        assert (await session.refresh()).turns == before
+
+    run(tmp_path, job)
+
+
+@pytest.mark.parametrize("prompt", ['"" AND OR NOT (', "*", "a" * 100_000, "🔑 ключ 鍵?", "What about \x00 that key?"])
+def test_any_prompt_is_looked_for_safely(tmp_path: Path, prompt: str) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        context = await session.context(prompt, budget_tokens=60_000)
+        assert context.tokens <= 60_000
+        if len(prompt) < 1_000:
+            assert (await session.context(prompt, budget_tokens=1_000)).tokens <= 1_000
+
+    run(tmp_path, job)
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.text(max_size=80), st.integers(700, 6_000)), min_size=1, max_size=8))
+def test_no_context_with_recall_exceeds_its_budget(
+    tmp_path_factory: pytest.TempPathFactory, asked: list[tuple[str, int]]
+) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        for text, budget in asked:
+            context = await session.context(f"{text} {QUESTION}", budget_tokens=budget)
+            assert context.tokens <= budget
+            assert "</memory>\n" not in context.text.removesuffix("</memory>\n")
+
+    run(tmp_path_factory.mktemp("recall"), job)
+
+
+def test_a_second_hop_leaves_what_the_first_found_and_keeps_the_budget(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        for budget in (None, 1_500):
+            context = await session.context(QUESTION, budget_tokens=budget)
+            assert "KH-731" in memory(context)
+            assert context.tokens <= context.budget_tokens
+            assert context.text == (await session.context(QUESTION, budget_tokens=budget)).text
+
+    run(tmp_path, job, with_settings(hops=2))

@@ -1,0 +1,184 @@
+"""A key never gets out: not in an error, what hangs on it, a log, or what a model says of itself."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import traceback
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.models.failures import Target
+from foveate.models.names import load_model
+from foveate.models.secrets import SHOWN_CHARS, scrub, scrub_line, secrets_in
+from foveate.models.settings import ModelsSettings
+from support.asking import KEY, MODELS, Asking, chained, unused_port
+from support.faulty_server import (
+    Behaviour,
+    HangUp,
+    Protocol,
+    Reply,
+    Said,
+    Stream,
+    plain,
+    refused,
+    streamed,
+)
+
+PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic", "google")
+ECHO = f"you sent Authorization: Bearer {KEY}, x-api-key={KEY}, and {KEY}"
+ECHOES: list[Behaviour] = [
+    *(Reply(status, {"error": {"message": ECHO, "code": ECHO, "type": ECHO}}) for status in (400, 401, 404, 429, 500)),
+    Reply(400, ECHO, content_type="text/plain"),
+    Reply(200, ECHO, content_type="text/plain"),
+    Reply(200, {"error": {"message": ECHO}}),
+    Reply(200, {"choices": [{"message": {"content": 5, "refusal": ECHO}}]}),
+    Reply(200, f"{{{ECHO}"),
+    Stream([f"data: {ECHO}\n\n"]),
+    HangUp(),
+]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_key_never_appears_in_an_error_nor_in_what_hangs_on_it_nor_in_a_log(
+    protocol: Protocol, asking: Asking, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for behaviour in ECHOES:
+        asking.server.will(behaviour)
+        for error in asking.errors(MODELS[protocol]):
+            told = "".join(traceback.format_exception(error))
+            assert KEY not in f"{error} {error!r} {error.args} {error.problem} {vars(error)} {told}"
+            assert chained(error) == [error]
+            assert KEY.encode() not in pickle.dumps(error.args)
+    assert KEY not in caplog.text
+
+
+def test_a_key_never_appears_in_a_log_of_what_goes_well(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    for protocol in PROTOCOLS:
+        asking.server.will(plain(protocol, Said()))
+        asking.answer(MODELS[protocol])
+        asking.server.will(streamed(protocol, Said()))
+        asking.pieces(MODELS[protocol])
+        assert KEY in str(asking.sent().headers)
+    assert KEY not in caplog.text
+
+
+def test_a_model_does_not_show_its_key(asking: Asking) -> None:
+    for name in MODELS.values():
+        model = load_model(name, ModelsSettings())
+        assert KEY not in f"{model!r} {model}"
+
+
+def test_a_key_that_looks_like_nothing_is_taken_out_because_it_is_known(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "correct.horse.battery")
+    asking.server.will(refused("openai", 400, "unknown user correct.horse.battery in region 1"))
+    error = asking.error(MODELS["openai"])
+    assert "correct.horse" not in str(error)
+    assert "region 1" in str(error)
+
+
+PASSWORD = "Zq8vX2m:N4pL7w"
+BEHIND_A_PASSWORD = {
+    "OLLAMA_BASE_URL": "ollama:qwen3",
+    "OPENAI_BASE_URL": MODELS["openai"],
+    "ANTHROPIC_BASE_URL": MODELS["anthropic"],
+    "GOOGLE_GEMINI_BASE_URL": MODELS["google"],
+}
+
+
+@pytest.mark.parametrize("variable", BEHIND_A_PASSWORD)
+def test_a_password_in_an_address_is_as_secret_as_a_key(
+    variable: str, asking: Asking, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    name = BEHIND_A_PASSWORD[variable]
+    told = ""
+    asking.server.will(Reply(500, {"error": {"message": f"no such user as u, {PASSWORD} or {quote(PASSWORD)}"}}))
+    for port in (asking.server.port, unused_port()):
+        monkeypatch.setenv(variable, f"http://u:{quote(PASSWORD)}@127.0.0.1:{port}/v1")
+        for error in asking.errors(name):
+            assert f"127.0.0.1:{port}" in str(error)
+            told += "".join(traceback.format_exception(error)) + repr(vars(error))
+        told += repr(load_model(name, ModelsSettings()))
+    for form in (PASSWORD, quote(PASSWORD)):
+        assert form not in told
+        assert form not in caplog.text
+
+
+def test_what_is_asked_does_not_show_its_secrets() -> None:
+    target = Target("openai:x", "x", "api.openai.com", "OPENAI_API_KEY", has_key=True, secrets=(KEY,))
+    assert KEY not in repr(target)
+    assert KEY not in str(target.failed(f"see {KEY}", reason="server")) + str(target.unavailable(KEY, reason="name"))
+
+
+@pytest.mark.parametrize("key", [KEY, "a+b/c=d?e f~g", "correct.horse.battery"])
+def test_a_key_is_taken_out_in_the_forms_a_server_repeats_it_in(key: str) -> None:
+    for form in (key, quote(key, safe=""), b64encode(key.encode()).decode(), urlsafe_b64encode(key.encode()).decode()):
+        assert form.rstrip("=") not in scrub(f"you sent {form}, or not", [key])
+
+
+@pytest.mark.parametrize(
+    ("url", "secrets"),
+    [
+        ("http://user:pa%3Ass@host:1/v1", ("pa%3Ass", "pa:ss")),
+        ("https://token@host/v1", ("token",)),
+        ("https://host/v1", ()),
+        ("", ()),
+    ],
+)
+def test_what_gives_access_in_an_address_is_a_secret(url: str, secrets: tuple[str, ...]) -> None:
+    assert secrets_in(url) == secrets
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcDEF123456_-",
+        "sk-ant-api03-abcdefgh",
+        "sk-or-v1-0123456789abcdef",
+        "sk-abc***************wxyz",
+        "AIzaSyA1234567890abcdefghijklm",
+        "xai-1234567890abcdef",
+        "gsk_1234567890abcdef",
+        "hf_1234567890abcdef",
+    ],
+)
+def test_what_looks_like_a_key_is_taken_out(secret: str) -> None:
+    assert scrub(f"before {secret}, after") in ("before [key], after", "before [key] after")
+    assert secret not in scrub(f"url?api_key={secret}&x=1 {{'x-api-key': '{secret}'}} https://{secret}@host/")
+
+
+@pytest.mark.parametrize("header", ["Authorization: Bearer {}", "'authorization': 'Basic {}'", "X-API-Key: {}"])
+def test_a_header_is_taken_out_whatever_its_key_looks_like(header: str) -> None:
+    assert "horse.battery" not in scrub(f"sent {header.format('horse.battery')}, then failed")
+
+
+@given(st.text(max_size=200), st.text(max_size=200), st.text(st.characters(codec="ascii"), min_size=4, max_size=60))
+def test_a_known_key_is_taken_out_of_any_text(before: str, after: str, secret: str) -> None:
+    told = scrub(before + secret + after, [secret])
+    assert secret not in told or secret in scrub(before + "[key]" + after)
+
+
+@given(st.text(max_size=2_000))
+def test_what_is_shown_is_one_short_line(text: str) -> None:
+    shown = scrub_line(text)
+    assert len(shown) <= SHOWN_CHARS
+    assert len(shown.splitlines()) <= 1
+
+
+def test_no_part_of_a_key_is_left_where_a_line_is_cut() -> None:
+    shown = scrub_line("x" * (SHOWN_CHARS - 10) + " " + KEY, [KEY])
+    assert "sk-" not in shown
+
+
+def test_ordinary_words_stay() -> None:
+    said = "the task-runner asked for basic help; see https://example.com/a?b=c and risk-averse people"
+    assert scrub(said) == said

@@ -1,0 +1,119 @@
+"""What a comparison says of its runs: levels, winners, and a line for a person."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from foveate.context.context import Segment, SegmentName
+from foveate.history.blocks import ONLY_NAMED
+from foveate.plan import Shown
+from foveate.replay.replay import Sampling
+from foveate.replay.report import FIGURES, Comparison, Run, parts_of, strip_of, tally
+
+RUN = Run(
+    strategy="gradient",
+    budget_tokens=4_000,
+    turns=10,
+    calls_made=20,
+    mean_tokens=3_000,
+    max_tokens=3_900,
+    overruns=0,
+    strip="EETTTTSRRR",
+    levels_on_average={"R": 1.0},
+    facts_kept=0.5,
+    facts_on_average=0.6,
+    old_facts_kept=0.25,
+    facts_by_age=(),
+    needles=(),
+    cached_share=0.9,
+    price=0.215,
+    model_tokens=0,
+    cpu_ms_per_turn=10,
+    notes={},
+    points=(),
+)
+RIVAL = replace(RUN, strategy="standard", strip="-------RRR", facts_kept=0.2, old_facts_kept=0.0, price=1.0)
+COMPARISON = Comparison(
+    title="A talk",
+    turns=10,
+    raw_tokens=40_000,
+    calls=20,
+    sampling=Sampling(),
+    facts=300,
+    runs=(RUN, RIVAL),
+    compress_seconds=1,
+    seconds=2,
+    processes=2,
+)
+
+
+def part(level: Shown | None, first: int, last: int, text: str = "x", name: SegmentName = "history") -> Segment:
+    return Segment(name, 10, is_stable=True, first=first, last=last, level=level, text=text)
+
+
+def figure(name: str) -> frozenset[str]:
+    return next(COMPARISON.winners(one, 4_000) for one in FIGURES if one.name == name)
+
+
+def test_a_turn_counts_as_the_level_that_says_most_of_it() -> None:
+    segments = [part("A", 1, 4), part("U", 2, 3), part("R", 4, 4), part(None, 0, 0, name="system")]
+    assert strip_of(segments, 5) == "AUUR-"
+    assert tally("AUUR-") == {"R": 0.2, "U": 0.4, "A": 0.2, "-": 0.2}
+
+
+def test_turns_that_are_only_named_are_absent() -> None:
+    named = f"<T-1-through-4-E>\n{ONLY_NAMED}\n</T-1-through-4-E>\n"
+    assert strip_of([part("E", 1, 4, named), part("E", 5, 6, "said")], 6) == "----EE"
+    assert strip_of([part("R", 1, 1, f"[user] what is {ONLY_NAMED}?")], 1) == "R"
+
+
+def test_the_parts_of_a_prompt_add_up() -> None:
+    segments = [part(None, 0, 0, name="system"), part(None, 0, 0, name="epic"), part("R", 1, 1), part("R", 2, 2)]
+    assert parts_of(segments) == {"fixed": 10, "documents": 10, "R": 20}
+
+
+def test_the_best_of_a_row_wins_and_where_all_are_equal_nobody_does() -> None:
+    assert figure("facts kept") == {"gradient"}
+    assert figure("price") == {"gradient"}
+    assert figure("word for word") == frozenset()
+    assert figure("over budget") == frozenset()
+    assert figure("prompt, mean") == frozenset()
+
+
+def test_what_the_text_does_not_tell_apart_is_a_tie() -> None:
+    close = replace(COMPARISON, runs=(RUN, replace(RIVAL, facts_kept=0.501), replace(RIVAL, strategy="hybrid")))
+    facts = next(one for one in FIGURES if one.name == "facts kept")
+    assert close.winners(facts, 4_000) == {"gradient", "standard"}
+
+
+def test_a_line_says_what_is_seen_what_is_kept_and_what_it_costs() -> None:
+    said = COMPARISON.words(RUN)
+    assert said.startswith(
+        "3 of 10 turns word for word, the others shorter; 50% of the facts at the end, 60% on average"
+    )
+    assert "645 uncached tokens" in said
+    assert "Best at: in sight, facts kept" in said
+    assert "7 out of sight" in COMPARISON.words(RIVAL)
+    assert COMPARISON.words(replace(RUN, overruns=2)).startswith("2 prompts exceeded the budget!")
+
+
+@pytest.mark.parametrize(
+    ("sampling", "said"),
+    [
+        (Sampling(), "all 20 calls"),
+        (Sampling(5, 8), "one call in 5 of 20, and the newest 8 one by one; cached share and price are of those"),
+    ],
+)
+def test_the_report_says_which_calls_were_made(sampling: Sampling, said: str) -> None:
+    assert replace(COMPARISON, sampling=sampling).sampled() == said
+
+
+def test_a_summary_has_every_figure_and_no_single_prompts() -> None:
+    summary = COMPARISON.summary()
+    runs = summary["runs"]
+    assert isinstance(runs, list)
+    assert runs[0]["levels_at_end"]["T"] == 0.4
+    assert runs[0]["best_at"][:2] == ["in sight", "facts kept"]
+    assert "points" not in runs[0]

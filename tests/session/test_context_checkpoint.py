@@ -1,0 +1,165 @@
+"""The checkpoint strategy on real conversations, all the way: recorded, planned, made, written, counted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foveate.sync as foveate
+from foveate.context.tags import parse_blocks
+from foveate.events import Event
+from foveate.text import message_text
+from foveate.turn import Message, split_turns
+from support.paths import ROOT
+from support.transcripts import import_bytes
+
+FOLDER = ROOT.parent / "shared" / "data" / "transcripts"
+RAW = foveate.load_settings(environment={}, overrides={"compress": {"enabled": False}})
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+
+
+needs_transcripts = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the shared test data is not there: {FOLDER}")
+
+
+@pytest.fixture(scope="module")
+def pi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the pi session, an agent's work of 88 turns."""
+    store = tmp_path_factory.mktemp("pi") / "pi.db"
+    with foveate.open(store) as fov:
+        fov.import_file(FOLDER / "pi-large-session.jsonl", session_id="pi")
+    return store
+
+
+def talk(turn: int, answer_words: int = 120) -> list[dict[str, Any]]:
+    said = " ".join(f"{WORDS[(turn * 7 + place * place) % 10]}{place}" for place in range(answer_words))
+    return [
+        {"role": "user", "content": f"Question {turn}: what about {WORDS[turn % 10]} number {turn * 13}?"},
+        {"role": "assistant", "content": f"We decided to use option {turn} instead of {turn + 1}. {said}."},
+    ]
+
+
+def user_words(messages: tuple[Message, ...]) -> str:
+    return "".join(message_text(message) for message in messages if message.opens_turn)
+
+
+def shown_users(text: str) -> dict[int, str]:
+    """The user's words of each turn as a context has them, verbatim."""
+    found: dict[int, str] = {}
+    for block in parse_blocks(text):
+        if block.level == "U":
+            found |= {entry.number: entry.text for entry in block.entries}
+        elif block.level == "R" and block.first_step <= 1:
+            found |= {block.first if block.first_step else entry.number: entry.text for entry in block.entries}
+    return found
+
+
+def test_a_session_goes_through_its_compressions_and_tells_of_them_in_order(tmp_path: Path) -> None:
+    told: list[Event] = []
+    with foveate.open(tmp_path / "chat.db") as fov:
+        session = fov.session("long", strategy="checkpoint", budget_tokens=8_000)
+        subscription = fov.subscribe(told.append)
+        for turn in range(1, 41):
+            session.record(talk(turn))
+            context = session.context("And now?")
+            assert context.tokens <= 8_000
+            users = shown_users(context.history)
+            for number in range(1, turn + 1):
+                assert f"Question {number}:" in users[number]
+        subscription.drain()
+    kinds = [event.kind for event in told if event.kind not in ("turn-recorded", "compression-failed")]
+    start = kinds.index("context-threshold-reached")
+    assert kinds[start - 1] == "message-added"
+    assert kinds[start : start + 6] == [
+        "context-threshold-reached",
+        "compression-triggered",
+        "llm-summarizing",
+        "checkpoint-created",
+        "budget-recalculated",
+        "compressed",
+    ]
+    again = kinds.index("context-threshold-reached", start + 1)
+    assert kinds[again : again + 7] == [
+        "context-threshold-reached",
+        "compression-triggered",
+        "llm-summarizing",
+        "checkpoint-created",
+        "checkpoints-aged",
+        "budget-recalculated",
+        "compressed",
+    ]
+
+
+def test_nothing_of_the_full_record_changes(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "chat.db") as fov:
+        session = fov.session("long", strategy="checkpoint", budget_tokens=4_000)
+        for turn in range(1, 31):
+            session.record(talk(turn))
+        before = [session.get_turn(turn, "R", "plain").content for turn in range(1, 31)]
+        exported = "".join(session.export("json"))
+        for _ in range(3):
+            session.context("And now?")
+        assert [session.get_turn(turn, "R", "plain").content for turn in range(1, 31)] == before
+        assert "".join(session.export("json")) == exported
+
+
+def test_a_one_off_changes_nothing_and_keeps_the_sessions_checkpoints(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "chat.db") as fov:
+        session = fov.session("long", strategy="checkpoint", budget_tokens=8_000)
+        for turn in range(1, 61):
+            session.record(talk(turn))
+        own = session.context("And now?")
+        wide = session.context("And now?", budget_tokens=100_000)
+        assert re.findall(r"<T-[\w-]+-A>", wide.history) == re.findall(r"<T-[\w-]+-A>", own.history) != []
+        assert session.context("And now?").text == own.text
+
+
+def loaded(format_: str, name: str) -> list[list[Message]]:
+    """The conversations of a real transcript."""
+    return list(import_bytes(format_, (FOLDER / name).read_bytes(), name).sessions.values())
+
+
+def check(session: foveate.Session, budget_tokens: int) -> None:
+    """The context fits, names every turn, and has every word of the user where the session did not roll over."""
+    context = session.context("And now?", budget_tokens=budget_tokens, strategy="checkpoint")
+    notes = context.planned.notes
+    assert context.tokens <= budget_tokens
+    assert "fallback" not in notes
+    shown = parse_blocks(context.history)
+    turns = session.load_turns()
+    assert {turn for block in shown for turn in range(block.first, block.last + 1)} == {turn.number for turn in turns}
+    rolled = int(str(notes.get("tiny_through", "T-0")).removeprefix("T-"))
+    users = shown_users(context.history)
+    for turn in turns:
+        if turn.number > rolled and not ("newest" in notes and turn is turns[-1]):
+            assert user_words(turn.messages) in users[turn.number]
+
+
+@needs_transcripts
+@pytest.mark.parametrize("budget_tokens", [2_000, 16_000])
+def test_the_pi_session_never_exceeds_and_keeps_every_word_of_the_user(pi: Path, budget_tokens: int) -> None:
+    with foveate.open(pi) as fov:
+        check(fov.find_session("pi"), budget_tokens)
+
+
+@needs_transcripts
+def test_three_hundred_turns_with_aider_never_exceed_and_keep_every_word_of_the_user(tmp_path: Path) -> None:
+    (messages,) = loaded("aider", "aider-chat-history.md")
+    talks = split_turns(messages)[:300]
+    with foveate.open(tmp_path / "aider.db", settings=RAW) as fov:
+        session = fov.session("aider")
+        session.record_all([message for turn in talks for message in turn])
+        for budget in (4_000, 16_000, 64_000):
+            check(session, budget)
+
+
+@needs_transcripts
+def test_tau_bench_runs_never_exceed_and_keep_every_word_of_the_user(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "tau.db", settings=RAW) as fov:
+        for number, messages in enumerate(loaded("tau-bench", "tau-airline.json")[:20]):
+            session = fov.session(f"run-{number}", budget_tokens=4_000)
+            session.record_all(messages)
+            check(session, 3_000)
+            check(session, 9_000)

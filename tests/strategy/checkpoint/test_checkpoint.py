@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from foveate.plan import Frame, Overheads, Plan
+from foveate.strategy import load
+from foveate.strategy.checkpoint import Checkpoint
+from foveate.strategy.checkpoint import planner as _checkpoint_planner
+from foveate.testing.histories import USUAL_OVERHEADS
+from support.checkpoint_stories import MadeUpStory, Talk, lived_through, settled
+from support.paths import ROOT
+
+CHECKPOINT = Checkpoint()
+FREE = Overheads(line=0, tag=0, range=0, cut_note=12)
+SIXTEEN = Frame(16_000, fixed_tokens=1_000, model="llama-13b")
+ROOM = 13_500
+
+
+def test_a_strategy_of_this_name_is_found() -> None:
+    assert load("checkpoint").__name__ == Checkpoint.__name__
+
+
+@pytest.mark.parametrize(
+    ("size", "tier", "usable", "checkpoints"),
+    [
+        (500, 1, 425, 0),
+        (2_000, 1, 1_700, 0),
+        (4_000, 1, 3_400, 0),
+        (6_000, 1, 5_100, 0),
+        (8_000, 2, 6_800, 1),
+        (12_000, 2, 10_200, 1),
+        (16_000, 3, 13_600, 3),
+        (31_999, 3, 27_199, 3),
+        (32_000, 4, 27_200, 10),
+        (64_000, 5, 54_400, 15),
+        (128_000, 5, 108_800, 15),
+        (2_000_000, 5, 1_700_000, 15),
+    ],
+)
+def test_the_context_size_decides_the_tier(size: int, tier: int, usable: int, checkpoints: int) -> None:
+    assert CHECKPOINT.tier(size) == tier
+    assert CHECKPOINT.checkpoint_limit(tier) == checkpoints
+    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(5, (5,))], Frame(size)), size, FREE)
+    assert plan.notes["tier"] == tier
+    assert plan.notes["available_tokens"] == usable
+
+
+def test_the_budgets_after_each_compression_are_those_of_the_design() -> None:
+    talks = [Talk(0, (1_000, 500)) for _ in range(40)]
+    plans = lived_through(CHECKPOINT, talks, SIXTEEN, ROOM, FREE)
+    seen: list[tuple[Any, Any, list[Any]]] = []
+    for plan in plans:
+        checkpoints: Any = plan.notes["checkpoints"]
+        sizes = [checkpoint["current_tokens"] for checkpoint in checkpoints]
+        found = (plan.notes["available_tokens"], plan.notes["trigger_tokens"], sizes)
+        if not seen or seen[-1] != found:
+            seen.append(found)
+    assert seen[:4] == [
+        (12_600, 10_080, []),
+        (11_400, 9_120, [1_200]),
+        (10_800, 8_640, [600, 1_200]),
+        (10_500, 8_400, [300, 600, 1_200]),
+    ]
+    # From the fourth on the two oldest merge, so the budget stays where it is.
+    assert len(seen) == 4
+
+
+def test_a_history_brought_in_at_once_is_compressed_as_if_it_had_been_lived_through() -> None:
+    talks = [Talk(20 + turn % 7, (300 + turn * 37 % 900, turn * 91 % 1_500)) for turn in range(120)]
+    lived = lived_through(CHECKPOINT, talks, SIXTEEN, ROOM)[-1]
+    brought_in, _ = settled(CHECKPOINT, MadeUpStory(talks, SIXTEEN), ROOM)
+    assert brought_in.rows == lived.rows
+    assert brought_in.notes == lived.notes
+
+
+def test_the_threshold_is_at_80_percent_of_what_is_available() -> None:
+    below = [Talk(0, (4_040,)), Talk(0, (4_000,)), Talk(0, (2_040,))]
+    assert not settled(CHECKPOINT, MadeUpStory(below, SIXTEEN), ROOM, FREE)[0].events
+    above = [*below[:2], Talk(0, (2_041,))]
+    plan, _ = settled(CHECKPOINT, MadeUpStory(above, SIXTEEN), ROOM, FREE)
+    assert plan.events[0].data == {"used_tokens": 10_081, "trigger_tokens": 10_080, "available_tokens": 12_600}
+    assert [(row.first, row.last, row.level) for row in plan.rows] == [(1, 2, "A"), (1, 2, "U"), (3, 3, "R")]
+
+
+def test_events_come_in_the_order_of_the_timeline() -> None:
+    talks = [Talk(0, (1_000, 500)) for _ in range(16)]
+    plans = lived_through(CHECKPOINT, talks, SIXTEEN, ROOM, FREE)
+    first, second = [plan for plan in plans if plan.events]
+    start = ["context-threshold-reached", "compression-triggered", "llm-summarizing", "checkpoint-created"]
+    assert [event.kind for event in first.events] == [*start, "budget-recalculated", "compressed"]
+    assert [event.kind for event in second.events] == [
+        *start,
+        "checkpoints-aged",
+        "budget-recalculated",
+        "compressed",
+    ]
+    created: Any = second.events[3].data
+    assert (created["id"], created["level"], created["compression_count"]) == ("cp-2", 3, 1)
+    assert created["original_tokens"] == 1_500 * (second.rows[1].last - second.rows[1].first + 1)
+    assert second.events[4].data == {"aged": ["cp-1"], "merged": []}
+    assert second.events[5].data["available_tokens"] == 10_800
+
+
+def levels(plan: Plan) -> list[tuple[str, int, int]]:
+    checkpoints: Any = plan.notes["checkpoints"]
+    return [(one["id"], one["level"], one["compression_count"]) for one in checkpoints]
+
+
+def test_checkpoints_age_and_past_the_count_the_two_oldest_merge() -> None:
+    plans = lived_through(CHECKPOINT, [Talk(0, (1_000, 500)) for _ in range(40)], SIXTEEN, ROOM, FREE)
+    after = [levels(plan) for plan in plans if plan.events]
+    assert after[:4] == [
+        [("cp-1", 3, 1)],
+        [("cp-1", 2, 2), ("cp-2", 3, 1)],
+        [("cp-1", 1, 3), ("cp-2", 2, 2), ("cp-3", 3, 1)],
+        [("cp-1", 1, 4), ("cp-3", 2, 2), ("cp-4", 3, 1)],
+    ]
+    merged = [plan for plan in plans if plan.events][3]
+    assert next(event for event in merged.events if event.kind == "checkpoints-aged").data["merged"] == ["cp-1", "cp-2"]
+    rows = [row for row in merged.rows if row.level == "A"]
+    assert rows[0].first == 1
+    assert all(older.last + 1 == newer.first for older, newer in pairwise(rows))
+
+
+def test_the_one_checkpoint_of_tier_2_stays_detailed() -> None:
+    plans = lived_through(CHECKPOINT, [Talk(0, (800,)) for _ in range(30)], Frame(8_000, 500), 6_500, FREE)
+    after = [levels(plan) for plan in plans if plan.events]
+    assert [len(found) for found in after] == [1] * len(after)
+    assert {found[0][1] for found in after} == {3}
+    assert len(after) > 2
+
+
+def test_an_artefact_is_named_by_its_range_and_level_so_ageing_makes_it_from_the_turns_again() -> None:
+    plans = lived_through(CHECKPOINT, [Talk(0, (1_000, 500)) for _ in range(40)], SIXTEEN, ROOM, FREE)
+    wanted = {name.name: name for plan in plans for name in plan.wants}
+    of_first = sorted((one.data["level"], one.tokens) for one in wanted.values() if (one.first, one.last) == (1, 6))
+    assert of_first == [(1, 700), (2, 1_000), (3, 1_600)]
+
+
+def test_user_messages_that_no_longer_fit_roll_over_and_say_so() -> None:
+    talks = [Talk(400, (200,)) for _ in range(60)]
+    plans = lived_through(CHECKPOINT, talks, SIXTEEN, ROOM)
+    rolled = [plan for plan in plans if any(event.data.get("rolled_over") for event in plan.events)]
+    assert rolled
+    first = rolled[0]
+    assert first.notes["rollovers"] == 1
+    assert "get_turn" in str(first.notes["message"])
+    last = int(str(first.notes["tiny_through"]).removeprefix("T-"))
+    tinies = [row for row in first.rows if row.level == "T"]
+    assert (tinies[0].first, tinies[-1].last) == (1, last)
+    users = [row for row in first.rows if row.level == "U"]
+    assert users[0].first == last + 1
+    assert {one[1] for one in levels(first)} == {1}
+    # A rollover makes room for a while: it does not come with every turn.
+    assert len(rolled) < 6
+
+
+def test_tier_1_rolls_over_without_checkpoints() -> None:
+    plans = lived_through(CHECKPOINT, [Talk(40, (160,)) for _ in range(30)], Frame(4_000, 400), 3_200)
+    assert not any(row.level in ("A", "U") for plan in plans for row in plan.rows)
+    last = plans[-1]
+    assert last.notes["tier"] == 1
+    assert {row.level for row in last.rows} == {"T", "R"}
+    assert [event.kind for plan in plans for event in plan.events][:4] == [
+        "context-threshold-reached",
+        "compression-triggered",
+        "budget-recalculated",
+        "compressed",
+    ]
+
+
+def test_eras_stand_for_rolled_over_turns_that_are_too_many() -> None:
+    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(40, (160,)) for _ in range(2_000)], Frame(4_000, 400)), 3_200)
+    assert (plan.rows[0].level, plan.rows[0].first) == ("E", 1)
+    assert "eras_through" in plan.notes
+
+
+def test_a_history_too_long_to_go_through_begins_with_one_checkpoint_for_all_that_is_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_checkpoint_planner, "MAX_CATCH_UP_TURNS", 50)
+    talks = [Talk(20, (300, 200)) for _ in range(400)]
+    _, early = settled(CHECKPOINT, MadeUpStory(talks[:90], SIXTEEN), ROOM)
+    plan, _ = settled(CHECKPOINT, replace(early, talks=talks), ROOM)
+    checkpoints = [row for row in plan.rows if row.level == "A"]
+    assert checkpoints[0].first == 1
+    assert checkpoints[0].last >= 350
+    assert {turn for row in plan.rows for turn in range(row.first, row.last + 1)} == set(range(1, 401))
+    assert plan.notes["tiny_through"] == "T-350"
+    compressions: Any = plan.notes["compressions"]
+    assert compressions < 30
+
+
+def test_a_large_answer_at_the_end_leaves_the_prompt_as_it_was() -> None:
+    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(50, (400,)), Talk(90, (30_000,))], SIXTEEN), ROOM)
+    newest = [row for row in plan.rows if row.first == 2]
+    assert [(row.level, row.is_cut) for row in newest] == [("R", True)]
+    assert "newest" in plan.notes
+    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(50, (400,)), Talk(9_000, (30_000,))], SIXTEEN), ROOM)
+    assert [(row.level, row.is_cut) for row in plan.rows if row.first == 2] == [("U", False)]
+
+
+def test_a_turn_at_work_keeps_its_prompt_and_its_newest_step_raw() -> None:
+    story = MadeUpStory([Talk(50, (400,)) for _ in range(9)] + [Talk(300, (350,) * 200)], SIXTEEN, is_running=True)
+    plan, _ = settled(CHECKPOINT, story, ROOM)
+    steps = [row for row in plan.rows if row.first_step]
+    assert (steps[0].first_step, steps[0].last_step, steps[0].level, steps[0].is_cut) == (1, 1, "R", False)
+    assert (steps[-1].last_step, steps[-1].level) == (201, "R")
+    assert [row.first_step for row in steps[1:]] == [row.last_step + 1 for row in steps[:-1]]
+
+
+def test_a_one_off_keeps_the_sessions_tier_and_checkpoints() -> None:
+    talks = [Talk(10, (1_000, 500)) for _ in range(20)]
+    own, story = settled(CHECKPOINT, MadeUpStory(talks, SIXTEEN), ROOM)
+    larger = Frame(100_000, 1_000, is_one_off=True)
+    wide, _ = settled(CHECKPOINT, MadeUpStory(talks, larger, story.state, story.made), 90_000)
+    assert wide.notes["tier"] == own.notes["tier"] == 3
+    assert wide.rows == own.rows
+    smaller = Frame(5_000, 1_000, is_one_off=True)
+    narrow, _ = settled(CHECKPOINT, MadeUpStory(talks, smaller, story.state, story.made), 3_600)
+    assert narrow.notes["tier"] == 3
+    assert narrow.tokens <= 3_600
+
+
+def test_another_budget_of_the_session_is_another_tier() -> None:
+    talks = [Talk(10, (1_000, 500)) for _ in range(20)]
+    _, story = settled(CHECKPOINT, MadeUpStory(talks, SIXTEEN), ROOM)
+    plan, _ = settled(CHECKPOINT, MadeUpStory(talks, Frame(32_000, 1_000), story.state, story.made), 28_000)
+    assert plan.notes["tier"] == 4
+
+
+def test_switched_off_it_makes_no_checkpoints_and_rolls_over_when_nothing_else_fits() -> None:
+    plans = lived_through(Checkpoint(enabled=False), [Talk(40, (600,)) for _ in range(40)], SIXTEEN, ROOM)
+    assert not any(row.level == "A" for plan in plans for row in plan.rows)
+    before = next(plan for plan in plans if plan.events)
+    assert before.events[0].data["trigger_tokens"] == before.events[0].data["available_tokens"]
+
+
+def test_nothing_changes_between_compressions_but_what_is_appended() -> None:
+    plans = lived_through(CHECKPOINT, [Talk(30, (400, 200)) for _ in range(60)], SIXTEEN, ROOM)
+    for before, after in pairwise(plans):
+        if not after.events:
+            assert after.rows[: len(before.rows)] == before.rows
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"tier_tokens": (8_000, 8_000, 32_000, 64_000)}, "four growing sizes"),
+        ({"tier_checkpoints": (0, 1, -3, 10, 15)}, "five counts"),
+        ({"compact_tokens": 700}, "don't shrink"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Checkpoint(**wrong)
+
+
+def test_an_empty_conversation_has_no_rows() -> None:
+    assert CHECKPOINT.plan(MadeUpStory([], SIXTEEN), ROOM, USUAL_OVERHEADS).rows == ()
+
+
+def test_the_docs_have_every_setting_with_its_default() -> None:
+    page = (ROOT / "docs" / "checkpoint.md").read_text()
+    for field in msgspec.structs.fields(Checkpoint):
+        assert f"| `{field.name}` | `{field.default}` |" in page
+
+
+def test_the_docs_example_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "checkpoint.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.stdout == "standard 0.95\n", ran.stderr

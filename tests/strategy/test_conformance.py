@@ -1,0 +1,92 @@
+"""Every strategy keeps the family's promises; the suite is the one that ships."""
+
+import asyncio
+import inspect
+import itertools
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from foveate import strategy as strategies
+from foveate.plan import Frame, MessageSize, Plan, Row, TurnInfo
+from foveate.testing import strategies as suite
+from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, drive, item_of, step_items
+from foveate.turn import Kind, Role
+
+NAMES = strategies.names()
+
+
+@pytest.mark.parametrize("case", suite.CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_conforms(name: str, case: suite.Case, tmp_path: Path) -> None:
+    asyncio.run(suite.run_case(case, name, tmp_path / "chat.db"))
+
+
+def test_the_suite_runs_all_its_cases() -> None:
+    written = {
+        function
+        for name, function in inspect.getmembers(suite, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name not in ("run_case", "looked_at")
+    }
+    assert written == set(suite.CASES)
+
+
+roles: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant", "assistant", "tool", "tool", "system"])
+kinds: st.SearchStrategy[Kind] = st.sampled_from(["message", "message", "message", "injection", "display"])
+sizes = st.integers(0, 40) | st.integers(0, 3_000)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> ListedStory:
+    """Any conversation of a few dozen turns, with clocks that run as they please; the last turn may be at work."""
+    turns: list[TurnInfo] = []
+    for number in range(1, draw(st.integers(0, 40)) + 1):
+        said = [MessageSize(0, "user", "message", draw(sizes))]
+        for place in range(1, draw(st.integers(1, 6))):
+            role = draw(roles)
+            said.append(MessageSize(place, role, draw(kinds), draw(sizes), is_result=role == "tool"))
+        at_us = draw(st.integers(0, 10**12))
+        turns.append(TurnInfo(number, tuple(said), at_us, at_us + 10**6))
+    items = [item_of(info) for info in turns]
+    if draw(st.booleans()) and turns:
+        turns[-1] = TurnInfo(turns[-1].turn, turns[-1].messages, turns[-1].started_us, turns[-1].ended_us, is_open=True)
+        items[-1:] = step_items(turns[-1])
+    nominal = draw(st.integers(200, 60_000))
+    return ListedStory(turns, Frame(nominal, fixed_tokens=draw(st.integers(0, nominal // 2))), items=items)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@examples(max_examples=60, deadline=None)
+@given(story=stories(), share=st.floats(0, 1))
+def test_any_plan_fits_is_in_order_and_the_same_each_time(name: str, story: ListedStory, share: float) -> None:
+    strategy = strategies.load(name)()
+    budget = int((story.frame.nominal_tokens - story.frame.fixed_tokens) * share)
+    for _ in range(2):
+        plan, after = drive(strategy, story, budget)
+        again, _ = drive(strategy, story, budget)
+        assert plan == again
+        _check(plan, budget, story, after)
+        story = after
+
+
+def _check(plan: Plan, budget_tokens: int, story: ListedStory, after: ListedStory) -> None:
+    assert plan.tokens <= max(0, budget_tokens)
+    assert sum(row.tokens for row in plan.rows) == plan.tokens
+    assert len({wanted.name for wanted in plan.wants}) == len(plan.wants), "something is wanted twice"
+    for rows in ([row for row in plan.rows if row.level == "A"], [row for row in plan.rows if row.level != "A"]):
+        for one, two in itertools.pairwise(rows):
+            assert (one.last, one.last_step) < (two.first, two.first_step), f"{one} before {two}"
+    for row in plan.rows:
+        _check_row(row, story.last_turn, set(after.made))
+
+
+def _check_row(row: Row, last_turn: int, made: Collection[str]) -> None:
+    assert 1 <= row.first <= row.last <= last_turn
+    assert row.tokens >= min(USUAL_OVERHEADS.tag, USUAL_OVERHEADS.range), f"{row} has no room for its tags"
+    assert row.level != "A" or row.artefact in made, f"{row} shows nothing"
+    assert row.level != "M" or row.first == row.last, "the positions of an M row are of one turn"
+    assert not (row.first_step and row.first != row.last)

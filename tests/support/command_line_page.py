@@ -1,0 +1,44 @@
+"""Writes `docs/command-line.md` from the help of every command: `python tests/support/command_line_page.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from foveate.cli import cli
+from support.paths import ROOT
+
+PAGE = ROOT / "docs" / "command-line.md"
+WIDTH = 100
+HEAD = """# The command line
+
+Written by `python tests/support/command_line_page.py` from the help of each command.
+
+Every command takes `--json`, and then answers with one JSON value; `chat` and `run` write one a line, as things happen.
+`goal` and `topics` are groups of commands: `foveate goal list demo --json`. A command that fails says why in a sentence
+on the error stream and exits with 1, or with 2 if it was not called as its help says.
+"""
+
+
+def generate() -> str:
+    """The page as it should be."""
+    sections = [f"## {title}\n\n```text\n{help_}\n```\n" for title, help_ in helps()]
+    return "\n".join([HEAD, *sections])
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Each command with its help, a group before its own."""
+    pending: list[tuple[str, click.Command, click.Context | None]] = [("foveate", cli, None)]
+    while pending:
+        name, command, parent = pending.pop(0)
+        settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+        context = click.Context(command, parent, info_name=name, **settings)
+        yield context.command_path, command.get_help(context).rstrip()
+        if isinstance(command, click.Group):
+            inner = [(word, command.get_command(context, word), context) for word in command.list_commands(context)]
+            pending[:0] = [(word, found, above) for word, found, above in inner if found]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(generate(), "utf-8")

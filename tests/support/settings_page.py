@@ -1,0 +1,80 @@
+"""Writes `docs/settings.md` from the settings and their docstrings: `python tests/support/settings_page.py`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import msgspec
+
+from foveate.config import Key, keys_of
+from foveate.settings import Settings
+from support.paths import ROOT
+
+PAGE = ROOT / "docs" / "settings.md"
+HEAD = """# Settings
+
+Written by `python tests/support/settings_page.py` from the parts of the settings. None has to be set.
+
+They come from a TOML or YAML file, then from variables, then from code; what is said later wins:
+
+```toml
+# foveate.toml, named by $FOVEATE_CONFIG or by load_settings("foveate.toml")
+[models]
+default = "openai:gpt-5-mini"
+daily_usd = 2.0
+```
+
+```
+export FOVEATE_MODELS__DAILY_USD=2.0      # FOVEATE_, the part, two underscores, the key
+export FOVEATE_MODELS__FALLBACKS=a,b      # a list is parted by commas
+```
+
+```python
+foveate.open("chat.db", settings=foveate.load_settings(overrides={"models": {"daily_usd": 2.0}}))
+```
+
+Where a number may be nothing (None in Python), that is written `null` in YAML, and `"null"` in TOML and in variables. A
+wrong key, type or range is an error that names the key and what it takes; so is a variable that is nearly a setting's.
+Two more variables are no settings: `FOVEATE_DB`, the store of the command line, and `FOVEATE_ENDPOINT_KEY`
+([models](models.md#naming-a-model)). The strategies' parts can also be set for one session:
+`session.use("topics", bulk_topics=5)`.
+"""
+
+
+def generate() -> str:
+    """The page as it should be."""
+    parts = msgspec.structs.fields(Settings)
+    return "\n".join([HEAD, *(_section(part.name, part.type) for part in parts)])
+
+
+def _section(name: str, part: type[msgspec.Struct]) -> str:
+    said = _said_under_keys(part)
+    rows = [_row(key, said.get(key.name, "")) for key in keys_of(part)]
+    table = ["| key | takes | default | |", "| --- | --- | --- | --- |", *rows]
+    return "\n".join([f"## {name}\n", f"{inspect.getdoc(part)}\n", *table, ""])
+
+
+def _row(key: Key, said: str) -> str:
+    default = msgspec.json.encode(key.default).decode() if key.default is not None else "nothing"
+    shown = default if key.default is None or isinstance(key.default, bool) else f"`{default}`"
+    return f"| `{key.name}` | {key.takes} | {shown} | {said} |"
+
+
+def _said_under_keys(part: type[msgspec.Struct]) -> dict[str, str]:
+    """What stands under each key, its own or one that the part has from another."""
+    said: dict[str, str] = {}
+    for owner in reversed(part.__mro__):
+        if not issubclass(owner, msgspec.Struct) or owner is msgspec.Struct:
+            continue
+        (definition,) = ast.parse(inspect.getsource(owner)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in zip(definition.body, definition.body[1:], strict=False):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    said[name] = " ".join(text.split()).replace("|", r"\|")
+    return said
+
+
+if __name__ == "__main__":
+    PAGE.write_text(generate(), "utf-8")

@@ -1,0 +1,92 @@
+"""Made-up conversations for the topics strategy, and a driver that lives through them turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from foveate.plan import Frame, Made, Overheads, Plan, Strategy, TurnInfo, Wanted
+from foveate.strategy.topics import Topics
+from foveate.strategy.topics.subjects import Gist
+from foveate.testing.histories import ListedStory, exchange
+from foveate.turn import Json
+
+MINUTE_US = 60_000_000
+FREE = Overheads(line=0, tag=0, range=0, cut_note=12)
+MAX_ROUNDS = 8
+TRUNCATED_TOKENS = 500
+"""What a message that was truncated takes here."""
+
+
+def said(turn: int, *tokens: int, after_minutes: float = 1, before: TurnInfo | None = None) -> TurnInfo:
+    """A turn that begins so long after the one before it ended."""
+    start = (before.ended_us if before else 0) + int(after_minutes * MINUTE_US)
+    return exchange(turn, *tokens, started_us=start)
+
+
+def talk(count: int, *tokens: int, pauses: Mapping[int, float] | None = None) -> list[TurnInfo]:
+    """So many turns of these sizes, a minute apart; `pauses` has the minutes before some of them."""
+    turns: list[TurnInfo] = []
+    for turn in range(1, count + 1):
+        minutes = (pauses or {}).get(turn, 1)
+        turns.append(said(turn, *tokens, after_minutes=minutes, before=turns[-1] if turns else None))
+    return turns
+
+
+def made_for(wanted: Wanted, story: ListedStory, signals: Mapping[int, Mapping[str, Json]]) -> Made:
+    """Summaries as large as they may be; what tells of boundaries as it is given, by turn."""
+    if wanted.kind == "boundary":
+        return Made(wanted.name, wanted.kind, wanted.first, wanted.last, data=signals.get(wanted.last, {}))
+    if wanted.kind == "truncated":
+        (info,) = story.infos(wanted.first, wanted.last)
+        long = {one.position: TRUNCATED_TOKENS for one in info.messages if one.tokens > TRUNCATED_TOKENS}
+        return Made(wanted.name, wanted.kind, wanted.first, wanted.last, sizes=long)
+    return Made(wanted.name, wanted.kind, wanted.first, wanted.last, tokens=wanted.tokens, text="…")
+
+
+def settled(
+    settings: Topics,
+    story: ListedStory,
+    budget_tokens: int,
+    *,
+    overheads: Overheads = FREE,
+    signals: Mapping[int, Mapping[str, Json]] | None = None,
+) -> tuple[Plan, ListedStory]:
+    """The plan once everything it wants is made, and the story as it is kept then."""
+    strategy = cast("Strategy", settings)
+    for _ in range(MAX_ROUNDS):
+        plan = strategy.plan(story, budget_tokens, overheads)
+        lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
+        if not lacking:
+            return plan, replace(story, state=story.state if plan.state is None else plan.state)
+        made = {wanted.name: made_for(wanted, story, signals or {}) for wanted in lacking}
+        story = replace(story, made={**story.made, **made})
+    raise AssertionError(f"after {MAX_ROUNDS} rounds something is still wanted")
+
+
+def lived_through(
+    settings: Topics,
+    turns: Sequence[TurnInfo],
+    budget_tokens: int,
+    *,
+    overheads: Overheads = FREE,
+    signals: Mapping[int, Mapping[str, Json]] | None = None,
+) -> list[Plan]:
+    """The plan after each turn, as a session has them that asks for a context every time."""
+    story = ListedStory((), Frame(budget_tokens))
+    plans: list[Plan] = []
+    for count in range(1, len(turns) + 1):
+        story = replace(story, turns=turns[:count])
+        plan, story = settled(settings, story, budget_tokens, overheads=overheads, signals=signals)
+        plans.append(plan)
+    return plans
+
+
+def rows_of(plan: Plan) -> list[tuple[int, int, str]]:
+    return [(row.first, row.last, row.level) for row in plan.rows]
+
+
+def about(word: int, direction: tuple[int, ...]) -> dict[str, Json]:
+    """The gist of a text that points somewhere, of twenty words of its own."""
+    return Gist(direction, {word * 100 + place: 1.0 for place in range(20)}).as_json()

@@ -1,0 +1,288 @@
+"""The background worker on real files: what is lacking gets made, once, whoever else works on it."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import foveate
+from bulk import load
+from foveate import Foveate, Message
+from foveate.compress.local import LocalCompressor
+from foveate.errors import LevelNotReady
+from foveate.events import Event, EventBus
+from foveate.models.caller import Caller
+from foveate.renditions import HISTORY_TOOLS, Count, Renditions, without_recalled
+from foveate.store import MessageRow, open_store
+from foveate.worker.loop import Worker
+from foveate.worker.renditions import make_rendition
+from support.engine import assistant, settings, talk, tool_step, user, with_store
+
+QUICK_SECONDS = 15.0
+
+
+async def until_made(session: foveate.Session, turn: int, level: str = "T") -> str:
+    """The turn's text, waiting for the background to make it."""
+    async with asyncio.timeout(QUICK_SECONDS):
+        while True:
+            try:
+                return (await session.get_turn(turn, level, format="plain")).content
+            except LevelNotReady:
+                await asyncio.sleep(0.02)
+
+
+def counted(path: Path, table: str = "renditions") -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return int(count)
+
+
+def test_renditions_of_closed_turns_appear_by_themselves(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await talk(session, 3)
+        assert "2" in await until_made(session, 2)
+        with pytest.raises(LevelNotReady):
+            await session.get_turn(3, "T")
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_settle_finishes_everything_the_open_turn_included(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await talk(session, 40)
+        made: list[int] = []
+        await fov.settle(progress=made.append)
+        assert [content.available_levels for content in await session.get_turns(1, 40, "T")] == [
+            ("R", "S", "C", "T")
+        ] * 40
+        assert sum(made) <= 40
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_nothing_is_made_while_compression_is_off_and_settle_makes_it_then(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        await talk(await fov.session("s"), 5)
+        await asyncio.sleep(0.3)
+        assert counted(path) == 0
+        await fov.settle()
+        assert counted(path) == 5
+
+    asyncio.run(with_store(path, job, settings(compress={"enabled": False, "processes": 0})))
+
+
+def test_an_open_turn_that_has_grown_is_made_anew(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await session.record([user("Ask."), *tool_step(1, "one")])
+        await fov.settle()
+        await session.record([*tool_step(2, "two"), *tool_step(3, "kumquat")])
+        assert "kumquat" in await until_made(session, 1, "S")
+        await session.record([assistant("Only a little more: papaya.")])
+        with pytest.raises(LevelNotReady):
+            await session.get_turn(1, "S")
+        await fov.settle()
+        assert "papaya" in (await session.get_turn(1, "S")).content
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_restart_finishes_what_was_left(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def record(fov: Foveate) -> None:
+        await talk(await fov.session("s"), 20)
+
+    async def finish(fov: Foveate) -> None:
+        await (await fov.session("s")).record([user("Hello again.")])
+        await until_made(await fov.session("s"), 20)
+
+    asyncio.run(with_store(path, record, settings(compress={"enabled": False})))
+    assert counted(path) == 0
+    asyncio.run(with_store(path, finish))
+    assert counted(path) == 20
+
+
+def test_several_stores_on_one_file_never_double_a_rendition(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def run() -> None:
+        async with foveate.open(path, settings=settings(compress={"enabled": False})) as fov:
+            await talk(await fov.session("s"), 150)
+        stores = [
+            await foveate.open(path, settings=settings(compress={"processes": 0, "batch_turns": 3})) for _ in "123"
+        ]
+        await asyncio.gather(*(fov.settle() for fov in stores))
+        for fov in stores:
+            await fov.close()
+
+    asyncio.run(run())
+    assert counted(path) == 150
+    assert counted(path, "eras") == 4
+    assert counted(path, "leases") == 0
+
+
+SETTLER = """
+import sys, foveate.sync
+with foveate.sync.open(sys.argv[1]) as fov:
+    fov.settle()
+"""
+
+
+def test_several_processes_on_one_file_never_double_a_rendition(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def record(fov: Foveate) -> None:
+        await talk(await fov.session("s"), 120)
+
+    asyncio.run(with_store(path, record, settings(compress={"enabled": False})))
+    running = [subprocess.Popen([sys.executable, "-c", SETTLER, str(path)]) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    assert counted(path) == 120
+    assert counted(path, "leases") == 0
+
+
+class Failing(LocalCompressor):
+    """Fails on turns that say so."""
+
+    def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions:
+        if any("boom" in message.text for message in messages):
+            raise RuntimeError("boom")
+        return super().compress(turn, messages, count)
+
+
+def test_a_compressor_that_raises_leaves_a_marked_fallback(caplog: pytest.LogCaptureFixture) -> None:
+    def row(position: int, text: str) -> MessageRow:
+        body = json.dumps({"format": "openai", "data": {"role": "user", "content": text}}).encode()
+        return MessageRow(1, position, "user", "message", 3, 0, 0, body)
+
+    failed = make_rendition(Failing(), 1, [row(1, "boom, and port 8443"), row(2, "more " * 200)], "o200k_base")
+    assert not failed.is_complete
+    assert failed.tiny_tokens <= 52
+    assert "8443" in failed.tiny
+    assert make_rendition(Failing(), 1, [row(1, "fine")], "o200k_base").is_complete
+    assert "compressor failed" in caplog.text
+
+
+def test_a_session_whose_work_fails_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "chat.db"
+
+    async def damage(fov: Foveate) -> None:
+        await talk(await fov.session("damaged"), 3)
+
+    async def job(fov: Foveate) -> None:
+        await (await fov.session("damaged")).record([user("wakes the worker")])
+        healthy = await fov.session("healthy")
+        await talk(healthy, 3)
+        await until_made(healthy, 2)
+
+    asyncio.run(with_store(path, damage, settings(compress={"enabled": False})))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE bodies SET data = x'00' WHERE message = 2")
+        connection.commit()
+    asyncio.run(with_store(path, job))
+    assert "background compression of damaged goes on later" in caplog.text
+
+
+def test_each_finished_turn_is_told(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        told: list[Event] = []
+        with fov.subscribe(told.append, ["compressed"]) as subscription:
+            await talk(await fov.session("s"), 4)
+            await fov.settle()
+            subscription.drain()
+        assert sorted(str(event.turn_id) for event in told) == ["T-1", "T-2", "T-3", "T-4"]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_eras_are_made_of_32_turns_and_of_1024(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def run() -> None:
+        await load(path, 1_056)
+        async with foveate.open(path, settings=settings()) as fov:
+            await fov.settle(session_id="bulk")
+        store = await open_store(str(path), settings().store)
+        try:
+            assert [await store.derived.next_era("bulk", level) for level in (1, 2, 3)] == [33, 1, 0]
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_fork_shares_renditions_and_eras_and_makes_only_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        parent = await fov.session("parent")
+        await talk(parent, 70)
+        await fov.settle()
+        assert (counted(path), counted(path, "eras")) == (70, 2)
+        fork = await parent.fork("fork", 66)
+        assert (await fork.get_turn(66, "T")).content == (await parent.get_turn(66, "T")).content
+        await talk(fork, 31, first=67)
+        await fov.settle()
+        assert (counted(path), counted(path, "eras")) == (101, 3)
+
+    asyncio.run(with_store(path, job))
+
+
+def test_a_fork_of_a_fork_never_takes_a_rendition_of_a_turn_it_does_not_have(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        parent = await fov.session("parent")
+        await talk(parent, 4)
+        await parent.record([user("SECRET five"), assistant("of the parent")])
+        fork = await parent.fork("fork")
+        await parent.record([assistant("and more")])
+        await fov.settle()
+        other = await fork.fork("other", 2)
+        await talk(other, 3, first=3)
+        await fov.settle()
+        assert "SECRET" not in (await other.get_turn(5, "S")).content
+        assert "SECRET" in (await fork.get_turn(5, "S")).content
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_closed_worker_is_not_woken_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await open_store(str(tmp_path / "chat.db"), settings().store)
+        events = EventBus(10)
+        worker = Worker(store, events, settings(), Caller(settings().models, store.calls, events))
+        await worker.close()
+        worker.wake("s")
+        assert len(asyncio.all_tasks()) == 1
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_closing_ends_though_the_session_at_work_was_deleted(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await talk(session, 60, words=300)
+        await asyncio.sleep(0.15)  # the worker has begun, or will find nothing
+        await fov.delete_session("s")
+
+    asyncio.run(asyncio.wait_for(with_store(tmp_path / "chat.db", job), QUICK_SECONDS))
+
+
+@pytest.mark.parametrize("name", sorted(HISTORY_TOOLS))
+def test_what_a_history_tool_answered_is_left_out(name: str) -> None:
+    messages = [user("Look it up."), *tool_step(1, "RECALLED", name=name), *tool_step(2, "NEW")]
+    kept = without_recalled(messages)
+    texts = [part.text for message in kept for result in message.tool_results for part in result.content]  # type: ignore[union-attr]
+    assert texts == ["NEW"]
+    assert [len(message.tool_calls) for message in kept] == [0, 1, 0, 1, 0]
