@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from foveate import formats
-from foveate.formats import Found
+from foveate.formats import TranscriptMessage
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, split_turns
@@ -217,7 +217,7 @@ def _transcript(path: Path) -> dict[str, list[tuple[Message, ...]]]:
         name = formats.detect_transcript(stream.read(formats.HEAD_BYTES), path.name)
         stream.seek(0)
         for item in formats.load_transcript(name).read(stream, path.name):
-            if isinstance(item, Found):
+            if isinstance(item, TranscriptMessage):
                 sessions.setdefault(item.session, []).append(item.message)
     return {session: _grouped(messages) for session, messages in sessions.items()}
 

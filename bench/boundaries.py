@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from foveate.plan import Frame, Made, MessageSize, Strategy, TurnInfo
+from foveate.plan import Artefact, Frame, MessageSize, Strategy, TurnInfo
 from foveate.strategy.build import Material, SourceTurn
 from foveate.strategy.topics import Topics
 from foveate.strategy.topics.build import gists, make_boundary
 from foveate.strategy.topics.flow import boundary_wanted
-from foveate.strategy.topics.state import Book
+from foveate.strategy.topics.state import TopicsState
 from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, farness, margin
 from foveate.testing.histories import ListedStory, drive
 from foveate.turn import Message, Text
@@ -46,7 +46,7 @@ def decide(case: dict[str, Any], settings: Topics) -> str:
         turns[-1].append(message)
     last = len(turns)
     sources = [SourceTurn(number, tuple(messages), (), "") for number, messages in enumerate(turns, 1)]
-    made: dict[str, Made] = {}
+    made: dict[str, Artefact] = {}
     for turn in range(2, last + 1):
         wanted = boundary_wanted(settings, turn)
         material = Material(wanted, sources[turn - 2 : turn], len, lambda text, _: text)
@@ -58,7 +58,7 @@ def decide(case: dict[str, Any], settings: Topics) -> str:
         sizes = tuple(MessageSize(place, one.role, "message", 20) for place, one in enumerate(messages))
         infos.append(TurnInfo(number, sizes, int(at), int(at)))
     # The earlier turns are of one topic, whatever the detector says of them.
-    story = ListedStory(infos, Frame(20_000), Book(seen=last - 1).as_json(), made)
+    story = ListedStory(infos, Frame(20_000), TopicsState(seen=last - 1).as_json(), made)
     plan, _ = drive(cast("Strategy", settings), story, 20_000)
     return str(plan.events[0].data["why"]) if plan.events else ""
 

@@ -31,9 +31,9 @@ import foveate
 from bulk import load, said_in
 from foveate.context.context import Context
 from foveate.context.costs import overheads
-from foveate.context.tags import Block, parse_blocks
+from foveate.context.tags import TagBlock, parse_blocks
 from foveate.demo.conversation import make_conversation
-from foveate.history.sizes import Sizes, gather
+from foveate.history.sizes import SizeCache, gather
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store
 from foveate.strategy.gradient import Gradient
@@ -208,7 +208,7 @@ async def walk(session: foveate.Session, context: Context, turn: int) -> tuple[i
             page += 1
 
 
-def _covering(blocks: Sequence[Block], turn: int) -> Block | None:
+def _covering(blocks: Sequence[TagBlock], turn: int) -> TagBlock | None:
     return next((block for block in blocks if block.first <= turn <= block.last), None)
 
 
@@ -289,7 +289,7 @@ async def measure_cost(folder: Path, turns: int, samples: int) -> Cost:
 async def _plan_times(path: Path, turns: int) -> list[float]:
     store = await open_store(str(path), make_settings().store)
     try:
-        history = await gather(store, "bulk", Sizes(), last_turn=turns, budget_tokens=90_000)
+        history = await gather(store, "bulk", SizeCache(), last_turn=turns, budget_tokens=90_000)
         costs = overheads(turns, O200K)
         times = []
         for _ in range(9):

@@ -36,7 +36,7 @@ from foveate.models import Ask
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store
 from foveate.testing.faithful import faithful_answer
-from foveate.testing.scripted import Behaviour, Delays, Says, Scripted, storm
+from foveate.testing.scripted import Behaviour, Delays, Says, ScriptedModel, storm
 from foveate.tokens import O200K
 from foveate.turn import Turn
 
@@ -129,11 +129,11 @@ def settings_for(*, with_model: bool) -> Settings:
     return load_settings(environment={}, overrides={"models": models})
 
 
-async def opened(path: Path, settings: Settings, model: Scripted) -> Foveate:
+async def opened(path: Path, settings: Settings, model: ScriptedModel) -> Foveate:
     return Foveate(await open_store(str(path), settings.store), settings, load=lambda *_: model)
 
 
-async def play(path: Path, settings: Settings, model: Scripted, turns: Sequence[Turn], timed: Timed) -> None:
+async def play(path: Path, settings: Settings, model: ScriptedModel, turns: Sequence[Turn], timed: Timed) -> None:
     """Some turns of a chat, timed."""
     fov = await opened(path, settings, model)
     record: list[float] = []
@@ -154,7 +154,7 @@ async def play(path: Path, settings: Settings, model: Scripted, turns: Sequence[
     timed.context.append(context)
 
 
-async def finish(path: Path, settings: Settings, model: Scripted) -> Ended:
+async def finish(path: Path, settings: Settings, model: ScriptedModel) -> Ended:
     """Give the model time until nothing waits, then look at every turn."""
     fov = await opened(path, settings, model)
     try:
@@ -209,7 +209,7 @@ async def run(turns: Sequence[Turn], rounds: int, seed: int, folder: Path) -> tu
         memory.hear(ask)
         return stormy_script(ask)
 
-    model = Scripted(script, name=MODEL)
+    model = ScriptedModel(script, name=MODEL)
     timed = {"without": Timed(), "with": Timed()}
     runs: list[tuple[str, Settings]] = [("without", calm), ("with", stormy)]
     for number in range(rounds):

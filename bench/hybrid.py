@@ -21,7 +21,7 @@ from pathlib import Path
 import foveate
 from foveate.agents.shrink import expand
 from foveate.context.costs import counting
-from foveate.formats import Found, load_transcript
+from foveate.formats import TranscriptMessage, load_transcript
 from foveate.plan import MessageSize, TurnInfo
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.build import DEFAULT_TOKENS, Shortener
@@ -67,7 +67,7 @@ def histories(data: Path, sources: Sequence[tuple[str, str, str]]) -> Iterator[t
             sessions: dict[str, list[Message]] = {}
             with path.open("rb") as stream:
                 for item in load_transcript(format_).read(stream, path.name):
-                    if isinstance(item, Found):
+                    if isinstance(item, TranscriptMessage):
                         sessions.setdefault(f"{path.stem}/{item.session}", []).append(item.message)
             for name, messages in sessions.items():
                 yield source, name, messages

@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import foveate
-from foveate.agents.chat import Chat, Finished, Piece
+from foveate.agents.chat import AnswerPiece, AnswerSummary, Chat
 from foveate.models.local import serve
 from foveate.settings import Settings, load_settings
 from foveate.text import turn_text
@@ -249,9 +249,9 @@ async def _tell(talk: Chat, turn: int, *, is_resumed: bool) -> None:
     prompt = script(turn)
     async with aclosing(talk.answer() if is_resumed else talk.say(prompt)) as events:
         async for event in events:
-            if isinstance(event, Piece):
+            if isinstance(event, AnswerPiece):
                 _say({"piece_of": turn})
-            elif isinstance(event, Finished):
+            elif isinstance(event, AnswerSummary):
                 said = Said(
                     turn=turn,
                     prompt=prompt,

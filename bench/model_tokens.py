@@ -27,7 +27,7 @@ from foveate.models import Ask
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store
 from foveate.testing.faithful import faithful_answer
-from foveate.testing.scripted import Says, Scripted
+from foveate.testing.scripted import Says, ScriptedModel
 from foveate.turn import Message, Text, Turn
 
 MODEL = "scripted:faithful"
@@ -69,7 +69,7 @@ def settings_for(models: Mapping[str, object]) -> Settings:
 
 async def play(mode: str, turns: Sequence[Turn], path: Path) -> Sent:
     settings = settings_for(MODES[mode])
-    model = Scripted(_answer, name=MODEL)
+    model = ScriptedModel(_answer, name=MODEL)
     fov = Foveate(await open_store(str(path), settings.store), settings, load=lambda *_: model)
     try:
         session = await fov.session("s")

@@ -23,12 +23,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from foveate.agents.run import Caps, IterationBegan, RunEnded, run
+from foveate.agents.run import Caps, IterationStart, RunEnd, run
 from foveate.client import Foveate
 from foveate.models import Ask
 from foveate.settings import load_settings
 from foveate.store import open_store
-from foveate.testing.scripted import Behaviour, CallsTool, Delays, Says, Scripted
+from foveate.testing.scripted import Behaviour, CallsTool, Delays, Says, ScriptedModel
 
 SESSION = "run-storm"
 MODEL = "scripted:storm"
@@ -69,13 +69,13 @@ class Stormed:
     seconds: float = 0.0
 
 
-def script(last: int) -> Scripted:
+def script(last: int) -> ScriptedModel:
     """A model that works for so many iterations; the same answer to the same iteration, whoever asks."""
 
     def reply(ask: Ask) -> Behaviour:
         return Delays(THINKING_SECONDS, _reply(ask, last))
 
-    return Scripted(reply, name=MODEL)
+    return ScriptedModel(reply, name=MODEL)
 
 
 def _reply(ask: Ask, last: int) -> Behaviour:
@@ -108,12 +108,12 @@ async def work(path: Path, last: int, *, tells: bool = False) -> Log:
         session = await fov.session(SESSION, strategy="oneshot", budget_tokens=BUDGET_TOKENS)
         caps = Caps(max_iterations=last + 1)
         events = run(session, fov.caller, [MODEL], costs=fov.costs, epic=EPIC, tasks=TASKS, caps=caps)
-        ended: RunEnded | None = None
+        ended: RunEnd | None = None
         async with aclosing(events):
             async for event in events:
-                if isinstance(event, IterationBegan) and tells:
+                if isinstance(event, IterationStart) and tells:
                     os.write(sys.stdout.fileno(), f"{event.iteration} {int(event.is_again)}\n".encode())
-                if isinstance(event, RunEnded):
+                if isinstance(event, RunEnd):
                     ended = event
         assert ended is not None, "a run ends with the event that says so"
         turns = await session.get_turns(1, (await session.refresh()).turns, "R", format="plain")

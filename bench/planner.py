@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
-from foveate.plan import Item
+from foveate.plan import TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, sized
 
@@ -42,7 +42,7 @@ class Cost:
     """The share of the budget spent."""
 
 
-def measure(kind: str, like: Item, turns: int, budget_tokens: int, repeats: int) -> Cost:
+def measure(kind: str, like: TurnSizes, turns: int, budget_tokens: int, repeats: int) -> Cost:
     gradient = Gradient()
     taken: list[float] = []
     for _ in range(repeats):

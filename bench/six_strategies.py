@@ -24,11 +24,11 @@ import foveate
 from foveate import strategy as strategies
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
-from foveate.context.tags import Block, parse_blocks
+from foveate.context.tags import TagBlock, parse_blocks
 from foveate.errors import InvariantBroken
-from foveate.formats import Found, load_transcript
+from foveate.formats import TranscriptMessage, load_transcript
 from foveate.history.blocks import user_text
-from foveate.replay.replay import Call, Sampling, replay
+from foveate.replay.replay import CallSample, ReplayCall, replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings, load_settings
 from foveate.text import message_text, turn_text
@@ -52,12 +52,12 @@ class Watch:
     faults: list[str] = field(default_factory=list)
     prompts: int = 0
 
-    def see(self, call: Call, context: Context) -> None:
+    def see(self, call: ReplayCall, context: Context) -> None:
         self.prompts += 1
         where = f"{self.strategy} at {context.budget_tokens:,}, T-{call.turn}"
         self.faults += [f"{where}: {fault}" for fault in self._faults(call, context)]
 
-    def _faults(self, call: Call, context: Context) -> Iterator[str]:
+    def _faults(self, call: ReplayCall, context: Context) -> Iterator[str]:
         if call.is_overrun:
             yield f"{call.tokens:,} tokens exceed the budget"
         for name in FORMATS:
@@ -74,7 +74,7 @@ class Watch:
         if self.strategy == "hybrid":
             yield from self._touched(blocks, context, call)
 
-    def _unlike_the_log(self, blocks: Sequence[Block], now: int) -> Iterator[str]:
+    def _unlike_the_log(self, blocks: Sequence[TagBlock], now: int) -> Iterator[str]:
         """What stands there as said, but was not said so."""
         for block in blocks:
             if block.level not in ("R", "U") or block.first_step or block.last >= now:
@@ -85,7 +85,7 @@ class Watch:
                 if entry.text != said and "(cut:" not in entry.text:
                     yield f"T-{entry.number} is not shown as it was said"
 
-    def _lost_words(self, blocks: Sequence[Block], context: Context, now: int) -> Iterator[str]:
+    def _lost_words(self, blocks: Sequence[TagBlock], context: Context, now: int) -> Iterator[str]:
         """The user's words that a checkpoint has to keep: all, but where it says that it rolled over."""
         notes = context.planned.notes
         rolled = int(str(notes.get("tiny_through", "T-0")).removeprefix("T-"))
@@ -99,7 +99,7 @@ class Watch:
             if prompt not in shown.get(turn, "") and not is_lowered:
                 yield f"the user's words of T-{turn} are lost"
 
-    def _touched(self, blocks: Sequence[Block], context: Context, call: Call) -> Iterator[str]:
+    def _touched(self, blocks: Sequence[TagBlock], context: Context, call: ReplayCall) -> Iterator[str]:
         """The newest messages, which hybrid leaves as they are unless it says that they had to be cut."""
         if "cut" in context.planned.notes:
             return
@@ -119,7 +119,7 @@ class Stage:
 
     script: Script
     turns: Sequence[Turn]
-    sampling: Sampling
+    sampling: CallSample
     settings: Settings
 
 
@@ -166,7 +166,7 @@ def _read(format_name: str, file_name: str) -> dict[str, list[Turn]]:
     messages: dict[str, list[Message]] = {}
     with (TRANSCRIPTS / file_name).open("rb") as file:
         for item in load_transcript(format_name).read(file, file_name):
-            if isinstance(item, Found):
+            if isinstance(item, TranscriptMessage):
                 messages.setdefault(item.session, []).append(item.message)
     return {name: [Turn(tuple(group)) for group in split_turns(said) if group] for name, said in messages.items()}
 
@@ -175,7 +175,7 @@ def sweep(name: str, turns: Sequence[Turn], chosen: Sequence[str], every: int | 
     """How many prompts of one conversation were looked at, and what was wrong with them."""
     settings = load_settings(environment={}, overrides={"compress": {"processes": 0}, "recall": {"enabled": False}})
     script = asyncio.run(prepare(turns, settings=settings))
-    stage = Stage(script, turns, Sampling(every or 1), settings)
+    stage = Stage(script, turns, CallSample(every or 1), settings)
     prompts, faults = 0, []
     for strategy in chosen:
         for budget in TAU_BUDGETS_TOKENS if name.startswith("tau") else BUDGETS_TOKENS:

@@ -16,7 +16,7 @@ from pathlib import Path
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.tools import key_lines, smooth_result, summarise_call
 from foveate.demo.conversation import make_conversation
-from foveate.formats import Found, load_transcript
+from foveate.formats import TranscriptMessage, load_transcript
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, ToolCall, ToolResult, split_turns
@@ -50,7 +50,7 @@ def load_turns(data: Path) -> Iterator[tuple[str, list[Turn]]]:
             sessions: dict[str, list[Message]] = {}
             with path.open("rb") as stream:
                 for item in load_transcript(format_).read(stream, path.name):
-                    if isinstance(item, Found):
+                    if isinstance(item, TranscriptMessage):
                         sessions.setdefault(item.session, []).append(item.message)
             turns += [turn for messages in sessions.values() for turn in split_turns(messages)]
         if turns:

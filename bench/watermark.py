@@ -33,7 +33,7 @@ from foveate.compress.facts import Facts, find_facts
 from foveate.compress.settings import CompressSettings
 from foveate.context.context import Context
 from foveate.demo.conversation import PlantedFact, make_conversation
-from foveate.replay.replay import Call, replay
+from foveate.replay.replay import ReplayCall, replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings
 from foveate.strategy.gradient import Gradient
@@ -152,7 +152,7 @@ class _Sampler:
         self._talk = talk
         self._calls = 0
 
-    def observe(self, call: Call, context: Context) -> None:
+    def observe(self, call: ReplayCall, context: Context) -> None:
         if self._calls or call.rebuilt == "full":
             self._calls += 1
             if self._calls % SAMPLE_CALLS == 0:

@@ -12,7 +12,7 @@ import foveate.sync as foveate
 from foveate import formats
 from foveate import importer as importing
 from foveate.errors import InputError, UnknownFormat
-from foveate.formats import Problem
+from foveate.formats import TranscriptProblem
 from foveate.importer import MAX_PROBLEMS, ImportReport
 from support.paths import ROOT
 
@@ -202,7 +202,9 @@ def test_every_fixture_goes_in_and_comes_out_through_the_store(path: Path, tmp_p
 def _records(name: str, path: Path) -> list[Any]:
     with path.open("rb") as stream:
         items = list(formats.load_transcript(name).read(stream, path.name))
-    found = {(item.session, item.key): item.message.original for item in items if isinstance(item, formats.Found)}
+    found = {
+        (item.session, item.key): item.message.original for item in items if isinstance(item, formats.TranscriptMessage)
+    }
     return list(found.values())
 
 
@@ -224,7 +226,7 @@ def test_a_real_transcript_comes_back_out_of_the_store_as_it_was(name: str, tmp_
 def test_problems_beyond_the_limit_are_counted() -> None:
     report = ImportReport("x", "jsonl")
     for number in range(MAX_PROBLEMS + 3):
-        report.note(Problem(f"line {number}", "bad"))
+        report.note(TranscriptProblem(f"line {number}", "bad"))
     assert (len(report.problems), report.unlisted_problems) == (MAX_PROBLEMS, 3)
 
 

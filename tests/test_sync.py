@@ -44,7 +44,7 @@ import foveate.sync as foveate
 
 with foveate.open("chat.db", settings=foveate.load_settings()) as fov:
     session: foveate.Session = fov.session("support-42", budget_tokens=1000)
-    turn: foveate.Recorded = session.record([{"role": "user", "content": "Hi"}], key="a")
+    turn: foveate.RecordedTurn = session.record([{"role": "user", "content": "Hi"}], key="a")
     content: str = session.get_turn(turn.id, "R").content
     pieces: Iterator[str] = session.export("markdown")
     again: foveate.Session = session.fork("other")
@@ -109,7 +109,7 @@ def test_every_other_name_is_the_librarys_own() -> None:
 
 
 def test_the_stub_is_current() -> None:
-    assert STUB.read_text("utf-8") == generate(), "run `python tests/stubs.py`"
+    assert STUB.read_text("utf-8") == generate(), "run `python tests/support/stubs.py`"
 
 
 def test_mypy_accepts_a_right_use_and_refuses_a_wrong_one(tmp_path: Path) -> None:

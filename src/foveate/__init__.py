@@ -1,13 +1,14 @@
-"""Foveate keeps an LLM conversation going for ever inside a fixed token budget, with nothing lost.
+"""Endless LLM conversations in a fixed token budget. Nothing is lost.
 
 The journey of a turn, and where to look:
 
-    turn      what one prompt leads to: frozen values          formats/   in from providers and transcripts, and out
-    tokens    what it weighs                                   store/     kept raw, durable, for good
-    compress/ blurred: smoothed, compressed, tiny, eras        strategy/  which fidelity of which turn goes in
-    context/  what a model is shown: tags, pins, board         background/  the worker that makes all this
-    session   one conversation of turns: record, context, get_turn, tools
-    api       the store and its sessions; sync is the same, blocking
+    turn         what one prompt leads to: frozen values      formats/    in from providers and transcripts, and out
+    tokens       how many tokens it takes                     store/      raw, durable, permanent
+    compress/    smoothed, compressed, tiny, eras             worker/     the background work that makes them
+    strategy/    which fidelity of which turn goes in         history/    the plan, written out
+    recall/      what a prompt brings back                    context/    what a model is shown: tags, pins, board
+    session/     one conversation: record, context, get_turn, tools
+    client       the store and its sessions; sync is the same, blocking
 
     async with foveate.open("chat.db") as fov:
         session = await fov.session("support-42")
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from foveate.importer import ImportReport as ImportReport
     from foveate.session import Session as Session
     from foveate.session.values import Pin as Pin
-    from foveate.session.values import Recorded as Recorded
+    from foveate.session.values import RecordedTurn as RecordedTurn
     from foveate.session.values import SessionInfo as SessionInfo
     from foveate.session.values import SessionStats as SessionStats
     from foveate.session.values import TurnContent as TurnContent
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "session.values": ("Pin", "Recorded", "SessionInfo", "SessionStats", "TurnContent", "TurnOutline"),
+    "session.values": ("Pin", "RecordedTurn", "SessionInfo", "SessionStats", "TurnContent", "TurnOutline"),
     "client": ("Foveate", "open"),
     "errors": ("FoveateError",),
     "events": ("Event",),
@@ -66,7 +67,9 @@ def __getattr__(name: str) -> object:
     if name == "errors":
         return import_module("foveate.errors")
     if name not in _HOME_OF:
-        raise AttributeError(f"module 'foveate' has no attribute {name!r}")
+        from foveate.plugins import renamed  # noqa: PLC0415 - only old names and mistakes lead here
+
+        return renamed(__name__, name, {"Recorded": "foveate:RecordedTurn"})
     value = getattr(import_module(f"foveate.{_HOME_OF[name]}"), name)
     globals()[name] = value
     return value

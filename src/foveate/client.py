@@ -16,18 +16,18 @@ from typing import Any
 
 from foveate.errors import InvalidMessage, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
-from foveate.formats import Header
+from foveate.formats import SessionHeader
 from foveate.history.driver import load_state
 from foveate.importer import ImportReport, Progress, free_name, import_transcript
 from foveate.models.caller import Caller, Load
 from foveate.models.limits import ProviderState
-from foveate.recall.search import Found, Searcher, Wanted
-from foveate.session import Session, Shared
+from foveate.recall.search import Hit, Searcher, SearchFilter
+from foveate.session import Session, SharedParts
 from foveate.session.context import given_settings
 from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy
-from foveate.store import Finding, NewSession, Pruned, SessionRow, Store, open_store
+from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
 from foveate.store.calls import CostRow
 from foveate.store.passages import IndexState
 from foveate.strategy.checkpoint.reliability import Reliability
@@ -38,7 +38,7 @@ from foveate.worker.loop import Worker
 MAX_IDS_NAMED = 3
 
 
-class Opening:
+class StoreOpener:
     """What `open` returns: await it, or use it in `async with`."""
 
     def __init__(self, location: str, settings: Settings) -> None:
@@ -63,9 +63,9 @@ class Opening:
         return Foveate(await open_store(self._location, self._settings.store), self._settings)
 
 
-def open(location: str | Path, *, settings: Settings | None = None) -> Opening:  # noqa: A001 - as in `foveate.open`
+def open(location: str | Path, *, settings: Settings | None = None) -> StoreOpener:  # noqa: A001 - as in `foveate.open`
     """Open the store at a path; a file that is not there is created, readable by its owner alone."""
-    return Opening(str(location), settings or load_settings())
+    return StoreOpener(str(location), settings or load_settings())
 
 
 class Foveate:
@@ -78,7 +78,7 @@ class Foveate:
         self._caller = Caller(settings.models, store.calls, self._events, load=load)
         self._worker = Worker(store, self._events, settings, self._caller)
         self._searcher = Searcher(store, settings.recall, self._caller)
-        self._shared = Shared(store, self._events, settings, self._worker, self._caller, self._searcher)
+        self._shared = SharedParts(store, self._events, settings, self._worker, self._caller, self._searcher)
 
     @property
     def location(self) -> str:
@@ -183,7 +183,7 @@ class Foveate:
         """Remove a session and its own turns for good; refused while forks read them."""
         await self._store.delete_session(session_id)
 
-    async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> Pruned:
+    async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> PruneReport:
         """Remove the raw content of a session's turns that ended before a time; by default only say what would go."""
         moment = parse_time(before, path="before")
         pruned = await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
@@ -205,7 +205,7 @@ class Foveate:
         """
         names: dict[str, str] = {}
 
-        async def open_named(header: Header, keys: Sequence[str]) -> Session:
+        async def open_named(header: SessionHeader, keys: Sequence[str]) -> Session:
             if header.session not in names:
                 if session_id is None:
                     name = await free_name(self._store, header, keys=keys)
@@ -267,10 +267,10 @@ class Foveate:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
         file: str | None = None,
-    ) -> list[Found]:
+    ) -> list[Hit]:
         """The turns of one session, or of all, that speak of something: see `Session.search`."""
         rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
-        wanted = Wanted(role=role, tool=tool, after=after, before=before, file=file)
+        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
         return await self._searcher.search_all(rows, query, max_results, wanted)
 
     async def unsearched_turns(self, session_id: str | None = None) -> int:
@@ -317,7 +317,7 @@ class Foveate:
         )
         return await self._store.create_session(new)
 
-    async def _open_imported(self, header: Header) -> Session:
+    async def _open_imported(self, header: SessionHeader) -> Session:
         return await self.session(
             header.session,
             title=header.title and printable_text(header.title),

@@ -24,7 +24,7 @@ _PLAIN: Mapping[object, str] = {
 _EACH: Mapping[object, str] = {int: "whole numbers", float: "numbers", str: "texts"}
 
 
-class Key(NamedTuple):
+class SettingKey(NamedTuple):
     """A key, what it takes in words, and its default."""
 
     name: str
@@ -32,13 +32,13 @@ class Key(NamedTuple):
     default: object
 
 
-def keys_of(part: type[Struct], prefix: str = "") -> list[Key]:
+def keys_of(part: type[Struct], prefix: str = "") -> list[SettingKey]:
     """The keys of a struct, as they are written."""
     keys = []
     for field in msgspec.structs.fields(part):
         made = field.default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT
         default = field.default_factory() if made else field.default
-        keys.append(Key(f"{prefix}{field.name}", takes(field.type), default))
+        keys.append(SettingKey(f"{prefix}{field.name}", takes(field.type), default))
     return keys
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from foveate import formats
 from foveate.errors import InputError, SessionNotFound
-from foveate.formats import Found, Header, Item, Problem
+from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem
 from foveate.session import Session
 from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
@@ -26,7 +26,7 @@ MAX_PROBLEMS = 10_000
 MAX_OF_A_NAME = 1_000
 """So many different files of one name can be kept."""
 
-OpenSession = Callable[[Header, Sequence[str]], Awaitable[Session]]
+OpenSession = Callable[[SessionHeader, Sequence[str]], Awaitable[Session]]
 """Opens or creates a session, given the keys of what it begins with (see `free_name`)."""
 Progress = Callable[[int], object]
 
@@ -50,7 +50,7 @@ class ImportReport:
     source: str
     format: str
     sessions: list[ImportedSession] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[TranscriptProblem] = field(default_factory=list)
     unlisted_problems: int = 0
     bytes_read: int = 0
 
@@ -62,7 +62,7 @@ class ImportReport:
     def added(self) -> int:
         return sum(session.added for session in self.sessions)
 
-    def note(self, problem: Problem) -> None:
+    def note(self, problem: TranscriptProblem) -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
         else:
@@ -119,7 +119,7 @@ async def import_transcript(
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
 
 
-async def free_name(store: Store, header: Header, *, keys: Sequence[str]) -> str:
+async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str]) -> str:
     """The name under which a session is kept: its own, unless that is only its file's and another file has it.
 
     A file goes on in the session that begins with what it begins with, so that one which grew is recognised.
@@ -150,11 +150,11 @@ class _Import:
         self._report = report
         self._open_session = open_session
         self._written = written
-        self._headers: dict[str, Header] = {}
+        self._headers: dict[str, SessionHeader] = {}
         self._sessions: dict[str, tuple[Session, ImportedSession]] = {}
         self._latest: dict[str, datetime] = {}
 
-    async def run(self, items: Iterator[Item]) -> None:
+    async def run(self, items: Iterator[TranscriptItem]) -> None:
         batches = _Batches(items)
         while batch := await asyncio.to_thread(batches.take):
             for found in self._runs(self._dated(batch)):
@@ -163,15 +163,15 @@ class _Import:
             if header.session in self._sessions:
                 await self._open_session(header, ())  # a title that became known later
 
-    def _dated(self, batch: list[Item]) -> Iterator[Item]:
+    def _dated(self, batch: list[TranscriptItem]) -> Iterator[TranscriptItem]:
         """The batch, each message with a time: its own, else that of the one before it in its session, else of the next
         one that has any, else of the file. Its record stays as it is."""
         following: dict[str, datetime] = {}
         for item in batch:
-            if isinstance(item, Found) and item.message.at:
+            if isinstance(item, TranscriptMessage) and item.message.at:
                 following.setdefault(item.session, item.message.at)
         for item in batch:
-            if isinstance(item, Found):
+            if isinstance(item, TranscriptMessage):
                 at = item.message.at or self._latest.get(item.session) or following.get(item.session)
                 if at:
                     self._latest[item.session] = at
@@ -179,16 +179,16 @@ class _Import:
             else:
                 yield item
 
-    def _runs(self, batch: Iterator[Item]) -> Iterator[list[Found]]:
+    def _runs(self, batch: Iterator[TranscriptItem]) -> Iterator[list[TranscriptMessage]]:
         """The batch's messages, consecutive ones of a session together; headers and problems are noted on the way."""
-        run: list[Found] = []
+        run: list[TranscriptMessage] = []
         for item in batch:
             match item:
-                case Problem():
+                case TranscriptProblem():
                     self._report.note(item)
-                case Header():
+                case SessionHeader():
                     self._headers[item.session] = _merged(self._headers.get(item.session), item)
-                case Found():
+                case TranscriptMessage():
                     if run and run[0].session != item.session:
                         yield run
                         run = []
@@ -196,11 +196,11 @@ class _Import:
         if run:
             yield run
 
-    async def _record(self, found: list[Found]) -> None:
+    async def _record(self, found: list[TranscriptMessage]) -> None:
         name = found[0].session
         if name not in self._sessions:
             keys = [entry.key for entry in found if entry.message.kind != "display"]
-            session = await self._open_session(self._headers.get(name, Header(name)), keys)
+            session = await self._open_session(self._headers.get(name, SessionHeader(name)), keys)
             self._sessions[name] = session, ImportedSession(session.id, name)
             self._report.sessions.append(self._sessions[name][1])
         session, imported = self._sessions[name]
@@ -221,30 +221,30 @@ class _Batches:
     """A file in batches, bounded in number and in size. A session that is named by the file begins one of its own,
     so that it is known by its beginning and not by one message."""
 
-    def __init__(self, items: Iterator[Item]) -> None:
+    def __init__(self, items: Iterator[TranscriptItem]) -> None:
         self._items = items
-        self._begun: list[Item] = []
+        self._begun: list[TranscriptItem] = []
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[TranscriptItem]:
         batch, self._begun = self._begun, []
         size = 0
         for item in self._items:
-            if batch and isinstance(item, Header) and item.is_named_by_file:
+            if batch and isinstance(item, SessionHeader) and item.is_named_by_file:
                 self._begun = [item]
                 break
             batch.append(item)
-            if isinstance(item, Found):
+            if isinstance(item, TranscriptMessage):
                 size += weigh(item.message)
             if len(batch) >= BATCH_MESSAGES or size >= BATCH_CHARS:
                 break
         return batch
 
 
-def _merged(old: Header | None, new: Header) -> Header:
+def _merged(old: SessionHeader | None, new: SessionHeader) -> SessionHeader:
     """What is known of a session, the newest word first."""
     if old is None:
         return new
-    return Header(
+    return SessionHeader(
         new.session,
         title=new.title or old.title,
         model=new.model or old.model,

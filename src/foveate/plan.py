@@ -17,13 +17,13 @@ DOCUMENTS = ("goals", "epic", "tasks")
 """What a session may be given besides its turns, and a strategy may show, each in a tag of its name."""
 
 
-Shown = Literal["R", "S", "C", "T", "E", "U", "M", "A"]
+ShownLevel = Literal["R", "S", "C", "T", "E", "U", "M", "A"]
 """A level in a plan. E is an era, which stands for a range of turns. U is the user's words of a turn, verbatim, without
 the rest. M is a turn message by message, some of them short. A is an artefact, which speaks for a range of turns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TurnSizes:
     """A turn, or one step of a turn still at work, and what its text costs at each level."""
 
     turn: int
@@ -96,7 +96,7 @@ class TurnInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ArtefactSpec:
     """Something a strategy wants made of turns: a checkpoint, a topic's summary, short forms of messages.
 
     What is wanted again by the same name is not made again, so a name changes with whatever its text depends on.
@@ -113,7 +113,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Artefact:
     """What was made. `sizes` has the tokens of each short message by its position, where there are such."""
 
     name: str
@@ -144,7 +144,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PlanEvent:
     """An event that a plan makes happen; told in order, once the plan's state is kept."""
 
     kind: str
@@ -158,7 +158,7 @@ class History(Protocol):
     @property
     def last_turn(self) -> int: ...
 
-    def newest(self) -> Iterator[Item]:
+    def newest(self) -> Iterator[TurnSizes]:
         """The items, newest first. Steps come instead of the whole turn where a turn is at work."""
         ...
 
@@ -184,7 +184,7 @@ class Story(History, Protocol):
         ...
 
     @property
-    def made(self) -> Mapping[str, Made]:
+    def made(self) -> Mapping[str, Artefact]:
         """What was made of what it wanted, by name."""
         ...
 
@@ -208,12 +208,12 @@ class Overheads:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Block:
     """One block of a context: a turn, a range of turns at one level, some steps, or an era."""
 
     first: int
     last: int
-    level: Shown
+    level: ShownLevel
     tokens: int
     """What it costs at most, tags included."""
     first_step: int = 0
@@ -234,7 +234,7 @@ class Row:
 class Band:
     """What a plan spends on one level."""
 
-    level: Shown
+    level: ShownLevel
     first: int
     last: int
     turns: int
@@ -246,15 +246,15 @@ class Band:
 class Plan:
     """The blocks of a context's history, oldest first, and what they cost at most."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Block, ...]
     bands: tuple[Band, ...]
     tokens: int
     budget_tokens: int
-    wants: tuple[Wanted, ...] = ()
+    wants: tuple[ArtefactSpec, ...] = ()
     """What has to be made before the plan can be shown. If any of it is missing it is made, and planned once more."""
     state: Mapping[str, Json] | None = None
     """What to keep for the next plan; None: what was kept stays."""
-    events: tuple[Told, ...] = ()
+    events: tuple[PlanEvent, ...] = ()
     notes: Mapping[str, Json] = field(default_factory=dict)
     """What a person would want to know of it, as in {"tier": 3, "reliability": 0.385}."""
 

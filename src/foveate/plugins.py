@@ -9,13 +9,27 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def renamed(module: str, name: str, homes: Mapping[str, str]) -> object:
+    """For a module's `__getattr__`: an old public name, which `homes` gives as `module:name`, with a warning.
+
+    Old names work for one release.
+    """
+    home = homes.get(name)
+    if home is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    place, _, new = home.partition(":")
+    warnings.warn(f"{module}.{name} is now {place}.{new}", DeprecationWarning, stacklevel=3)
+    return getattr(importlib.import_module(place), new)
 
 
 class Registry(Generic[T]):
@@ -27,15 +41,18 @@ class Registry(Generic[T]):
         folders: Sequence[str] = (),
         *,
         skipped: Collection[str] = (),
+        name_of: Callable[[str], str] = lambda module: module.replace("_", "-"),
         member_of: Callable[[ModuleType, str], T] | None = None,
     ) -> None:
-        """`folders` are packages whose modules are the built-in members, except private and `skipped` ones.
+        """`folders` are packages whose modules are the built-in members, except private and `skipped` ones. `name_of`
+        makes a configured name of a module's name.
 
         `member_of` finds the member in its module, given the module's name; by default it is the module itself.
         """
         self.group = group
         self._folders = folders
         self._skipped = frozenset(skipped)
+        self._name_of = name_of
         self._member_of = member_of
         self._loaded: dict[str, T] = {}
 
@@ -43,7 +60,7 @@ class Registry(Generic[T]):
     def built_in(self) -> dict[str, str]:
         """The modules of the built-in members, by name."""
         return {
-            module.name.replace("_", "-"): f"{folder}.{module.name}"
+            self._name_of(module.name): f"{folder}.{module.name}"
             for folder in self._folders
             for module in pkgutil.iter_modules(importlib.import_module(folder).__path__)
             if not module.name.startswith("_") and module.name not in self._skipped

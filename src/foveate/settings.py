@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from foveate.compress.settings import CompressSettings
-from foveate.config import Key, converted, is_list, keys_of, refuse_unknown_keys
+from foveate.config import SettingKey, converted, is_list, keys_of, refuse_unknown_keys
 from foveate.context.allotments import Allotments
 from foveate.context.settings import ContextSettings
 from foveate.errors import SettingsError
@@ -90,7 +90,7 @@ def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | N
     return converted({**base, **values}, made, prefix=f"{name}.")
 
 
-def describe() -> list[Key]:
+def describe() -> list[SettingKey]:
     """Each key with what it takes and its default, for docs and help."""
     parts = msgspec.structs.fields(Settings)
     return [key for part in parts for key in keys_of(part.type, prefix=f"{part.name}.")]

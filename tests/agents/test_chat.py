@@ -10,13 +10,13 @@ from foveate import Session
 from foveate.agents.chat import (
     MAX_CALLS_PER_ROUND,
     MAX_TOOL_ROUNDS,
-    Asked,
+    AnswerPiece,
+    AnswerSummary,
     Chat,
-    Finished,
-    Noticed,
-    Piece,
-    ToolAnswered,
-    ToolAsked,
+    Notice,
+    RequestSent,
+    ToolRequest,
+    ToolResponse,
 )
 from foveate.errors import InputError, InvalidMessage, ModelError, ModelFailed, TurnBegun
 from foveate.models import Ask
@@ -29,7 +29,7 @@ from foveate.testing.scripted import (
     Fails,
     Refuses,
     Says,
-    Scripted,
+    ScriptedModel,
     Stalls,
 )
 from foveate.turn import Usage
@@ -56,13 +56,13 @@ async def roles(session: Session, turn: int = 1) -> list[str]:
 
 def test_an_answer_comes_in_pieces_and_is_kept_with_its_model_and_usage(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(Says("The port is 8443."))
+        model = ScriptedModel(Says("The port is 8443."))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL], system="You are terse.")
             *pieces, end = await events_of(chat.say("Which port?"))
-            assert all(isinstance(piece, Piece) for piece in pieces)
-            assert "".join(piece.text for piece in pieces if isinstance(piece, Piece)) == "The port is 8443."
-            assert isinstance(end, Finished)
+            assert all(isinstance(piece, AnswerPiece) for piece in pieces)
+            assert "".join(piece.text for piece in pieces if isinstance(piece, AnswerPiece)) == "The port is 8443."
+            assert isinstance(end, AnswerSummary)
             assert (end.turn_id, end.text, end.model, end.finish) == ("T-1", "The port is 8443.", MODEL, "stop")
             prompt, answer = (await chat.session.load_turn("T-1")).messages
             assert (prompt.role, prompt.text) == ("user", "Which port?")
@@ -78,7 +78,7 @@ def test_an_answer_comes_in_pieces_and_is_kept_with_its_model_and_usage(tmp_path
 
 def test_a_request_ends_with_the_prompt_and_has_no_empty_message(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(Says("Yes."))
+        model = ScriptedModel(Says("Yes."))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s", budget_tokens=4_000), fov.caller, [MODEL])
             for number in range(40):
@@ -95,7 +95,7 @@ def test_a_request_ends_with_the_prompt_and_has_no_empty_message(tmp_path: Path)
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_a_failed_call_keeps_the_prompt_alone_and_can_be_asked_again(tmp_path: Path, failure: Behaviour) -> None:
     async def job() -> None:
-        model = Scripted([failure, failure, Says("There you are.")])
+        model = ScriptedModel([failure, failure, Says("There you are.")])
         async with scripted_store(tmp_path / "chat.db", model, models=IMPATIENT) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             with pytest.raises(ModelError):
@@ -117,7 +117,7 @@ def test_a_failed_call_keeps_the_prompt_alone_and_can_be_asked_again(tmp_path: P
 
 def test_what_was_said_before_an_interruption_is_kept_and_marked(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted([Stalls(3), Says("Good.")])
+        model = ScriptedModel([Stalls(3), Says("Good.")])
         async with scripted_store(tmp_path / "chat.db", model, models={"stall_seconds": 60}) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             seen: list[str] = []
@@ -125,9 +125,9 @@ def test_what_was_said_before_an_interruption_is_kept_and_marked(tmp_path: Path)
 
             async def listen() -> None:
                 async for event in chat.say("Tell me a story."):
-                    if isinstance(event, Asked):
+                    if isinstance(event, RequestSent):
                         continue
-                    assert isinstance(event, Piece)
+                    assert isinstance(event, AnswerPiece)
                     seen.append(event.text)
                     if len(seen) == 3:
                         is_underway.set()
@@ -150,13 +150,13 @@ def test_what_was_said_before_an_interruption_is_kept_and_marked(tmp_path: Path)
 
 def test_an_answer_that_is_closed_early_is_kept_as_far_as_it_went(tmp_path: Path) -> None:
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", Scripted(Says("One two three"))) as fov:
+        async with scripted_store(tmp_path / "chat.db", ScriptedModel(Says("One two three"))) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             events = chat.say("Count.")
             begun = await anext(events)
-            assert isinstance(begun, Asked)
+            assert isinstance(begun, RequestSent)
             assert 0 < begun.tokens <= chat.session.info.budget_tokens
-            assert await anext(events) == Piece("One")
+            assert await anext(events) == AnswerPiece("One")
             await events.aclose()
             assert [message.text for message in (await chat.session.load_turn(1)).messages[1:]] == [
                 "One",
@@ -175,7 +175,7 @@ def test_an_interruption_before_anything_was_said_leaves_the_turn_open(tmp_path:
             is_underway.set()
             return Stalls(0) if first else Says("Here.")
 
-        async with scripted_store(tmp_path / "chat.db", Scripted(script), models={"stall_seconds": 60}) as fov:
+        async with scripted_store(tmp_path / "chat.db", ScriptedModel(script), models={"stall_seconds": 60}) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             asking = asyncio.create_task(events_of(chat.say("Hello?")))
             await is_underway.wait()
@@ -197,20 +197,20 @@ def test_history_tools_are_answered_in_the_loop_and_kept_with_their_calls(tmp_pa
             CallsTool("search_history", '{"query": '),
             Says("It was 8443."),
         ]
-        model = Scripted(steps)
+        model = ScriptedModel(steps)
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             session = await fov.session("s")
             await session.record([user("The port is 8443."), assistant("Noted.")])
             chat = Chat(session, fov.caller, [MODEL])
             events = await events_of(chat.say("Which port was it?"))
-            asked = [event for event in events if isinstance(event, ToolAsked)]
+            asked = [event for event in events if isinstance(event, ToolRequest)]
             assert [(event.name, event.arguments) for event in asked] == [
                 ("get_turn", {"turn_id": "T-1"}),
                 ("no_such_tool", {"a": 1}),
                 ("search_history", '{"query": '),
             ]
-            assert len([event for event in events if isinstance(event, ToolAnswered)]) == 3
-            assert isinstance(events[-1], Finished)
+            assert len([event for event in events if isinstance(event, ToolResponse)]) == 3
+            assert isinstance(events[-1], AnswerSummary)
             assert events[-1].calls == 3
             messages = (await session.load_turn("T-2")).messages
             assert [message.role for message in messages] == [
@@ -235,7 +235,7 @@ def _text(result: object) -> str:
 
 def test_a_model_that_calls_tools_for_ever_is_asked_a_bounded_number_of_times(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(CallsTool("search_history", {"query": "port"}))
+        model = ScriptedModel(CallsTool("search_history", {"query": "port"}))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             with pytest.raises(ModelFailed, match="went on calling tools"):
@@ -253,7 +253,7 @@ def test_without_tools_left_the_model_answers_in_words_and_sees_its_calls_as_tex
         return CallsTool("search_history", {"query": "port"}) if ask.tools else Says("I don't know.")
 
     async def job() -> None:
-        model = Scripted(script)
+        model = ScriptedModel(script)
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             assert (await finished(chat.say("Which port?"))).text == "I don't know."
@@ -268,7 +268,7 @@ def test_without_tools_left_the_model_answers_in_words_and_sees_its_calls_as_tex
 def test_of_too_many_calls_at_once_the_rest_is_not_executed_but_answered(tmp_path: Path) -> None:
     async def job() -> None:
         many = CallsTool("search_history", {"query": "x"}, more=(CallsTool("get_turn", {"turn_id": "T-1"}),) * 40)
-        model = Scripted([many, Says("Enough.")])
+        model = ScriptedModel([many, Says("Enough.")])
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             await finished(chat.say("Look everywhere."))
@@ -281,7 +281,7 @@ def test_of_too_many_calls_at_once_the_rest_is_not_executed_but_answered(tmp_pat
 
 def test_the_board_stands_before_the_prompt_in_one_message(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted([CallsTool("get_turn", {"turn_id": "T-1"}), Says("8443."), Says("You're welcome.")])
+        model = ScriptedModel([CallsTool("get_turn", {"turn_id": "T-1"}), Says("8443."), Says("You're welcome.")])
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             session = await fov.session("s")
             await session.record([user("The port is 8443."), assistant("Noted.")])
@@ -299,20 +299,20 @@ def test_the_board_stands_before_the_prompt_in_one_message(tmp_path: Path) -> No
 
 def test_a_prompt_larger_than_its_room_is_shown_in_part_and_that_is_said(tmp_path: Path) -> None:
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", Scripted(Says("Long."))) as fov:
+        async with scripted_store(tmp_path / "chat.db", ScriptedModel(Says("Long."))) as fov:
             chat = Chat(await fov.session("s", budget_tokens=2_000), fov.caller, [MODEL])
             first, *_ = await events_of(chat.say("What about port 8443 and the others? " * 600))
-            assert isinstance(first, Noticed)
+            assert isinstance(first, Notice)
             assert first.text.startswith("T-1 is larger than its room")
             first, *_ = await events_of(chat.say("And now?"))
-            assert isinstance(first, Piece)
+            assert isinstance(first, AnswerPiece)
 
     asyncio.run(job())
 
 
 def test_an_empty_prompt_is_refused_and_not_recorded(tmp_path: Path) -> None:
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", Scripted(Says("Hm?"))) as fov:
+        async with scripted_store(tmp_path / "chat.db", ScriptedModel(Says("Hm?"))) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL])
             with pytest.raises(InvalidMessage):
                 await events_of(chat.say(" \n"))
@@ -325,7 +325,7 @@ def test_an_empty_prompt_is_refused_and_not_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fixture", sorted((FIXTURES / "claude_code").glob("*.jsonl")), ids=lambda path: path.stem)
 def test_an_imported_session_is_gone_on_with(tmp_path: Path, fixture: Path) -> None:
     async def job() -> None:
-        model = Scripted([CallsTool("get_turn", {"turn_id": "T-1"}), Says("As you said at first.")])
+        model = ScriptedModel([CallsTool("get_turn", {"turn_id": "T-1"}), Says("As you said at first.")])
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             await fov.import_file(fixture)
             await fov.settle()
@@ -342,7 +342,7 @@ def test_an_imported_session_is_gone_on_with(tmp_path: Path, fixture: Path) -> N
 
 def test_a_pruned_session_can_be_gone_on_with(tmp_path: Path) -> None:
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", Scripted(Says("Fine."))) as fov:
+        async with scripted_store(tmp_path / "chat.db", ScriptedModel(Says("Fine."))) as fov:
             session = await fov.session("s")
             await session.record([user("Old."), assistant("Yes.")], at="2020-01-01T00:00:00Z")
             await fov.prune("s", before="2021-01-01T00:00:00Z", dry_run=False)
@@ -355,9 +355,12 @@ def test_a_pruned_session_can_be_gone_on_with(tmp_path: Path) -> None:
 
 def test_two_models_are_tried_in_order(tmp_path: Path) -> None:
     async def job() -> None:
-        first = Scripted(Fails("key", is_permanent=True))
+        first = ScriptedModel(Fails("key", is_permanent=True))
         async with scripted_store(tmp_path / "chat.db", first) as fov:
-            loads: dict[str, Callable[[], Scripted]] = {"a": lambda: first, "b": lambda: Scripted(Says("Second."))}
+            loads: dict[str, Callable[[], ScriptedModel]] = {
+                "a": lambda: first,
+                "b": lambda: ScriptedModel(Says("Second.")),
+            }
             fov.caller._load = lambda name, _: loads[name]()
             chat = Chat(await fov.session("s"), fov.caller, ["a", "b"])
             assert (await finished(chat.say("Hello."))).text == "Second."
@@ -373,7 +376,7 @@ def test_two_programs_in_one_session_do_not_mix_up_their_answers(tmp_path: Path)
             asked.set()
             await go_on.wait()
 
-        slow = Scripted(Delays(1, Says("The first answer.")), sleep=sleep)
+        slow = ScriptedModel(Delays(1, Says("The first answer.")), sleep=sleep)
         async with scripted_store(tmp_path / "chat.db", slow) as fov:
             session = await fov.session("s")
             chat = Chat(session, fov.caller, ["scripted:slow"])
@@ -403,7 +406,7 @@ def test_a_prompt_without_an_answer_is_answered_in_a_fork(tmp_path: Path) -> Non
             CallsTool("get_turn", {"turn_id": "T-1"}),
             Says("8443."),
         ]
-        model = Scripted(script)
+        model = ScriptedModel(script)
         async with scripted_store(tmp_path / "chat.db", model, models={**IMPATIENT, "backoff_seconds": 0}) as fov:
             session = await fov.session("s", budget_tokens=16_000)
             with pytest.raises(ModelError):

@@ -9,13 +9,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from foveate import Foveate
-from foveate.agents.chat import Chat, Finished, Noticed
+from foveate.agents.chat import AnswerSummary, Chat, Notice
 from foveate.errors import InputError, ModelFailed, ModelUnavailable
 from foveate.models import Ask
 from foveate.models.settings import Price
 from foveate.settings import load_settings
 from foveate.store import open_store
-from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, Scripted
+from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, ScriptedModel
 from foveate.turn import Usage
 from support.chats import FAST, asked_tokens, events_of, finished, scripted_store, unpaired
 from support.engine import talk
@@ -39,7 +39,7 @@ def test_no_request_is_larger_than_the_budget(
         return Says(f"Well, {number}. " * (number % 40 + 1))
 
     async def job(path: Path) -> None:
-        model = Scripted(script)
+        model = ScriptedModel(script)
         async with scripted_store(path, model) as fov:
             session = await fov.session("s", budget_tokens=budget_tokens, model=name)
             chat = Chat(session, fov.caller, [MODEL])
@@ -62,7 +62,7 @@ def test_what_the_provider_reports_tightens_the_counts_once_the_prompt_is_large(
         return Says("Fine.", usage=Usage(input_tokens=ask.input_tokens * 2, output_tokens=1))
 
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", Scripted(overcounting), allotments={"recall": 0}) as fov:
+        async with scripted_store(tmp_path / "chat.db", ScriptedModel(overcounting), allotments={"recall": 0}) as fov:
             session = await fov.session("s", budget_tokens=4_000)
             await talk(session, turns, words=60)
             chat = Chat(session, fov.caller, [MODEL])
@@ -74,15 +74,15 @@ def test_what_the_provider_reports_tightens_the_counts_once_the_prompt_is_large(
 
 def test_a_prompt_too_long_for_the_model_is_asked_again_with_less_and_the_counts_learn(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(Says("Fine."))
+        model = ScriptedModel(Says("Fine."))
         async with scripted_store(tmp_path / "chat.db", model, recall={"enabled": False}) as fov:
             session = await fov.session("s", budget_tokens=4_000)
             await talk(session, 25, words=60)
             chat = Chat(session, fov.caller, [MODEL], has_tools=False)
             model.window_tokens = int((await chat.context()).tokens * 0.85)
             first, *_, end = await events_of(chat.say("Does it fit?"))
-            assert isinstance(first, Noticed)
-            assert isinstance(end, Finished)
+            assert isinstance(first, Notice)
+            assert isinstance(end, AnswerSummary)
             assert len(model.asks) == 2
             assert end.budget_tokens == int(model.asks[0].input_tokens * 0.75)
             assert session.info.calibration == pytest.approx(4 / 3, rel=0.01)
@@ -97,8 +97,8 @@ def test_a_prompt_too_long_for_the_model_is_asked_again_with_less_and_the_counts
 
 def test_a_fallback_that_is_down_does_not_keep_a_prompt_from_being_sent_with_less(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(Says("Fine."), name=MODEL)
-        down = Scripted(Fails("network"), name="scripted:down", provider="down")
+        model = ScriptedModel(Says("Fine."), name=MODEL)
+        down = ScriptedModel(Fails("network"), name="scripted:down", provider="down")
         given = load_settings(environment={}, overrides={"models": FAST, "recall": {"enabled": False}})
         store = await open_store(str(tmp_path / "chat.db"), given.store)
         fov = Foveate(store, given, load=lambda name, _: model if name == MODEL else down)
@@ -107,8 +107,8 @@ def test_a_fallback_that_is_down_does_not_keep_a_prompt_from_being_sent_with_les
         chat = Chat(session, fov.caller, [MODEL, down.name], has_tools=False)
         model.window_tokens = int((await chat.context()).tokens * 0.85)
         first, *_, end = await events_of(chat.say("Does it fit?"))
-        assert isinstance(first, Noticed)
-        assert isinstance(end, Finished)
+        assert isinstance(first, Notice)
+        assert isinstance(end, AnswerSummary)
         assert (len(model.asks), len(down.asks)) == (2, 1 + given.models.max_retries)
         await fov.close()
 
@@ -117,7 +117,7 @@ def test_a_fallback_that_is_down_does_not_keep_a_prompt_from_being_sent_with_les
 
 def test_an_output_limit_that_went_into_reasoning_is_told_after_one_call(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(Says("", finish="length"))
+        model = ScriptedModel(Says("", finish="length"))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s"), fov.caller, [MODEL], max_output_tokens=500)
             with pytest.raises(ModelFailed, match="all of its 500 output tokens went into reasoning"):
@@ -132,7 +132,7 @@ def test_a_window_far_smaller_than_the_budget_is_an_error_after_two_calls(
     tmp_path: Path, turns: int, calls: int
 ) -> None:
     async def job() -> None:
-        model = Scripted(Says("Fine."), window_tokens=200)
+        model = ScriptedModel(Says("Fine."), window_tokens=200)
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             session = await fov.session("s", budget_tokens=4_000)
             if turns:
@@ -150,7 +150,7 @@ def test_a_window_far_smaller_than_the_budget_is_an_error_after_two_calls(
 
 def test_a_budget_that_leaves_no_room_for_an_answer_is_refused(tmp_path: Path) -> None:
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", Scripted(Says("Fine."))) as fov:
+        async with scripted_store(tmp_path / "chat.db", ScriptedModel(Says("Fine."))) as fov:
             session = await fov.session("s", budget_tokens=2_000)
             with pytest.raises(InputError, match="use a budget of at most 1,728"):
                 Chat(session, fov.caller, [MODEL], max_output_tokens=256, window_tokens=2_048)
@@ -163,7 +163,7 @@ def test_a_budget_that_leaves_no_room_for_an_answer_is_refused(tmp_path: Path) -
 
 def test_tools_are_not_offered_where_they_would_take_much_of_the_budget(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(Says("Fine."))
+        model = ScriptedModel(Says("Fine."))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             small = Chat(await fov.session("small", budget_tokens=1_200), fov.caller, [MODEL])
             large = Chat(await fov.session("large", budget_tokens=12_000), fov.caller, [MODEL])
@@ -178,7 +178,7 @@ def test_tools_are_not_offered_where_they_would_take_much_of_the_budget(tmp_path
 
 def test_the_cached_share_is_predicted_as_a_provider_reports_it(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(lambda ask: Says(f"That is answer {len(ask.messages)}, as you wished. " * 4))
+        model = ScriptedModel(lambda ask: Says(f"That is answer {len(ask.messages)}, as you wished. " * 4))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             chat = Chat(await fov.session("s", budget_tokens=4_000), fov.caller, [MODEL])
             ends = []
@@ -197,7 +197,7 @@ def test_the_cached_share_is_predicted_as_a_provider_reports_it(tmp_path: Path) 
 
 def test_an_answer_tells_what_it_cost(tmp_path: Path) -> None:
     async def job() -> None:
-        model = Scripted(
+        model = ScriptedModel(
             [CallsTool("search_history", {"query": "x"}), Says("Fine.")], price=Price(input=1.0, output=4.0)
         )
         async with scripted_store(tmp_path / "chat.db", model) as fov:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from foveate.agents.chat import Finished, Noticed, Piece
-from foveate.agents.run import Began, Caps, IterationBegan, IterationEnded, TasksChanged, instructions, run
+from foveate.agents.chat import AnswerPiece, AnswerSummary, Notice
+from foveate.agents.run import Caps, IterationEnd, IterationStart, RunStart, TaskUpdate, instructions, run
 from foveate.context.tags import parse_blocks
 from foveate.errors import InputError, ModelError, Refused
 from foveate.models import Ask
 from foveate.models.settings import Price
-from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, Scripted
+from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, ScriptedModel
 from support.chats import scripted_store
 from support.runs import (
     BUDGET_TOKENS,
@@ -39,9 +39,9 @@ def test_a_run_goes_on_until_the_model_says_done(tmp_path: Path) -> None:
         }
     )
     events = asyncio.run(run_once(tmp_path / "run.db", model))
-    assert [event.iteration for event in events if isinstance(event, IterationBegan)] == [1, 2, 3, 4]
-    assert [event.iteration for event in events if isinstance(event, IterationEnded)] == [1, 2, 3, 4]
-    changed = [event.tasks.markdown() for event in events if isinstance(event, TasksChanged)]
+    assert [event.iteration for event in events if isinstance(event, IterationStart)] == [1, 2, 3, 4]
+    assert [event.iteration for event in events if isinstance(event, IterationEnd)] == [1, 2, 3, 4]
+    changed = [event.tasks.markdown() for event in events if isinstance(event, TaskUpdate)]
     assert changed == [
         "# The house\n- [x] dig\n- [ ] build\n- [ ] paint\n",
         "- [x] dig\n- [x] build\n- [ ] paint\n",
@@ -51,9 +51,9 @@ def test_a_run_goes_on_until_the_model_says_done(tmp_path: Path) -> None:
     assert (end.reason, end.text, end.iterations) == ("done", "It stands.", 4)
     assert not end.tasks.open
     assert end.tokens == sum(
-        event.answer.input_tokens + event.answer.output_tokens for event in events if isinstance(event, IterationEnded)
+        event.answer.input_tokens + event.answer.output_tokens for event in events if isinstance(event, IterationEnd)
     )
-    assert "".join(event.text for event in events if isinstance(event, Piece)).startswith("Worked on step 1.Dug.")
+    assert "".join(event.text for event in events if isinstance(event, AnswerPiece)).startswith("Worked on step 1.Dug.")
 
 
 def test_each_call_sees_epic_tasks_and_log_and_nothing_else(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_an_answer_that_nobody_asked_for_is_not_used(tmp_path: Path) -> None:
         async with scripted_store(tmp_path / "run.db", by_iteration({2: DONE})) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
             events = await events_of_run(fov, session, answer="42")
-            assert any(isinstance(event, Noticed) and "not used" in event.text for event in events)
+            assert any(isinstance(event, Notice) and "not used" in event.text for event in events)
             assert "42" not in "".join(await log_of(session))
 
     asyncio.run(look())
@@ -150,7 +150,7 @@ def test_a_cap_stops_a_run_and_a_higher_one_lets_it_go_on(tmp_path: Path) -> Non
 
 
 def test_what_a_run_costs_is_capped_too(tmp_path: Path) -> None:
-    model = Scripted(Says("Worked."), name=MODEL, price=Price(input=1_000_000, output=0))
+    model = ScriptedModel(Says("Worked."), name=MODEL, price=Price(input=1_000_000, output=0))
 
     async def look() -> None:
         dear = {"daily_usd": None, "max_retries": 0}
@@ -208,9 +208,9 @@ def test_a_model_that_fails_leaves_the_iteration_to_be_asked_again(tmp_path: Pat
     with pytest.raises(ModelError, match="it fails"):
         asyncio.run(run_once(path, by_iteration({2: Fails("server")})))
     events = asyncio.run(run_once(path, by_iteration({3: DONE})))
-    began = [event for event in events if isinstance(event, IterationBegan)]
-    assert began == [IterationBegan(2, is_again=True), IterationBegan(3)]
-    assert isinstance(events[0], Began)
+    began = [event for event in events if isinstance(event, IterationStart)]
+    assert began == [IterationStart(2, is_again=True), IterationStart(3)]
+    assert isinstance(events[0], RunStart)
     assert events[0].iterations == 1
 
 
@@ -220,7 +220,7 @@ def test_an_answer_is_not_said_twice_by_the_same_command(tmp_path: Path) -> None
     with pytest.raises(ModelError):
         asyncio.run(run_once(path, by_iteration({2: Fails("server")}), answer="The green one."))
     events = asyncio.run(run_once(path, by_iteration({3: DONE}), answer="The green one."))
-    assert not [event for event in events if isinstance(event, Noticed)]
+    assert not [event for event in events if isinstance(event, Notice)]
     assert ended(events).iterations == 3
 
 
@@ -232,7 +232,7 @@ def test_stopped_in_the_middle_of_an_answer_it_asks_again(tmp_path: Path) -> Non
             events = run(session, fov.caller, [MODEL], costs=fov.costs, epic=EPIC)
             async with aclosing(events):
                 async for event in events:
-                    if isinstance(event, Piece):
+                    if isinstance(event, AnswerPiece):
                         break
             assert [len(turn.messages) for turn in await session.load_turns()] == [1]
             assert ended(await events_of_run(fov, session, tasks=None)).iterations == 2
@@ -277,7 +277,7 @@ def test_a_long_log_is_summed_up_by_what_was_done(tmp_path: Path) -> None:
         return Says(f"Hill {number} has {number * 37 % 101} sheep, counted at noon.{end}")
 
     async def look() -> None:
-        async with scripted_store(tmp_path / "run.db", Scripted(reply, name=MODEL)) as fov:
+        async with scripted_store(tmp_path / "run.db", ScriptedModel(reply, name=MODEL)) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=3_000)
             assert ended(await events_of_run(fov, session, has_tools=False)).iterations == 70
             await fov.settle()
@@ -294,5 +294,5 @@ def test_the_events_of_an_answer_come_through(tmp_path: Path) -> None:
     events = asyncio.run(run_once(tmp_path / "run.db", by_iteration({1: DONE})))
     kinds = [type(event).__name__ for event in events]
     assert kinds == ["Began", "IterationBegan", "Asked", "ToolAsked", "ToolAnswered", "IterationEnded", "RunEnded"]
-    (done,) = [event.answer for event in events if isinstance(event, IterationEnded)]
-    assert isinstance(done, Finished)
+    (done,) = [event.answer for event in events if isinstance(event, IterationEnd)]
+    assert isinstance(done, AnswerSummary)

@@ -11,7 +11,7 @@ import pytest
 from foveate import Foveate
 from foveate.models import Ask
 from foveate.session.documents import RUN
-from foveate.testing.scripted import Behaviour, CallsTool, Says, Scripted
+from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel
 from oneshot_storm import storm
 from support.chats import scripted_store
 from support.runs import BUDGET_TOKENS, MODEL, ended, events_of_run, iteration_asked
@@ -51,14 +51,14 @@ def test_a_crash_at_any_write_loses_and_doubles_nothing(tmp_path: Path, monkeypa
     """Every write to the store is, in turn, the last one before a crash: done, or just not done."""
 
     async def alone() -> tuple[list[tuple[str, ...]], str, str]:
-        async with scripted_store(tmp_path / "alone.db", Scripted(reply, name=MODEL), store=QUICK) as fov:
+        async with scripted_store(tmp_path / "alone.db", ScriptedModel(reply, name=MODEL), store=QUICK) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
             assert ended(await events_of_run(fov, session)).reason == "done"
             return await left_behind(fov)
 
     async def crashing(path: Path, at: int, *, is_done: bool) -> tuple[bool, tuple[list[tuple[str, ...]], str, str]]:
         crashed = False
-        async with scripted_store(path, Scripted(reply, name=MODEL), store=QUICK) as fov:
+        async with scripted_store(path, ScriptedModel(reply, name=MODEL), store=QUICK) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
             writer = _Writer(fov, at, is_done=is_done)
             with monkeypatch.context() as patch:
@@ -67,7 +67,7 @@ def test_a_crash_at_any_write_loses_and_doubles_nothing(tmp_path: Path, monkeypa
                     await events_of_run(fov, session)
                 except Crash:
                     crashed = True
-        async with scripted_store(path, Scripted(reply, name=MODEL), store=QUICK) as fov:
+        async with scripted_store(path, ScriptedModel(reply, name=MODEL), store=QUICK) as fov:
             session = await fov.session("run")
             assert ended(await events_of_run(fov, session)).reason == "done"
             return crashed, await left_behind(fov)

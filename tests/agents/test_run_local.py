@@ -7,7 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import foveate
-from foveate.agents.run import Caps, IterationEnded, RunEnded, RunEvent, run
+from foveate.agents.run import Caps, IterationEnd, RunEnd, RunEvent, run
 from support.engine import settings
 from support.local_model import WINDOW_TOKENS
 
@@ -37,9 +37,9 @@ def test_a_run_works_with_a_real_server_and_goes_on_where_it_was(local_url: str,
 
     first = asyncio.run(go(1))
     rest = asyncio.run(go(ITERATIONS))
-    answers = [event.answer for event in (*first, *rest) if isinstance(event, IterationEnded)]
+    answers = [event.answer for event in (*first, *rest) if isinstance(event, IterationEnd)]
     end = rest[-1]
-    assert isinstance(end, RunEnded)
+    assert isinstance(end, RunEnd)
     assert end.iterations == len(answers) <= ITERATIONS
     assert all(answer.input_tokens > 0 and 0 < answer.output_tokens <= 12 for answer in answers)
     assert all(answer.tokens <= answer.budget_tokens for answer in answers)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from foveate.agents.chat import Noticed
-from foveate.agents.run import Caps, RunState, TasksChanged
+from foveate.agents.chat import Notice
+from foveate.agents.run import Caps, RunState, TaskUpdate
 from foveate.errors import InputError
 from foveate.models import Ask
-from foveate.testing.scripted import Behaviour, CallsTool, Says, Scripted
+from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel
 from support.chats import scripted_store
 from support.runs import BUDGET_TOKENS, DONE, MODEL, TASKS, by_iteration, ended, events_of_run, iteration_asked, log_of
 
@@ -26,7 +26,7 @@ def test_the_model_may_look_things_up_before_it_goes_on(tmp_path: Path) -> None:
         return DONE if number == 3 else Says(f"Worked on step {number}.")
 
     async def look() -> None:
-        model = Scripted(reply, name=MODEL)
+        model = ScriptedModel(reply, name=MODEL)
         async with scripted_store(tmp_path / "run.db", model) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
             events = await events_of_run(fov, session)
@@ -34,7 +34,7 @@ def test_the_model_may_look_things_up_before_it_goes_on(tmp_path: Path) -> None:
             second = (await session.load_turn("T-2")).messages
             assert [message.role for message in second] == ["user", "assistant", "tool", "tool", "assistant"]
             assert "1. [x] dig" in model.asks[2].messages[-1].text, "the second call of the iteration sees it ticked"
-            assert [event.tasks.done_count for event in events if isinstance(event, TasksChanged)] == [1]
+            assert [event.tasks.done_count for event in events if isinstance(event, TaskUpdate)] == [1]
 
     asyncio.run(look())
 
@@ -68,7 +68,7 @@ def test_a_model_can_do_what_the_user_asked_for_but_not_drop_it(tmp_path: Path) 
         async with scripted_store(tmp_path / "run.db", model) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
             events = await events_of_run(fov, session)
-            changed = [event.tasks.markdown() for event in events if isinstance(event, TasksChanged)]
+            changed = [event.tasks.markdown() for event in events if isinstance(event, TaskUpdate)]
             assert changed == ["- [ ] my own\n- [x] dig\n- [ ] build\n", "- [ ] something else\n- [ ] build\n"]
             assert "Open tasks that are not in it any more: my own." in (await log_of(session))[1]
 
@@ -100,13 +100,13 @@ def test_a_task_file_changed_underneath_is_merged_and_told(tmp_path: Path) -> No
             await events_of_run(fov, session)
             changed = "- [x] dig\n- [ ] plant a tree\n"
             events = await events_of_run(fov, session, tasks=changed, answer="Go on.")
-            notes = [event.text for event in events if isinstance(event, Noticed)]
+            notes = [event.text for event in events if isinstance(event, Notice)]
             told = "The tasks given have changed since they were read (new: plant a tree; done: dig)."
             assert notes == [f"{told} What the run has is kept."]
             listed = "# The house\n- [x] dig\n- [ ] build\n- [ ] plant a tree\n"
             assert ended(events).tasks.markdown() == listed
             assert not [
-                event for event in await events_of_run(fov, session, tasks=changed) if isinstance(event, Noticed)
+                event for event in await events_of_run(fov, session, tasks=changed) if isinstance(event, Notice)
             ]
             # What was done goes on if there is more to do.
             events = await events_of_run(fov, session, tasks=f"{changed}- [ ] move in\n")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from foveate import Foveate, Session
-from foveate.agents.shrink import Shrinker, Shrunk, expand
+from foveate.agents.shrink import Shrinker, ShrinkReport, expand
 from foveate.context.tags import parse_blocks
 from foveate.events import Event
 from foveate.models import Ask
-from foveate.testing.scripted import Behaviour, CallsTool, Empty, Fails, Says, Script, Scripted, Stalls
+from foveate.testing.scripted import Behaviour, CallsTool, Empty, Fails, Says, Script, ScriptedModel, Stalls
 from foveate.text import message_text
 from foveate.turn import Message, Text, ToolCall, ToolResult
 from support.chats import scripted_store, unpaired
@@ -87,11 +87,11 @@ def _proposal(message: dict[str, Any]) -> CallsTool:
 
 def ran(
     tmp_path: Path, script: Script, *, window_tokens: int = WINDOW_TOKENS, **settings: Any
-) -> tuple[Shrunk, str, list[Event], Scripted]:
+) -> tuple[ShrinkReport, str, list[Event], ScriptedModel]:
     """What a run came to, the context after it, and what was told."""
-    model, told = Scripted(script), list[Event]()
+    model, told = ScriptedModel(script), list[Event]()
 
-    async def run() -> tuple[Shrunk, str]:
+    async def run() -> tuple[ShrinkReport, str]:
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             session = await recorded(fov, **settings)
             with fov.subscribe(told.append) as subscription:
@@ -233,7 +233,9 @@ def test_a_provider_that_goes_down_midway_leaves_what_was_accepted(tmp_path: Pat
 
 
 def test_what_the_agent_chose_is_short_without_a_trigger(tmp_path: Path) -> None:
-    model = Scripted([CallsTool("compress_tool_result", {"turn": "T-5", "position": 2}), Says("That was the one.")])
+    model = ScriptedModel(
+        [CallsTool("compress_tool_result", {"turn": "T-5", "position": 2}), Says("That was the one.")]
+    )
 
     async def run() -> None:
         async with scripted_store(tmp_path / "chat.db", model) as fov:

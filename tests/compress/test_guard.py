@@ -6,7 +6,7 @@ import pytest
 
 from foveate.compress.clauses import sentences
 from foveate.compress.facts import find_facts
-from foveate.compress.guard import Pair, Shares, Source, Verdict, check
+from foveate.compress.guard import GuardSource, Pair, Shares, Verdict, check
 
 TEXT = (
     "The ledger runs on fin-04 and the batch takes 40 minutes. Never restart the ledger service during a batch. "
@@ -14,8 +14,8 @@ TEXT = (
 )
 
 
-def source(text: str = TEXT) -> Source:
-    return Source(find_facts(text), sentences(text))
+def source(text: str = TEXT) -> GuardSource:
+    return GuardSource(find_facts(text), sentences(text))
 
 
 def judge(rendition: str, *, level: str = "T", tokens: int = 10, above: int = 50, model: bool = False) -> Verdict:
@@ -81,5 +81,5 @@ def test_thresholds_are_settings() -> None:
 
 def test_a_large_tool_output_does_not_make_a_tiny_line_impossible() -> None:
     facts = find_facts(TEXT) | {f"#:{place}": 0.2 for place in range(3_000)}
-    verdict = check("T", Source(facts, []), "Never restart the ledger on fin-04", tokens=9, above_tokens=99)
+    verdict = check("T", GuardSource(facts, []), "Never restart the ledger on fin-04", tokens=9, above_tokens=99)
     assert verdict.kept_share > 0.1

@@ -13,9 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from foveate.context import invariants
-from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Parts, assemble
+from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, ContextParts, assemble
 from foveate.context.pairs import loose_ends
-from foveate.context.tags import Block, Entry, parse_blocks
+from foveate.context.tags import TagBlock, TagEntry, parse_blocks
 from foveate.errors import BudgetExceeded, InvariantBroken, PinsExceedBudget
 from foveate.formats import parse_messages
 from foveate.text import turn_text
@@ -27,7 +27,7 @@ from support.contexts import FORMATS, flattened, history_block, native_block, na
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def rows(parts: Parts) -> list[Any]:
+def rows(parts: ContextParts) -> list[Any]:
     return [block.row for block in parts.history]
 
 
@@ -69,7 +69,7 @@ def test_the_segments_of_a_small_context_are_as_agreed() -> None:
 
 
 @given(contexts.parts())
-def test_a_recount_of_the_whole_gives_the_tokens_it_says(parts: Parts) -> None:
+def test_a_recount_of_the_whole_gives_the_tokens_it_says(parts: ContextParts) -> None:
     context = assemble(parts)
     prompt = parts.prompt if isinstance(parts.prompt, str) else turn_text(tuple(parts.prompt))
     prompt = prompt if prompt.strip() else ""
@@ -84,12 +84,12 @@ def test_a_recount_of_the_whole_gives_the_tokens_it_says(parts: Parts) -> None:
 
 
 @given(contexts.parts())
-def test_every_invariant_holds_in_every_format(parts: Parts) -> None:
+def test_every_invariant_holds_in_every_format(parts: ContextParts) -> None:
     invariants.check(assemble(parts), pins=parts.pins, rows=rows(parts))
 
 
 @given(contexts.parts())
-def test_the_same_parts_give_the_same_bytes(parts: Parts) -> None:
+def test_the_same_parts_give_the_same_bytes(parts: ContextParts) -> None:
     one, two = assemble(parts), assemble(parts)
     assert one == two
     for name in FORMATS:
@@ -97,21 +97,21 @@ def test_the_same_parts_give_the_same_bytes(parts: Parts) -> None:
 
 
 @given(contexts.parts())
-def test_no_content_forges_a_turn(parts: Parts) -> None:
+def test_no_content_forges_a_turn(parts: ContextParts) -> None:
     context = assemble(parts)
     found = [(block.first, block.last, block.level) for block in parse_blocks(context.history)]
     assert found == [(block.row.first, block.row.last, block.row.level) for block in parts.history]
 
 
 @given(contexts.parts(), st.integers(0, 3_000))
-def test_whatever_the_budget_a_context_fits_it_or_says_why_not(parts: Parts, budget: int) -> None:
+def test_whatever_the_budget_a_context_fits_it_or_says_why_not(parts: ContextParts, budget: int) -> None:
     fixed = replace(parts, budget_tokens=budget, history=(), board="", memory="")
     with suppress(BudgetExceeded, PinsExceedBudget):
         assert assemble(fixed).tokens <= budget
 
 
 @given(contexts.parts(), st.data())
-def test_a_later_turn_leaves_the_earlier_text_as_it_is(parts: Parts, data: st.DataObject) -> None:
+def test_a_later_turn_leaves_the_earlier_text_as_it_is(parts: ContextParts, data: st.DataObject) -> None:
     before = replace(parts, order="cache-first", at_work=0)
     last = parts.history[-1].row.last if parts.history else 0
     added = data.draw(native_turns(last + 1, parts.counter))
@@ -121,7 +121,9 @@ def test_a_later_turn_leaves_the_earlier_text_as_it_is(parts: Parts, data: st.Da
 
 
 @given(contexts.parts(), st.data())
-def test_a_further_step_of_the_turn_at_work_leaves_all_before_it_as_it_is(parts: Parts, data: st.DataObject) -> None:
+def test_a_further_step_of_the_turn_at_work_leaves_all_before_it_as_it_is(
+    parts: ContextParts, data: st.DataObject
+) -> None:
     assume(parts.at_work)
     before = replace(parts, order="cache-first", board="")
     added = data.draw(native_turns(parts.history[-1].row.last + 1, parts.counter))
@@ -133,7 +135,9 @@ def test_a_further_step_of_the_turn_at_work_leaves_all_before_it_as_it_is(parts:
 def test_what_stands_before_a_turn_at_work_is_framed_with_it_or_by_itself(kind: Kind) -> None:
     said = [Message("user", (Text("(shown only)"),), kind=kind), Message("assistant", (Text("Yes."),))]
     history = [native_block(1, [Message("user", (Text("Hi."),))]), native_block(2, said)]
-    parts = Parts(budget_tokens=2_000, counter=O200K, history=history, memory="<memory>\nm\n</memory>\n", at_work=1)
+    parts = ContextParts(
+        budget_tokens=2_000, counter=O200K, history=history, memory="<memory>\nm\n</memory>\n", at_work=1
+    )
     context = assemble(parts)
     framing = next(segment.tokens for segment in context.segments if segment.name == "framing")
     for name in FORMATS:
@@ -142,10 +146,12 @@ def test_what_stands_before_a_turn_at_work_is_framed_with_it_or_by_itself(kind: 
 
 @given(st.integers(1, 5), st.booleans(), st.data())
 def test_consecutive_contexts_extend_the_same_messages(turns: int, with_older: bool, data: st.DataObject) -> None:
-    older = [history_block(Block(1, 9, "E", (Entry(1, "Began."),)))] if with_older else []
+    older = [history_block(TagBlock(1, 9, "E", (TagEntry(1, "Began."),)))] if with_older else []
     history = [*older, *(data.draw(native_turns(10 + index)) for index in range(turns + 1))]
     whole = [block for block in history if not loose_ends(block.messages or ())]
-    parts = Parts(budget_tokens=100_000, counter=O200K, system="s", prompt="next?", board="<board>\nx\n</board>\n")
+    parts = ContextParts(
+        budget_tokens=100_000, counter=O200K, system="s", prompt="next?", board="<board>\nx\n</board>\n"
+    )
     one = assemble(replace(parts, history=whole[:-1], board="<board>\ny\n</board>\n"))
     two = assemble(replace(parts, history=whole))
     for name in FORMATS:
@@ -217,27 +223,27 @@ def test_scaled_counts_add_up_to_the_total() -> None:
 
 
 def test_nothing_at_all_is_an_empty_context() -> None:
-    context = assemble(Parts(budget_tokens=100, counter=O200K, explain=False))
+    context = assemble(ContextParts(budget_tokens=100, counter=O200K, explain=False))
     assert (context.text, context.tokens) == ("", REPLY_TOKENS)
     assert all(context.messages(name) == [] for name in FORMATS)
 
 
 def test_a_first_conversation_has_only_its_prompt() -> None:
-    context = assemble(Parts(budget_tokens=100, counter=O200K, explain=False, prompt="Hi."))
+    context = assemble(ContextParts(budget_tokens=100, counter=O200K, explain=False, prompt="Hi."))
     assert context.messages("openai") == [{"role": "user", "content": "Hi."}]
     assert context.tokens == O200K.base("Hi.") + MESSAGE_TOKENS + REPLY_TOKENS
 
 
 def test_a_turn_whose_calls_were_never_answered_goes_out_as_text() -> None:
     hanging = [Message("user", (Text("go"),)), Message("assistant", (ToolCall("exec", {}, id="a"),))]
-    parts = Parts(budget_tokens=2_000, counter=O200K, history=[native_block(1, hanging)], prompt="Well?")
+    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, hanging)], prompt="Well?")
     assert [message["role"] for message in assemble(parts).messages("openai")] == ["system", "user", "user"]
 
 
 def test_a_prompt_of_results_stands_right_behind_its_calls() -> None:
     running = [Message("user", (Text("go"),)), Message("assistant", (ToolCall("exec", {}, id="a"),))]
     prompt = [Message("tool", (ToolResult("a", (Text("done"),)),))]
-    parts = Parts(
+    parts = ContextParts(
         budget_tokens=2_000,
         counter=O200K,
         history=[native_block(1, running)],
@@ -253,22 +259,22 @@ def test_a_prompt_of_results_stands_right_behind_its_calls() -> None:
 
 def test_results_whose_calls_were_compressed_go_out_as_text() -> None:
     prompt = [Message("tool", (ToolResult("a", (Text("done"),)),))]
-    older = history_block(Block(1, 1, "C", (Entry(1, "Ran it."),)))
-    parts = Parts(budget_tokens=2_000, counter=O200K, history=[older], prompt=prompt)
+    older = history_block(TagBlock(1, 1, "C", (TagEntry(1, "Ran it."),)))
+    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[older], prompt=prompt)
     assert assemble(parts).messages("openai")[-1] == {"role": "user", "content": "[result] done\n"}
 
 
 def test_a_conversation_that_begins_with_the_assistant_begins_with_text() -> None:
     greeting = [Message("assistant", (Text("Hello!"),))]
-    parts = Parts(budget_tokens=2_000, counter=O200K, history=[native_block(1, greeting)], prompt="Hi.")
+    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, greeting)], prompt="Hi.")
     messages: Any = assemble(parts).messages("anthropic")
     assert messages[0]["role"] == "user"
     assert len(messages) == 1
 
 
 def test_steps_of_a_running_turn_follow_its_prompt() -> None:
-    prompt = Block(3, 3, "R", (Entry(1, "[user] Fix it.\n"),), 1, 1)
-    steps = Block(3, 3, "C", (Entry(2, "Ran tests."), Entry(3, "Edited a.py.")), 2, 3, is_range=True)
+    prompt = TagBlock(3, 3, "R", (TagEntry(1, "[user] Fix it.\n"),), 1, 1)
+    steps = TagBlock(3, 3, "C", (TagEntry(2, "Ran tests."), TagEntry(3, "Edited a.py.")), 2, 3, is_range=True)
     step = parse_messages(
         [
             {
@@ -280,8 +286,10 @@ def test_steps_of_a_running_turn_follow_its_prompt() -> None:
         ],
         "openai",
     )
-    newest = history_block(Block(3, 3, "R", (Entry(4, turn_text(tuple(step))),), 4, 4), step)
-    parts = Parts(budget_tokens=2_000, counter=O200K, history=[history_block(prompt), history_block(steps), newest])
+    newest = history_block(TagBlock(3, 3, "R", (TagEntry(4, turn_text(tuple(step))),), 4, 4), step)
+    parts = ContextParts(
+        budget_tokens=2_000, counter=O200K, history=[history_block(prompt), history_block(steps), newest]
+    )
     messages: Any = assemble(parts).messages("openai")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool"]
     assert messages[1]["content"] == (

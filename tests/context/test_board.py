@@ -23,13 +23,13 @@ from foveate.context.board import (
     save,
     to_json,
 )
-from foveate.context.tags import MARKED, Block, Entry, parse_blocks, write_block
+from foveate.context.tags import MARKED, TagBlock, TagEntry, parse_blocks, write_block
 from foveate.tokens import O200K, Counter
 from support.contexts import blocks, boards, counters, marked
 
 
-def turn_block(number: int, text: str = "[user] hi\n") -> Block:
-    return Block(number, number, "R", (Entry(number, text),))
+def turn_block(number: int, text: str = "[user] hi\n") -> TagBlock:
+    return TagBlock(number, number, "R", (TagEntry(number, text),))
 
 
 def board_with(*numbers: int, now_turn: int = 10) -> Board:
@@ -135,7 +135,7 @@ def test_a_page_beyond_the_last_is_the_last() -> None:
 
 
 @given(st.lists(blocks(), min_size=1, max_size=3), st.integers(100, 400), counters)
-def test_pages_fit_and_together_hold_everything(found: list[Block], page_tokens: int, counter: Counter) -> None:
+def test_pages_fit_and_together_hold_everything(found: list[TagBlock], page_tokens: int, counter: Counter) -> None:
     pages = paginate(found, page_tokens, counter.base)
     for page in pages:
         assert counter.base("".join(map(write_block, page))) <= page_tokens
@@ -148,8 +148,8 @@ def test_pages_fit_and_together_hold_everything(found: list[Block], page_tokens:
 
 
 def test_a_range_of_many_turns_is_paged_between_its_lines() -> None:
-    entries = tuple(Entry(number, "Did something worth a line.") for number in range(1, 2_001))
-    pages = paginate([Block(1, 2_000, "T", entries, is_range=True)], 1_000, O200K.base)
+    entries = tuple(TagEntry(number, "Did something worth a line.") for number in range(1, 2_001))
+    pages = paginate([TagBlock(1, 2_000, "T", entries, is_range=True)], 1_000, O200K.base)
     assert [entry for page in pages for block in page for entry in block.entries] == list(entries)
     assert all(O200K.base(write_block(page[0])) > 900 for page in pages[:-1])
 
@@ -162,7 +162,7 @@ def test_the_board_never_exceeds_its_budget(board: Board, budget: int, now: int,
 
 @given(boards(), st.lists(st.lists(blocks(), max_size=3), max_size=3), st.integers(-5, 400), counters)
 def test_what_comes_ahead_fits_and_changes_nothing_that_is_there(
-    board: Board, choices: list[list[Block]], budget: int, counter: Counter
+    board: Board, choices: list[list[TagBlock]], budget: int, counter: Counter
 ) -> None:
     ahead = prefetch(board, choices, now_turn=5, budget_tokens=budget, count=counter.base)
     before = render(board, now_turn=5, budget_tokens=budget, count=counter.base)
@@ -176,7 +176,7 @@ def test_what_comes_ahead_fits_and_changes_nothing_that_is_there(
 
 def test_of_a_turn_the_best_level_that_fits_whole_comes_ahead() -> None:
     raw = turn_block(3, "[user] " + "harbour " * 300 + "\n")
-    short = Block(3, 3, "C", (Entry(3, "asks for the harbour"),))
+    short = TagBlock(3, 3, "C", (TagEntry(3, "asks for the harbour"),))
     board = board_with(87)
     for budget, names in ((1_000, ["T-3-R"]), (150, ["T-3-C"]), (40, [])):
         ahead = prefetch(board, [[raw, short], []], now_turn=10, budget_tokens=budget, count=O200K.base)

@@ -15,20 +15,20 @@ from foveate.context.costs import (
     overheads,
 )
 from foveate.context.cut import cut_note
-from foveate.context.tags import SUMS, Block, Entry, content_text, write_block
-from foveate.plan import Shown
+from foveate.context.tags import SUMS, TagBlock, TagEntry, content_text, write_block
+from foveate.plan import ShownLevel
 from foveate.tokens import CL100K, O200K, Counter, count_tokens
 from support.contexts import blocks, counters, forgeries, histories, levels, marked
 
 
 @given(histories(), counters)
-def test_summed_costs_are_the_count_of_the_whole(history: list[Block], counter: Counter) -> None:
+def test_summed_costs_are_the_count_of_the_whole(history: list[TagBlock], counter: Counter) -> None:
     whole = "".join(map(write_block, history))
     assert sum(block_tokens(block, counter) for block in history) == counter.base(whole)
 
 
 @given(blocks(), counters)
-def test_a_blocks_structure_stays_within_the_overheads(block: Block, counter: Counter) -> None:
+def test_a_blocks_structure_stays_within_the_overheads(block: TagBlock, counter: Counter) -> None:
     most = overheads(block.last, counter, last_step=block.last_step)
     is_wide = block.is_range or block.level in SUMS
     assert frame_tokens(block, counter) <= (most.range if is_wide else most.tag)
@@ -49,7 +49,7 @@ def test_every_group_of_digits_is_one_token(counter: Counter) -> None:
 
 @given(forgeries, levels, counters)
 def test_stored_tokens_are_those_of_the_text_where_nothing_needs_escaping(
-    text: str, level: Shown, counter: Counter
+    text: str, level: ShownLevel, counter: Counter
 ) -> None:
     plain = marked("[user] " + text.replace("<", "").replace(":", ""), level)
     expected = {"C": f" {plain}\n", "T": f" {plain}\n", "E": f"{plain}\n", "A": f"{plain}\n"}.get(level, plain)
@@ -65,5 +65,5 @@ def test_overheads_grow_with_the_digits_of_turns_alone() -> None:
 
 
 def test_a_single_entry_costs_its_tag_and_its_text() -> None:
-    block = Block(183, 183, "R", (Entry(183, "[user] hello\n"),))
+    block = TagBlock(183, 183, "R", (TagEntry(183, "[user] hello\n"),))
     assert block_tokens(block, O200K) == frame_tokens(block, O200K) + O200K.base("[user] hello\n")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from foveate.context.costs import counting, overheads
 from foveate.context.cut import cut_note, cut_text, take_head
-from foveate.context.tags import Block, Entry, parse_blocks, write_block
-from foveate.plan import Shown
+from foveate.context.tags import TagBlock, TagEntry, parse_blocks, write_block
+from foveate.plan import ShownLevel
 from foveate.tokens import O200K, Counter
 from support.contexts import counters, forgeries, levels, marked
 from support.strategies import texts
@@ -25,7 +25,7 @@ long_texts = st.lists(
 
 @given(long_texts, levels, st.integers(0, 120), counters)
 @example(" " * 5_000, "R", 3, O200K)
-def test_a_cut_text_never_exceeds_its_size(text: str, level: Shown, most: int, counter: Counter) -> None:
+def test_a_cut_text_never_exceeds_its_size(text: str, level: ShownLevel, most: int, counter: Counter) -> None:
     given_text = marked(text, level)
     count = counting(level, counter)
     cut = cut_text(given_text, most, count, 12_345)
@@ -51,9 +51,9 @@ def test_head_and_tail_stay_and_the_size_is_stated(text: str, most: int) -> None
 
 
 @given(long_texts, st.integers(0, 120), levels)
-def test_a_cut_text_is_still_a_whole_block(text: str, most: int, level: Shown) -> None:
+def test_a_cut_text_is_still_a_whole_block(text: str, most: int, level: ShownLevel) -> None:
     cut = cut_text(marked(text, level), most, counting(level, O200K), 99)
-    block = Block(7, 7, level, (Entry(7, cut),))
+    block = TagBlock(7, 7, level, (TagEntry(7, cut),))
     assert parse_blocks(write_block(block)) == [block]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from foveate import strategy as strategies
 from foveate.context.explanation import explanation
-from foveate.context.tags import Block, Entry
+from foveate.context.tags import TagBlock, TagEntry
 from foveate.context.tools import TOOLS
 from foveate.tokens import CL100K, O200K, Counter
 
@@ -38,8 +38,8 @@ def test_a_strategy_without_one_of_its_own_has_the_usual_explanation(strategy: s
 
 
 def test_the_tags_it_shows_are_those_that_are_written() -> None:
-    single = Block(183, 183, "R", (Entry(183, ""),))
-    several = Block(101, 160, "C", (), is_range=True)
+    single = TagBlock(183, 183, "R", (TagEntry(183, ""),))
+    several = TagBlock(101, 160, "C", (), is_range=True)
     assert f"<{single.tag}>" in explanation()
     assert f"<{several.tag}>" in explanation()
 

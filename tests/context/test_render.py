@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from foveate.context.assemble import Parts, assemble
+from foveate.context.assemble import ContextParts, assemble
 from foveate.context.render import MAX_BREAKPOINTS
-from foveate.context.tags import Block, Entry
+from foveate.context.tags import TagBlock, TagEntry
 from foveate.errors import UnknownFormat
 from foveate.formats import parse_messages
 from foveate.tokens import O200K
@@ -21,7 +21,7 @@ from support import contexts
 from support.contexts import RECORDS, history_block, native_block, sample_parts
 
 
-def messages(parts: Parts, name: str, *, cache: bool = True) -> Any:
+def messages(parts: ContextParts, name: str, *, cache: bool = True) -> Any:
     return assemble(parts).messages(name, cache=cache)
 
 
@@ -49,7 +49,7 @@ def test_what_came_in_a_format_goes_out_in_it_to_the_letter() -> None:
 
 
 @given(contexts.parts())
-def test_sides_alternate_and_a_user_begins(parts: Parts) -> None:
+def test_sides_alternate_and_a_user_begins(parts: ContextParts) -> None:
     for name in ("anthropic", "gemini"):
         roles = [message["role"] for message in messages(parts, name)]
         assert all(one != two for one, two in itertools.pairwise(roles))
@@ -57,7 +57,7 @@ def test_sides_alternate_and_a_user_begins(parts: Parts) -> None:
 
 
 @given(contexts.parts())
-def test_the_prompt_comes_last(parts: Parts) -> None:
+def test_the_prompt_comes_last(parts: ContextParts) -> None:
     if not isinstance(parts.prompt, str) or not parts.prompt.strip():
         return
     for name, key in (
@@ -71,7 +71,7 @@ def test_the_prompt_comes_last(parts: Parts) -> None:
 
 
 @given(contexts.parts())
-def test_breakpoints_are_few_and_never_on_thinking(parts: Parts) -> None:
+def test_breakpoints_are_few_and_never_on_thinking(parts: ContextParts) -> None:
     blocks = [
         block
         for message in messages(parts, "anthropic")
@@ -110,7 +110,7 @@ def test_a_breakpoint_passes_over_thinking_at_the_end() -> None:
         "content": [{"type": "text", "text": "Hm."}, {"type": "thinking", "thinking": "…", "signature": "s"}],
     }
     turn = parse_messages([{"role": "user", "content": "a"}, record], "anthropic")
-    parts = Parts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
+    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
     assistant = messages(parts, "anthropic")[1]
     assert ["cache_control" in block for block in assistant["content"]] == [True, False]
 
@@ -132,7 +132,7 @@ def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
         {"role": "assistant", "content": "waiting"},
         {"role": "tool", "tool_call_id": "c", "content": "x"},
     ]
-    parts = Parts(
+    parts = ContextParts(
         budget_tokens=2_000, counter=O200K, history=[native_block(1, parse_messages(torn, "openai"))], prompt="b"
     )
     roles = [message["role"] for message in messages(parts, "openai")]
@@ -141,16 +141,16 @@ def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
 
 def test_display_only_messages_are_not_sent() -> None:
     turn = [Message("user", (Text("a"),)), Message("assistant", (Text("shown to people"),), kind="display")]
-    parts = Parts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
+    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
     assert "shown to people" not in json.dumps(messages(parts, "openai"))
 
 
 def test_several_prompt_messages_follow_the_board_in_one_user_message() -> None:
     prompt = [Message("user", (Text("one"),)), Message("user", (Text("two"),))]
-    parts = Parts(
+    parts = ContextParts(
         budget_tokens=2_000,
         counter=O200K,
-        history=[history_block(Block(1, 1, "T", (Entry(1, "Hi."),)))],
+        history=[history_block(TagBlock(1, 1, "T", (TagEntry(1, "Hi."),)))],
         board="<board>\nx\n</board>\n",
         prompt=prompt,
     )

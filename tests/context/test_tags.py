@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foveate.context.tags import (
-    Block,
-    Entry,
+    TagBlock,
+    TagEntry,
     TagsBroken,
     escape_tags,
     escape_text,
@@ -21,7 +21,7 @@ from foveate.context.tags import (
     unescape_text,
     write_block,
 )
-from foveate.plan import Shown
+from foveate.plan import ShownLevel
 from support.contexts import blocks, forgeries, histories, levels, marked
 
 TAG = re.compile(r"<\s*/?\s*(?:T-\d+|P-\d|board\b|memory\b)", re.IGNORECASE)
@@ -38,7 +38,7 @@ def test_escaping_is_undone_exactly(text: str) -> None:
 @given(forgeries, levels, st.booleans())
 @example(" Turn 7: \n\\Turn 8:", "R", False)
 @example("\\ /", "E", True)
-def test_a_text_comes_back_from_its_escaped_form(text: str, level: Shown, in_steps: bool) -> None:
+def test_a_text_comes_back_from_its_escaped_form(text: str, level: ShownLevel, in_steps: bool) -> None:
     assert unescape_text(escape_text(text, level, in_steps=in_steps), level, in_steps=in_steps) == text
 
 
@@ -57,7 +57,7 @@ def test_turns_come_back_out_of_their_tags_exactly(turns: list[tuple[int, str]])
 
 
 @given(st.integers(1, 10**9), st.sampled_from("RS"), forgeries)
-def test_a_tagged_turn_holds_two_tags_its_own(number: int, level: Shown, text: str) -> None:
+def test_a_tagged_turn_holds_two_tags_its_own(number: int, level: ShownLevel, text: str) -> None:
     tagged = tag_turn(number, level, f"{text}\n")
     assert len(TAG.findall(tagged)) == 2
     found = STRICT.match(tagged)
@@ -74,50 +74,50 @@ def test_a_compressed_turn_stands_behind_its_tag() -> None:
 
 
 def test_a_range_has_a_line_for_each_turn() -> None:
-    block = Block(101, 103, "C", (Entry(101, "One."), Entry(103, "Three.\nMore.")), is_range=True)
+    block = TagBlock(101, 103, "C", (TagEntry(101, "One."), TagEntry(103, "Three.\nMore.")), is_range=True)
     assert write_block(block) == (
         "<T-101-through-103-C>\nTurn 101: One.\nTurn 103: Three.\nMore.\n</T-101-through-103-C>\n"
     )
 
 
 def test_raw_turns_of_a_range_stand_below_their_labels() -> None:
-    block = Block(7, 8, "R", (Entry(7, "[user] a\n"), Entry(8, "[user] b\n")), is_range=True)
+    block = TagBlock(7, 8, "R", (TagEntry(7, "[user] a\n"), TagEntry(8, "[user] b\n")), is_range=True)
     assert write_block(block) == ("<T-7-through-8-R>\nTurn 7:\n[user] a\nTurn 8:\n[user] b\n</T-7-through-8-R>\n")
 
 
 def test_steps_of_a_turn_have_their_own_tags() -> None:
-    block = Block(12, 12, "C", (Entry(3, "Ran tests."), Entry(4, "Fixed one.")), 3, 40, is_range=True)
+    block = TagBlock(12, 12, "C", (TagEntry(3, "Ran tests."), TagEntry(4, "Fixed one.")), 3, 40, is_range=True)
     assert write_block(block) == (
         "<T-12-steps-3-through-40-C>\nStep 3: Ran tests.\nStep 4: Fixed one.\n</T-12-steps-3-through-40-C>\n"
     )
-    single = Block(12, 12, "R", (Entry(41, "[assistant] Done.\n"),), 41, 41)
+    single = TagBlock(12, 12, "R", (TagEntry(41, "[assistant] Done.\n"),), 41, 41)
     assert write_block(single) == "<T-12-step-41-R>\n[assistant] Done.\n</T-12-step-41-R>\n"
 
 
 def test_an_era_stands_on_lines_of_its_own() -> None:
-    era = Block(1, 900, "E", (Entry(1, "Much happened."),))
+    era = TagBlock(1, 900, "E", (TagEntry(1, "Much happened."),))
     assert write_block(era) == "<T-1-through-900-E>\nMuch happened.\n</T-1-through-900-E>\n"
 
 
 def test_a_line_that_looks_like_a_label_is_escaped_only_where_it_could_be_one() -> None:
     text = "Step 1: install\nTurn 2: left"
     assert tag_turn(5, "C", text) == "<T-5-C> Step 1: install\n\\Turn 2: left\n</T-5-C>\n"
-    step = Block(5, 5, "C", (Entry(1, text),), 1, 1)
+    step = TagBlock(5, 5, "C", (TagEntry(1, text),), 1, 1)
     assert write_block(step) == "<T-5-step-1-C> \\Step 1: install\nTurn 2: left\n</T-5-step-1-C>\n"
 
 
 @given(histories())
-def test_whatever_the_content_reading_gives_exactly_the_blocks_written(written: list[Block]) -> None:
+def test_whatever_the_content_reading_gives_exactly_the_blocks_written(written: list[TagBlock]) -> None:
     assert parse_blocks("".join(map(write_block, written))) == written
 
 
 @given(blocks())
-def test_a_block_is_written_the_same_each_time(block: Block) -> None:
+def test_a_block_is_written_the_same_each_time(block: TagBlock) -> None:
     assert write_block(block) == write_block(block)
 
 
 @given(blocks(), st.data())
-def test_a_block_that_lost_a_line_with_a_tag_is_not_read(block: Block, data: st.DataObject) -> None:
+def test_a_block_that_lost_a_line_with_a_tag_is_not_read(block: TagBlock, data: st.DataObject) -> None:
     written = write_block(block)
     opening, closing = f"<{block.tag}>", f"</{block.tag}>\n"
     damaged = data.draw(st.sampled_from([written.removeprefix(opening), written.removesuffix(closing)]))
@@ -145,7 +145,7 @@ def test_what_is_no_sequence_of_blocks_is_refused(text: str) -> None:
 
 def test_ten_thousand_nested_tags_are_content_like_any_other() -> None:
     nested = "".join(f"<T-{n}-R>\n" for n in range(1, 10_001)) + "".join(f"</T-{n}-R>\n" for n in range(10_000, 0, -1))
-    block = Block(5, 5, "R", (Entry(5, nested),))
+    block = TagBlock(5, 5, "R", (TagEntry(5, nested),))
     assert parse_blocks(write_block(block)) == [block]
 
 
@@ -154,7 +154,7 @@ def test_ten_thousand_nested_tags_are_content_like_any_other() -> None:
 )
 def test_a_million_look_alikes_are_read_in_one_pass(unit: str) -> None:
     text = marked(unit * (1_000_000 // len(unit)), "R")
-    block = Block(5, 5, "R", (Entry(5, text),))
+    block = TagBlock(5, 5, "R", (TagEntry(5, text),))
     assert parse_blocks(write_block(block)) == [block]
 
 

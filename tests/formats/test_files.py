@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.formats import Problem
+from foveate.formats import TranscriptProblem
 from foveate.formats import files as _arrays
 from foveate.formats.files import array_elements
 from foveate.turn import MAX_NESTING, Json
@@ -34,9 +34,10 @@ class Dripping(io.BytesIO):
         return super().read(self._size)
 
 
-def elements(content: bytes, size: int = 65_536) -> list[Json | Problem]:
+def elements(content: bytes, size: int = 65_536) -> list[Json | TranscriptProblem]:
     return [
-        item if isinstance(item, Problem) else item[1] for item in array_elements(Dripping(content, size), "record")
+        item if isinstance(item, TranscriptProblem) else item[1]
+        for item in array_elements(Dripping(content, size), "record")
     ]
 
 
@@ -66,7 +67,7 @@ def test_numbers_are_as_python_reads_them_and_none_is_cut_in_two() -> None:
 def test_of_a_cut_off_file_the_elements_before_the_cut_are_read_and_the_cut_is_reported(cut: int, size: int) -> None:
     content = json.dumps([{"a": 1}, "text", [True, None], {"b": "long enough to be cut"}]).encode()
     items = elements(content[:cut], size)
-    assert isinstance(items[-1], Problem)
+    assert isinstance(items[-1], TranscriptProblem)
     assert "cut off" in items[-1].reason
     assert items[:-1] == json.loads(content)[: len(items) - 1]
 
@@ -76,7 +77,7 @@ def test_elements_before_invalid_utf8_are_read_and_the_byte_is_named() -> None:
     for size in (1, 7, 1000):
         first, problem = elements(content, size)
         assert first == {"a": 1}
-        assert isinstance(problem, Problem)
+        assert isinstance(problem, TranscriptProblem)
         assert problem.place == "record 2"
         assert f"invalid UTF-8 at byte {content.index(0xFF)}" in problem.reason
 
@@ -99,21 +100,21 @@ def test_elements_before_invalid_utf8_are_read_and_the_byte_is_named() -> None:
 )
 def test_what_is_no_list_is_a_problem(content: bytes, reason: str) -> None:
     problem = elements(content)[-1]
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, TranscriptProblem)
     assert reason in problem.reason
 
 
 def test_an_element_nested_too_deeply_for_the_store_is_passed_over() -> None:
     first, problem, last = elements(f"[1, {deep(MAX_NESTING + 2)}, 3]".encode())
     assert (first, last) == (1, 3)
-    assert problem == Problem("record 2", "nested too deeply")
+    assert problem == TranscriptProblem("record 2", "nested too deeply")
 
 
 def test_an_element_beyond_the_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_arrays, "MAX_ELEMENT_CHARACTERS", 1000)
     first, problem = elements(json.dumps(["a", "b" * 9000]).encode(), 100)
     assert first == "a"
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, TranscriptProblem)
     assert "longer than 1,000 characters" in problem.reason
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 MODULE = '''
 """Lines such as `ada> hello`, from a program nobody has heard of."""
 
-from foveate.formats import Found, Header, Problem, parse_message
+from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem, parse_message
 from foveate.turn import Message, Text
 
 
@@ -17,13 +17,13 @@ def detect(head, name):
 
 
 def read(stream, name):
-    yield Header(name, title="A chat")
+    yield SessionHeader(name, title="A chat")
     for number, raw in enumerate(stream, 1):
         line = raw.decode()
         if "> " not in line:
-            yield Problem(f"line {number}", "nobody said this")
+            yield TranscriptProblem(f"line {number}", "nobody said this")
             continue
-        yield Found(name, f"{number}", parse_message("irc-log", line), f"line {number}")
+        yield TranscriptMessage(name, f"{number}", parse_message("irc-log", line), f"line {number}")
 
 
 def parse(data, path):

@@ -7,7 +7,7 @@ from foveate.context.costs import overheads
 from foveate.context.tags import SUMS, parse_blocks, write_block
 from foveate.history.blocks import ONLY_NAMED, RowText, artefact_text, log_text, mixed_text, user_text, write_row
 from foveate.history.sizes import split_steps
-from foveate.plan import Row, Shown, Wanted
+from foveate.plan import ArtefactSpec, Block, ShownLevel
 from foveate.strategy.build import made_of, made_short
 from foveate.text import message_text, turn_text
 from foveate.tokens import Counter
@@ -16,16 +16,16 @@ from support.contexts import counters, forgeries, marked
 from support.engine import assistant, tool_step, user
 from support.strategies import conversations
 
-levels: st.SearchStrategy[Shown] = st.sampled_from(["R", "U", "M", "A", "C", "T"])
+levels: st.SearchStrategy[ShownLevel] = st.sampled_from(["R", "U", "M", "A", "C", "T"])
 
 
 @given(forgeries, levels, st.integers(1, 400), st.booleans(), counters)
 def test_a_row_costs_what_it_is_counted_at_and_a_cut_one_no_more_than_planned(
-    text: str, level: Shown, room: int, is_cut: bool, counter: Counter
+    text: str, level: ShownLevel, room: int, is_cut: bool, counter: Counter
 ) -> None:
     costs = overheads(7, counter)
     frame = costs.range if level in SUMS else costs.tag
-    row = Row(7, 7, level, frame + costs.cut_note + room, is_cut=is_cut)
+    row = Block(7, 7, level, frame + costs.cut_note + room, is_cut=is_cut)
     written = write_row(row, [(7, RowText(marked(text * 9, level)))], counter, costs)
     whole = write_block(written.block)
     assert counter.base(whole) == written.tokens
@@ -62,8 +62,8 @@ def test_messages_that_are_not_short_are_word_for_word(spoken: list[Message], da
 
 def test_a_steps_short_messages_are_found_by_their_position_in_the_turn() -> None:
     messages = (user("Go"), *tool_step(1, "one"), *tool_step(2, "two"), assistant("Done."))
-    made = made_short(Wanted("s", "short", 3, 3), {2: "[result exec] 1\n", 4: "[result exec] 2\n"})
-    row = Row(3, 3, "M", 100, artefact="s", short=(2, 4), first_step=2, last_step=4, is_range=True)
+    made = made_short(ArtefactSpec("s", "short", 3, 3), {2: "[result exec] 1\n", 4: "[result exec] 2\n"})
+    row = Block(3, 3, "M", 100, artefact="s", short=(2, 4), first_step=2, last_step=4, is_range=True)
     steps = split_steps(messages)
     shown = [log_text(row, step.messages, {"s": made}, step=step).text for step in steps]
     assert [text.splitlines()[-1] for text in shown] == [
@@ -75,7 +75,7 @@ def test_a_steps_short_messages_are_found_by_their_position_in_the_turn() -> Non
 
 
 def test_what_is_not_made_yet_says_so() -> None:
-    row = Row(1, 4, "A", 100, artefact="a")
-    made = made_of(Wanted("a", "topic", 1, 4), "Harbour.")
+    row = Block(1, 4, "A", 100, artefact="a")
+    made = made_of(ArtefactSpec("a", "topic", 1, 4), "Harbour.")
     assert artefact_text(row, {}).text == ONLY_NAMED
     assert artefact_text(row, {"a": made}).text == "Harbour."

@@ -11,9 +11,9 @@ import pytest
 from foveate import Foveate, Session
 from foveate.context.tags import parse_blocks
 from foveate.errors import HistoryExceedsBudget, SettingsError, UnknownStrategy
-from foveate.history.plan_cache import View
+from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import INFOS_CHUNK_TURNS
-from foveate.plan import Frame, Made, Overheads, Plan, Row, Story, Told, Wanted
+from foveate.plan import Artefact, ArtefactSpec, Block, Frame, Overheads, Plan, PlanEvent, Story
 from foveate.store import SessionRow
 from foveate.strategy.build import SHORT, Material, made_of, made_short, short_message
 from foveate.text import part_text, turn_text
@@ -38,20 +38,20 @@ class Summing:
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         self.states.append(story.state)
         last = story.last_turn - self.kept
-        wanted = Wanted(f"sum-{last}", "sum", 1, last, 100)
-        rows = [Row(1, last, "A", overheads.range + 100, artefact=wanted.name)]
+        wanted = ArtefactSpec(f"sum-{last}", "sum", 1, last, 100)
+        rows = [Block(1, last, "A", overheads.range + 100, artefact=wanted.name)]
         rows += [
-            Row(info.turn, info.turn, "R", info.tokens + overheads.tag)
+            Block(info.turn, info.turn, "R", info.tokens + overheads.tag)
             for info in story.infos(last + 1, story.last_turn)
         ]
         state = {"plans": int(str(story.state.get("plans", 0))) + 1}
-        events = (Told("topic-sealed", {"last": last}),)
+        events = (PlanEvent("topic-sealed", {"last": last}),)
         tokens = sum(row.tokens for row in rows)
         return Plan(
             tuple(rows), (), tokens, budget_tokens, (wanted,), state, events, notes={"made": wanted.name in story.made}
         )
 
-    def make(self, material: Material) -> Made:
+    def make(self, material: Material) -> Artefact:
         self.made.append(material.wanted.name)
         assert [turn.number for turn in material.turns] == list(range(1, material.wanted.last + 1))
         assert all(turn.messages and turn.units and turn.tiny for turn in material.turns)
@@ -67,19 +67,19 @@ class Shortening:
         wants, rows = [], []
         for info in story.infos(1, story.last_turn):
             short = tuple(message.position for message in info.messages if message.is_result)
-            wanted = Wanted(f"{info.turn}", "shortened", info.turn, info.turn)
+            wanted = ArtefactSpec(f"{info.turn}", "shortened", info.turn, info.turn)
             made = story.made.get(wanted.name)
             sizes = made.sizes if made else {}
             tokens = sum(sizes.get(message.position, message.tokens) for message in info.messages)
             rows.append(
-                Row(info.turn, info.turn, "M", tokens + overheads.tag, artefact=wanted.name, short=short)
+                Block(info.turn, info.turn, "M", tokens + overheads.tag, artefact=wanted.name, short=short)
                 if short
-                else Row(info.turn, info.turn, "U", info.user_tokens + overheads.tag)
+                else Block(info.turn, info.turn, "U", info.user_tokens + overheads.tag)
             )
             wants += [wanted] if short else []
         return Plan(tuple(rows), (), sum(row.tokens for row in rows), budget_tokens, tuple(wants))
 
-    def make(self, material: Material) -> Made:
+    def make(self, material: Material) -> Artefact:
         (turn,) = material.turns
         texts = {
             place: short_message(
@@ -91,7 +91,7 @@ class Shortening:
         return made_short(material.wanted, texts)
 
 
-async def _view(session: Session, strategy: Any, room_tokens: int = ROOM, *, keep: bool = True) -> View:
+async def _view(session: Session, strategy: Any, room_tokens: int = ROOM, *, keep: bool = True) -> HistoryView:
     row: SessionRow = await session._store.get_session(session.id)
     storyteller = session._contexts.storyteller
     await session._contexts.viewer.renew()
@@ -157,7 +157,7 @@ def test_texts_larger_than_planned_never_exceed_the_room(tmp_path: Path) -> None
 
 def test_a_maker_that_fails_leaves_a_summary_all_the_same(tmp_path: Path) -> None:
     class Failing(Summing):
-        def make(self, material: Material) -> Made:
+        def make(self, material: Material) -> Artefact:
             raise RuntimeError("not today")
 
     class Lacking(Summing):
@@ -208,7 +208,7 @@ def test_steps_of_a_turn_at_work_are_shown_message_by_message_too(tmp_path: Path
             items = list(story.newest())
             assert [item.step for item in items if item.step] == list(range(len(info.steps), 0, -1))
             row = plan.rows[-1]
-            prompt = Row(row.first, row.last, "U", 100, first_step=1, last_step=1)
+            prompt = Block(row.first, row.last, "U", 100, first_step=1, last_step=1)
             rest = replace(row, first_step=2, last_step=len(info.steps), is_range=True)
             return replace(plan, rows=(*plan.rows[:-1], prompt, rest))
 

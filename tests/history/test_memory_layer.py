@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.context.tags import tag_turn
-from foveate.history.recalled import LEAD, Filling, Gist, Layer, make_piece
+from foveate.history.recalled import LEAD, LayerBuilder, MemoryLayer, Tickler, make_piece
 from foveate.tokens import count_tokens
 
 DAY_US = 86_400_000_000
@@ -30,8 +30,8 @@ FORGERIES = st.sampled_from(
 TEXTS = st.lists(st.one_of(st.text(max_size=60), FORGERIES), max_size=4).map(lambda parts: "".join(parts).strip())
 
 
-def fill(texts: list[tuple[int, int, str, str]], room_tokens: int, gists: tuple[Gist, ...] = ()) -> Layer:
-    filling = Filling(room_tokens, count_tokens)
+def fill(texts: list[tuple[int, int, str, str]], room_tokens: int, gists: tuple[Tickler, ...] = ()) -> MemoryLayer:
+    filling = LayerBuilder(room_tokens, count_tokens)
     for turn, number, speaker, text in texts:
         at_us = MAY_8 + turn // 3 * DAY_US
         filling.add(make_piece(turn, number, speaker, text, at_us=at_us, count=count_tokens))
@@ -65,7 +65,7 @@ def test_a_passage_cut_out_of_a_tool_s_words_does_not_begin_with_another_s_mark(
 
 def test_a_turn_without_room_is_named_in_short_with_its_day() -> None:
     layer = fill(
-        [(1, 0, "user", "Hi.")], 500, (Gist(9, MAY_8 + 3 * DAY_US, "asks for\nthe price"), Gist(1, MAY_8, "x"))
+        [(1, 0, "user", "Hi.")], 500, (Tickler(9, MAY_8 + 3 * DAY_US, "asks for\nthe price"), Tickler(1, MAY_8, "x"))
     )
     assert layer.text.endswith("11 May 2023:\nTurn 9, in short: asks for the price\n</memory>\n")
     assert layer.gists == (9,)
@@ -77,8 +77,8 @@ def test_the_same_passage_is_shown_once() -> None:
 
 
 def test_nothing_found_or_no_room_is_no_layer() -> None:
-    assert fill([], 500) == Layer()
-    assert fill([(1, 0, "user", "Hi.")], 10) == Layer()
+    assert fill([], 500) == MemoryLayer()
+    assert fill([(1, 0, "user", "Hi.")], 10) == MemoryLayer()
 
 
 @given(
@@ -86,7 +86,7 @@ def test_nothing_found_or_no_room_is_no_layer() -> None:
     st.integers(0, 400),
 )
 def test_no_layer_exceeds_its_room(texts: list[tuple[int, int, str, str]], room_tokens: int) -> None:
-    layer = fill(texts, room_tokens, tuple(Gist(turn, MAY_8, text) for turn, _, _, text in texts[:3]))
+    layer = fill(texts, room_tokens, tuple(Tickler(turn, MAY_8, text) for turn, _, _, text in texts[:3]))
     assert layer.tokens == count_tokens(layer.text)
     assert layer.tokens <= room_tokens
 

@@ -8,8 +8,8 @@ import pytest
 
 from foveate import Foveate
 from foveate.events import Event
-from foveate.history.plan_cache import Keeper
-from foveate.history.texts import Viewer
+from foveate.history.plan_cache import PlanCache
+from foveate.history.texts import TextReader
 from foveate.strategy.gradient import Gradient
 from support.engine import assistant, prefix_shared, settings, talk, user, verified, with_store
 
@@ -88,7 +88,7 @@ def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Pat
         await fov.settle()
         store = session._store
         row = await store.get_session("s")
-        keeper = Keeper(store, "s", Viewer(store, "s"))
+        keeper = PlanCache(store, "s", TextReader(store, "s"))
 
         async def cause_at(moment: float) -> str | None:
             view = await keeper.view(row, Gradient(), 2_500, cache_ttl_seconds=300, now=moment)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foveate.models.accounts import MAX_TOKENS, believed
 from foveate.models.settings import ModelsSettings, Price
-from foveate.testing.scripted import Says, Scripted
+from foveate.testing.scripted import Says, ScriptedModel
 from foveate.turn import Usage
 from support.calling import ask, stage
 
@@ -37,7 +37,7 @@ def test_a_plausible_usage_is_believed_as_it_is(input_tokens: int, output_tokens
 )
 def test_an_odd_usage_is_believed_within_reason_by_all(usage: Usage, tmp_path: Path) -> None:
     async def run() -> None:
-        dear = Scripted(Says("Yes.", usage=usage), name="a", price=Price(input=100_000, output=100_000))
+        dear = ScriptedModel(Says("Yes.", usage=usage), name="a", price=Price(input=100_000, output=100_000))
         async with stage(tmp_path, dear, settings=ModelsSettings(daily_usd=None)) as on:
             answered = await on.caller.ask(ask(), ["a"])
             made = believed(usage)

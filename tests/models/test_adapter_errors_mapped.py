@@ -15,12 +15,12 @@ import pydantic_ai.exceptions
 from google.genai import errors as google_errors
 
 from foveate.errors import ModelFailed, ModelUnavailable
-from foveate.models.failures import Target, failure
+from foveate.models.failures import CallTarget, failure
 from support.asking import KEY
 
 FAILED = {"busy", "server", "network", "timeout", "stalled", "broken-off", "empty", "malformed"}
 UNAVAILABLE = {"extra", "key", "name", "too-long", "refused"}
-TARGET = Target("m", "model", "host:1", "OPENAI_API_KEY", has_key=True, secrets=(KEY,))
+TARGET = CallTarget("m", "model", "host:1", "OPENAI_API_KEY", has_key=True, secrets=(KEY,))
 REQUEST = httpx2.Request("POST", "http://host:1/v1", headers={"Authorization": f"Bearer {KEY}"})
 
 EXPECTED = {

@@ -21,7 +21,7 @@ from foveate.testing.scripted import (
     Refuses,
     Says,
     SaysJson,
-    Scripted,
+    ScriptedModel,
     Stalls,
     Truncates,
 )
@@ -166,7 +166,7 @@ def test_a_model_without_a_key_is_asked_once_and_then_left_alone(tmp_path: Path)
 
 def test_one_request_that_is_too_long_does_not_stop_others(tmp_path: Path) -> None:
     async def run() -> None:
-        async with stage(tmp_path, Scripted(Says("Yes."), name="a", window_tokens=50)) as on:
+        async with stage(tmp_path, ScriptedModel(Says("Yes."), name="a", window_tokens=50)) as on:
             error = await on.error(ask("word " * 60))
             assert isinstance(error, ModelUnavailable)
             assert (error.reason, error.calls) == ("too-long", 1)
@@ -330,7 +330,7 @@ def test_a_stream_that_nobody_reads_on_is_closed_and_on_the_books(tmp_path: Path
 
 
 def test_a_defect_in_an_adapter_is_on_the_books_too(tmp_path: Path) -> None:
-    class Broken(Scripted):
+    class Broken(ScriptedModel):
         async def ask(self, ask: object) -> Answer:
             raise ZeroDivisionError
 
@@ -359,7 +359,7 @@ def test_a_model_that_could_not_be_made_is_made_another_time(tmp_path: Path) -> 
     async def run() -> None:
         async with stage(tmp_path) as on:
             assert (await on.error()).problem == "there is none"
-            on.models["a"] = Scripted(Says("Yes."), name="a")
+            on.models["a"] = ScriptedModel(Says("Yes."), name="a")
             assert (await on.error()).problem == "there is none"
             on.time.at += 60
             assert (await on.caller.ask(ask(), ["a"])).answer.text == "Yes."

@@ -17,7 +17,7 @@ from foveate.models.settings import ModelsSettings, Price
 from foveate.store import open_store
 from foveate.store.calls import NANO, RUNNING
 from foveate.store.settings import StoreSettings
-from foveate.testing.scripted import Behaviour, BreaksOff, Delays, Empty, Fails, Says, Scripted, Stalls
+from foveate.testing.scripted import Behaviour, BreaksOff, Delays, Empty, Fails, Says, ScriptedModel, Stalls
 from foveate.turn import Usage
 from support.calling import MORNING, QUICK_SECONDS, FakeClock, Stage, ask, read_calls, stage
 
@@ -27,8 +27,8 @@ CAP = ModelsSettings(daily_usd=CAP_USD, timeout_seconds=QUICK_SECONDS, stall_sec
 SIXTEEN_HOURS_SECONDS = 16 * 3600
 
 
-def costly(script: Behaviour | list[Behaviour], name: str = "a") -> Scripted:
-    return Scripted(script, name=name, provider=f"of {name}", price=PRICE)
+def costly(script: Behaviour | list[Behaviour], name: str = "a") -> ScriptedModel:
+    return ScriptedModel(script, name=name, provider=f"of {name}", price=PRICE)
 
 
 def test_calls_stop_at_the_cap_and_the_next_day_resumes(tmp_path: Path) -> None:
@@ -107,7 +107,9 @@ def test_calls_side_by_side_in_two_processes_never_exceed_the_cap(
         limits = ModelsSettings(daily_usd=cap_usd, max_retries=0, breaker_failures=1_000, concurrency=3)
         async with AsyncExitStack() as stack:
             first, second = [
-                await stack.enter_async_context(stage(folder, Scripted(script, name="a", price=PRICE), settings=limits))
+                await stack.enter_async_context(
+                    stage(folder, ScriptedModel(script, name="a", price=PRICE), settings=limits)
+                )
                 for _ in range(2)
             ]
 
@@ -275,7 +277,7 @@ def test_a_process_that_dies_in_a_call_has_spent_the_most_it_may_cost(tmp_path: 
             begun.set()
             return Stalls()
 
-        model = Scripted(script, name="a", price=PRICE)
+        model = ScriptedModel(script, name="a", price=PRICE)
         async with stage(tmp_path, model, settings=ModelsSettings(daily_usd=CAP_USD)) as on:
             task = asyncio.create_task(on.caller.ask(ask(), ["a"]))
             await begun.wait()
@@ -293,7 +295,7 @@ def test_a_process_that_dies_in_a_call_has_spent_the_most_it_may_cost(tmp_path: 
 def test_a_call_over_midnight_belongs_to_the_day_it_began(tmp_path: Path) -> None:
     async def run() -> None:
         time = FakeClock(at=MORNING - 8 * 3600 - 1)
-        model = Scripted(Delays(2, Says("Yes.")), name="a", price=PRICE, sleep=time.sleep)
+        model = ScriptedModel(Delays(2, Says("Yes.")), name="a", price=PRICE, sleep=time.sleep)
         async with stage(tmp_path, model, time=time) as on:
             await on.caller.ask(ask(), ["a"])
             assert await on.caller.spent_today_usd() == 0
@@ -306,7 +308,7 @@ def test_an_answer_says_what_its_calls_took_without_the_waiting_between_them(tmp
     async def run() -> None:
         time = FakeClock()
         script: list[Behaviour] = [Fails("busy"), Delays(2, Says("Yes."))]
-        async with stage(tmp_path, Scripted(script, name="a", sleep=time.sleep), time=time) as on:
+        async with stage(tmp_path, ScriptedModel(script, name="a", sleep=time.sleep), time=time) as on:
             assert (await on.caller.ask(ask(), ["a"])).seconds == 2
             assert time.at > MORNING + 2
 

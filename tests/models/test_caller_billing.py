@@ -14,7 +14,7 @@ from foveate.errors import ModelFailed, ModelHeldBack
 from foveate.models import Answer, Ask
 from foveate.models.caller import Caller
 from foveate.models.settings import ModelsSettings, Price
-from foveate.testing.scripted import Behaviour, CallsTool, Empty, Says, Scripted
+from foveate.testing.scripted import Behaviour, CallsTool, Empty, Says, ScriptedModel
 from support.asking import Asking
 from support.calling import ask, stage
 from support.faulty_server import Said, plain, streamed
@@ -35,7 +35,7 @@ PRICE = Price(input=10.0, output=50.0)
 def test_what_is_not_reported_is_counted_with_its_calls_or_taken_for_the_limit(
     behaviour: Behaviour, is_limit: bool, tmp_path: Path
 ) -> None:
-    class Silent(Scripted):
+    class Silent(ScriptedModel):
         async def ask(self, ask: Ask) -> Answer:
             answer = await super().ask(ask)
             return replace(answer, message=replace(answer.message, usage=None))
@@ -57,7 +57,7 @@ def test_what_is_not_reported_is_counted_with_its_calls_or_taken_for_the_limit(
 
 def test_a_stream_that_someone_stops_costs_what_was_read(tmp_path: Path) -> None:
     async def run() -> None:
-        async with stage(tmp_path, Scripted(Says("One two three four."), name="a", price=PRICE)) as on:
+        async with stage(tmp_path, ScriptedModel(Says("One two three four."), name="a", price=PRICE)) as on:
             pieces = on.caller.stream(ask(purpose="chat"), ["a"])
             await anext(pieces)
             await pieces.aclose()
@@ -109,7 +109,7 @@ def test_a_tool_call_that_is_cut_is_an_answer_and_asked_for_once(asking: Asking,
 
 
 def test_the_room_for_thinking_that_a_model_adds_is_within_the_cap(tmp_path: Path) -> None:
-    class Thinking(Scripted):
+    class Thinking(ScriptedModel):
         def most_output_tokens(self, ask: Ask) -> int:
             return ask.max_output_tokens + 2_000
 

@@ -11,7 +11,7 @@ from foveate.errors import ModelFailed, ModelHeldBack
 from foveate.models import Ask, Purpose
 from foveate.models.caller import PATIENCE_SECONDS
 from foveate.models.settings import ModelsSettings
-from foveate.testing.scripted import Behaviour, Delays, Empty, Fails, Says, Scripted, Stalls
+from foveate.testing.scripted import Behaviour, Delays, Empty, Fails, Says, ScriptedModel, Stalls
 from support.calling import QUICK_SECONDS, FakeClock, ask, stage
 
 ONCE = ModelsSettings(max_retries=0, breaker_failures=3, breaker_seconds=60.0, timeout_seconds=QUICK_SECONDS)
@@ -50,7 +50,7 @@ def test_while_one_call_tries_the_others_are_held_back(tmp_path: Path) -> None:
 
         script: list[Behaviour] = [*[Fails("network")] * 3, Delays(1, Says("Back.")), Says("Again.")]
         settings = ModelsSettings(max_retries=0, breaker_failures=3)
-        async with stage(tmp_path, Scripted(script, name="a", sleep=sleep), settings=settings) as on:
+        async with stage(tmp_path, ScriptedModel(script, name="a", sleep=sleep), settings=settings) as on:
             for _ in range(3):
                 await on.error()
             on.time.at += 60
@@ -118,8 +118,8 @@ def test_a_provider_that_is_down_does_not_hold_back_another(tmp_path: Path) -> N
 
 def test_models_of_one_provider_share_its_breaker(tmp_path: Path) -> None:
     async def run() -> None:
-        down = Scripted(Fails("network"), name="a", provider="one")
-        async with stage(tmp_path, down, Scripted(Says("Here."), name="b", provider="one"), settings=ONCE) as on:
+        down = ScriptedModel(Fails("network"), name="a", provider="one")
+        async with stage(tmp_path, down, ScriptedModel(Says("Here."), name="b", provider="one"), settings=ONCE) as on:
             for _ in range(3):
                 await on.error()
             assert isinstance(await on.error(models=["b"]), ModelHeldBack)
@@ -185,7 +185,7 @@ def test_a_request_larger_than_the_minute_goes_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("purpose", ["compress", "chat"])
 def test_no_more_calls_run_at_a_time_than_settings_say(concurrency: int, purpose: Purpose, tmp_path: Path) -> None:
     async def run() -> None:
-        model = Scripted(Delays(0, Says("Yes.")), name="a")
+        model = ScriptedModel(Delays(0, Says("Yes.")), name="a")
         async with stage(tmp_path, model, settings=ModelsSettings(concurrency=concurrency)) as on:
             await asyncio.gather(*(on.caller.ask(ask(purpose=purpose), ["a"]) for _ in range(20)))
             most = concurrency if purpose == "chat" else max(1, concurrency - 1)

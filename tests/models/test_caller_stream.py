@@ -14,7 +14,7 @@ from foveate.errors import ModelFailed
 from foveate.models import Answer, Ask
 from foveate.models.caller import SECONDS_PER_TOKEN, pieces_in_time
 from foveate.models.settings import ModelsSettings
-from foveate.testing.scripted import Says, Scripted
+from foveate.testing.scripted import Says, ScriptedModel
 from foveate.turn import Message, Text
 from support.calling import ask, stage
 
@@ -48,7 +48,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-class Thinks(Scripted):
+class Thinks(ScriptedModel):
     """Gives so many signs of life, each after a while, before it answers."""
 
     def __init__(self, signs: int, seconds: float) -> None:
@@ -64,7 +64,7 @@ class Thinks(Scripted):
         yield ANSWER
 
 
-async def streamed(model: Scripted, max_output_tokens: int) -> list[str | Answer]:
+async def streamed(model: ScriptedModel, max_output_tokens: int) -> list[str | Answer]:
     asked = ask(purpose="chat", max_output_tokens=max_output_tokens)
     return [piece async for piece in pieces_in_time(model, asked, TIMES, is_stream=True)]
 
@@ -92,7 +92,7 @@ def test_a_stream_ends_however_alive_it_is() -> None:
 
 
 def test_signs_of_life_are_not_given_out_and_leave_the_way_back_open(tmp_path: Path) -> None:
-    class BreaksOffThinking(Scripted):
+    class BreaksOffThinking(ScriptedModel):
         async def stream(self, ask: Ask) -> AsyncIterator[str | Answer]:
             yield ""
             raise ModelFailed(self.name, "gone", reason="broken-off")

@@ -206,8 +206,8 @@ def test_a_name_that_leads_nowhere_is_explained(name: str) -> None:
 def test_a_name_may_have_a_window_and_a_file(tmp_path: Path) -> None:
     file = tmp_path / "Qwen3.gguf"
     file.touch()
-    assert local.parse_name(f"local:{file}") == local.Weights(file, local.DEFAULT_WINDOW_TOKENS)
-    assert local.parse_name(f"local:4096:{file}") == local.Weights(file, 4_096)
+    assert local.parse_name(f"local:{file}") == local.LocalWeights(file, local.DEFAULT_WINDOW_TOKENS)
+    assert local.parse_name(f"local:4096:{file}") == local.LocalWeights(file, 4_096)
     assert local.parse_name(f"local:{file}").alias == "Qwen3"
     assert local.parse_name("local:2048").alias == "smollm2"
 
@@ -228,7 +228,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "notes.gguf"
     file.write_text("hello")
     with pytest.raises(ModelUnavailable, match=r"notes\.gguf is not a model that llama\.cpp can read"):
-        local.start_server(local.Weights(file), name="local")
+        local.start_server(local.LocalWeights(file), name="local")
 
 
 def test_a_port_that_is_taken_is_said_to_be() -> None:

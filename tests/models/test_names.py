@@ -17,7 +17,7 @@ from foveate.models.names import (
     ENDPOINT_KEY,
     PLUGINS,
     SERVICES,
-    Key,
+    ApiKey,
     ModelName,
     find_key,
     load_model,
@@ -169,15 +169,15 @@ def test_without_a_name_nothing_is_asked_not_even_a_fallback(purpose: Purpose) -
 
 def test_the_first_variable_that_is_set_holds_the_key() -> None:
     google = parse_name("google:gemini-2.5-flash")
-    assert find_key(google, {"GEMINI_API_KEY": "second"}) == Key("GEMINI_API_KEY", "second")
-    assert find_key(google, {"GEMINI_API_KEY": "second", "GOOGLE_API_KEY": " first\n"}) == Key(
+    assert find_key(google, {"GEMINI_API_KEY": "second"}) == ApiKey("GEMINI_API_KEY", "second")
+    assert find_key(google, {"GEMINI_API_KEY": "second", "GOOGLE_API_KEY": " first\n"}) == ApiKey(
         "GOOGLE_API_KEY", "first"
     )
     assert find_key(google, {"GOOGLE_API_KEY": "  "}) is None
 
 
 def test_a_key_does_not_show_itself() -> None:
-    assert SECRET not in f"{Key('OPENAI_API_KEY', SECRET)!r} {Key('OPENAI_API_KEY', SECRET)}"
+    assert SECRET not in f"{ApiKey('OPENAI_API_KEY', SECRET)!r} {ApiKey('OPENAI_API_KEY', SECRET)}"
 
 
 @pytest.mark.parametrize("prefix", ["openai", "anthropic", "google", "openrouter"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.models.failures import Target
+from foveate.models.failures import CallTarget
 from foveate.models.names import load_model
 from foveate.models.secrets import SHOWN_CHARS, scrub, scrub_line, secrets_in
 from foveate.models.settings import ModelsSettings
@@ -114,7 +114,7 @@ def test_a_password_in_an_address_is_as_secret_as_a_key(
 
 
 def test_what_is_asked_does_not_show_its_secrets() -> None:
-    target = Target("openai:x", "x", "api.openai.com", "OPENAI_API_KEY", has_key=True, secrets=(KEY,))
+    target = CallTarget("openai:x", "x", "api.openai.com", "OPENAI_API_KEY", has_key=True, secrets=(KEY,))
     assert KEY not in repr(target)
     assert KEY not in str(target.failed(f"see {KEY}", reason="server")) + str(target.unavailable(KEY, reason="name"))
 

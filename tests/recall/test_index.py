@@ -12,7 +12,7 @@ import foveate
 from foveate import Foveate, Message, Session, Text
 from foveate.errors import InputError
 from foveate.recall.index import Index
-from foveate.recall.search import Found
+from foveate.recall.search import Hit
 from foveate.settings import load_settings
 from support import engine
 from support.engine import assistant, tool_step, user, with_store
@@ -22,7 +22,7 @@ ALPHABET = "abcXYZ059 _-./:@'\"()éßÅжЖωΣאب字語かナ한글😀\u200d\
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def turns(found: list[Found]) -> list[str]:
+def turns(found: list[Hit]) -> list[str]:
     return [each.turn_id for each in found]
 
 
@@ -249,7 +249,7 @@ def test_words_in_almost_every_passage_do_not_hide_the_one_that_tells(tmp_path: 
 
 
 def test_the_same_search_gives_the_same_answer(tmp_path: Path) -> None:
-    async def job(fov: Foveate) -> list[Found]:
+    async def job(fov: Foveate) -> list[Hit]:
         session = await filled(fov, *[f"Note {number}: the pump on dock {number % 7} leaks." for number in range(40)])
         first = await session.search("Which dock has a leaking pump?", 20)
         assert await session.search("Which dock has a leaking pump?", 20) == first

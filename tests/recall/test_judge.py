@@ -12,7 +12,7 @@ from foveate.models import Ask
 from foveate.recall.deadline import Deadline
 from foveate.recall.judge import PART, Judge, read_numbers
 from foveate.recall.settings import RecallSettings
-from foveate.testing.scripted import Says, Scripted
+from foveate.testing.scripted import Says, ScriptedModel
 from support.chats import scripted_store
 from support.paths import ROOT
 
@@ -36,7 +36,7 @@ def test_numbers_are_read_each_once_and_only_those_that_exist(answer: str, read:
     assert read_numbers(answer, 5) == read
 
 
-def order(path: Path, model: Scripted, chosen: RecallSettings, deadline_seconds: float | None = None) -> list[int]:
+def order(path: Path, model: ScriptedModel, chosen: RecallSettings, deadline_seconds: float | None = None) -> list[int]:
     async def job() -> list[int]:
         async with scripted_store(path / "chat.db", model) as fov:
             await fov.session("s")
@@ -47,7 +47,7 @@ def order(path: Path, model: Scripted, chosen: RecallSettings, deadline_seconds:
 
 
 def test_a_filter_sees_parts_side_by_side_and_what_it_takes_comes_first(tmp_path: Path) -> None:
-    model = Scripted(lambda _: Says(json.dumps({"numbers": [2]})))
+    model = ScriptedModel(lambda _: Says(json.dumps({"numbers": [2]})))
     found = order(tmp_path, model, RecallSettings(filter_model="small"))
     assert len(model.asks) == -(-len(TEXTS) // PART)
     assert found[:3] == [1, 11, 21]
@@ -55,7 +55,7 @@ def test_a_filter_sees_parts_side_by_side_and_what_it_takes_comes_first(tmp_path
 
 
 def test_what_is_asked_reads_as_agreed(tmp_path: Path) -> None:
-    model = Scripted(lambda _: Says(json.dumps({"numbers": [2]})))
+    model = ScriptedModel(lambda _: Says(json.dumps({"numbers": [2]})))
     order(tmp_path, model, RecallSettings(judge_model="large"))
     (ask,) = model.asks
     body = "".join(f"--- {message.role}\n{message.text}\n" for message in ask.messages)
@@ -68,17 +68,19 @@ def test_the_judge_sees_what_the_filter_left(tmp_path: Path) -> None:
         is_judge = "1. passage number 1\n2. passage number 11" in ask.messages[-1].text
         return Says(json.dumps({"numbers": [3, 1] if is_judge else [2]}))
 
-    found = order(tmp_path, Scripted(answer), RecallSettings(filter_model="small", judge_model="large"))
+    found = order(tmp_path, ScriptedModel(answer), RecallSettings(filter_model="small", judge_model="large"))
     assert found[:2] == [21, 1]
 
 
 def test_an_answer_that_can_t_be_read_leaves_the_order_as_it_was(tmp_path: Path) -> None:
-    found = order(tmp_path, Scripted(lambda _: Says("I like the third one.")), RecallSettings(filter_model="small"))
+    found = order(
+        tmp_path, ScriptedModel(lambda _: Says("I like the third one.")), RecallSettings(filter_model="small")
+    )
     assert found == list(range(len(TEXTS)))
 
 
 def test_without_time_no_model_is_asked(tmp_path: Path) -> None:
-    model = Scripted(lambda _: Says(json.dumps({"numbers": [2]})))
+    model = ScriptedModel(lambda _: Says(json.dumps({"numbers": [2]})))
     assert order(tmp_path, model, RecallSettings(filter_model="small"), 0.0) == list(range(len(TEXTS)))
     assert model.asks == []
 

@@ -9,16 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.recall.dates import Span
-from foveate.recall.rank import Measured, Passages, Scored, Weights, best_first, fuse, joined, outstanding, rank, score
+from foveate.recall.dates import TimeSpan
+from foveate.recall.rank import (
+    MeasureScores,
+    Passages,
+    PassageScores,
+    RankWeights,
+    best_first,
+    fuse,
+    joined,
+    outstanding,
+    rank,
+    score,
+)
 
 HOUR_US = 3_600_000_000
-PLAIN = Weights(user=0.0, near=0.0, far=0.0, date=0.0)
+PLAIN = RankWeights(user=0.0, near=0.0, far=0.0, date=0.0)
 VALUES = st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=30)
 
 
-def scored(values: Sequence[float]) -> Scored:
-    return Scored.of(np.array(values, np.float32))
+def scored(values: Sequence[float]) -> MeasureScores:
+    return MeasureScores.of(np.array(values, np.float32))
 
 
 def passages(turns: Sequence[int], *, hours: Sequence[float] | None = None, users: Sequence[bool] = ()) -> Passages:
@@ -52,16 +63,16 @@ def test_a_measure_that_tells_nothing_changes_nothing() -> None:
 def test_the_turns_around_a_hit_are_raised_within_its_sitting() -> None:
     known = scored([9.0, 0, 0, 0, 0, 0, 0, 0])
     here = passages([1, 2, 3, 4, 5, 6, 7, 8])
-    scores = score(here, known, None, Weights(user=0, near=0.4, far=0.2))
+    scores = score(here, known, None, RankWeights(user=0, near=0.4, far=0.2))
     assert scores[0] > scores[1] > scores[2] > scores[4]
     apart = passages([1, 2, 3, 4, 5, 6, 7, 8], hours=[0, 48, 48, 48, 48, 48, 48, 48])
-    scores = score(apart, known, None, Weights(user=0, near=0.4, far=0.2))
+    scores = score(apart, known, None, RankWeights(user=0, near=0.4, far=0.2))
     assert scores[1] == scores[7]
 
 
 def test_what_the_user_said_comes_before_what_others_did() -> None:
     both = passages([1, 1, 1], users=[False, True, False])
-    assert score(both, scored([1, 1, 1]), None, Weights(user=4)).argmax() == 1
+    assert score(both, scored([1, 1, 1]), None, RankWeights(user=4)).argmax() == 1
 
 
 def test_a_short_turn_is_ranked_as_a_whole_and_a_long_one_by_passage() -> None:
@@ -72,22 +83,22 @@ def test_a_short_turn_is_ranked_as_a_whole_and_a_long_one_by_passage() -> None:
 
 def test_a_time_that_the_question_names_counts() -> None:
     days = passages([1, 2, 3], hours=[0, 24, 48])
-    span = Span(24 * HOUR_US, 48 * HOUR_US)
-    assert score(days, scored([1, 1, 1]), None, Weights(user=0, date=1.0), [span]).argmax() == 1
-    everything = Span(0, 100 * HOUR_US)
-    assert len(set(score(days, scored([1, 1, 1]), None, Weights(user=0), [everything]).tolist())) == 1
+    span = TimeSpan(24 * HOUR_US, 48 * HOUR_US)
+    assert score(days, scored([1, 1, 1]), None, RankWeights(user=0, date=1.0), [span]).argmax() == 1
+    everything = TimeSpan(0, 100 * HOUR_US)
+    assert len(set(score(days, scored([1, 1, 1]), None, RankWeights(user=0), [everything]).tolist())) == 1
 
 
 def test_visible_turns_are_left_out_and_the_newer_of_equals_comes_first() -> None:
     here = passages([1, 2, 3, 4, 5])
-    found = rank(Measured(here, scored([1, 1, 1, 9, 1])), None, PLAIN, visible={4}, limit=3)
+    found = rank(PassageScores(here, scored([1, 1, 1, 9, 1])), None, PLAIN, visible={4}, limit=3)
     assert here.turn[found.places].tolist() == [5, 3, 2]
 
 
 def test_measures_of_different_moments_are_matched_by_key() -> None:
     old = Passages(np.array([1, 2]), np.array([1, 2]), np.zeros(2, np.int64), np.array([True, True]))
     new = Passages(np.array([1, 2, 3]), np.array([1, 2, 3]), np.zeros(3, np.int64), np.array([True] * 3))
-    found = rank(Measured(new, scored([0, 0, 1])), Measured(old, scored([0, 1])), PLAIN, limit=9)
+    found = rank(PassageScores(new, scored([0, 0, 1])), PassageScores(old, scored([0, 1])), PLAIN, limit=9)
     assert found.passages is new
     assert len(found.places) == 3
 
@@ -97,9 +108,11 @@ def test_a_hit_stands_out_further_than_noise() -> None:
     noise = np.random.default_rng(1).random(100).astype(np.float32)
     hit = noise.copy()
     hit[7] = 20
-    assert outstanding(Measured(here, Scored.of(hit)), None) > 2 * outstanding(Measured(here, Scored.of(noise)), None)
+    assert outstanding(PassageScores(here, MeasureScores.of(hit)), None) > 2 * outstanding(
+        PassageScores(here, MeasureScores.of(noise)), None
+    )
     nothing = passages([])
-    assert outstanding(Measured(nothing, scored([])), None) == 0.0
+    assert outstanding(PassageScores(nothing, scored([])), None) == 0.0
 
 
 @given(VALUES, st.data())
@@ -109,17 +122,17 @@ def test_any_scores_rank_every_allowed_passage_once_best_first(values: list[floa
     here = passages(sorted(turns))
     limit = data.draw(st.integers(1, size + 3))
     allowed = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
-    scores = score(here, scored(values), scored(values[::-1]), Weights())
+    scores = score(here, scored(values), scored(values[::-1]), RankWeights())
     places = best_first(here, scores, allowed, limit)
     assert len(places) == min(limit, int(allowed.sum())) == len(set(places.tolist()))
     assert allowed[places].all()
     assert (np.diff(scores[places]) <= 0).all()
-    assert (score(here, scored(values), scored(values[::-1]), Weights()) == scores).all()
+    assert (score(here, scored(values), scored(values[::-1]), RankWeights()) == scores).all()
 
 
 def test_what_a_second_hop_finds_counts_for_its_weight_and_nothing_where_it_is_late() -> None:
     here = passages([1, 2, 3])
-    first, second = Measured(here, scored([9, 0, 0])), Measured(here, scored([0, 0, 9]))
+    first, second = PassageScores(here, scored([9, 0, 0])), PassageScores(here, scored([0, 0, 9]))
     both = joined(first, second, 0.5)
     assert both is not None
     assert (both.scored.standard() == both.scored.values).all()

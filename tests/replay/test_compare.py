@@ -15,7 +15,7 @@ import pytest
 from foveate.demo.conversation import make_conversation
 from foveate.errors import InputError, SettingsError, UnknownStrategy
 from foveate.replay.compare import MAX_CALLS, NEWEST_CALLS, compare, sampling_for
-from foveate.replay.report import Comparison, Run
+from foveate.replay.report import Comparison, StrategyRun
 from foveate.replay.script import Surroundings
 from support.engine import settings
 from support.paths import ROOT
@@ -37,7 +37,7 @@ def comparison() -> Comparison:
     return compared(40, budgets_tokens=BUDGETS, needles=needles)
 
 
-def run(comparison: Comparison, strategy: str, budget: int = BUDGETS[0]) -> Run:
+def run(comparison: Comparison, strategy: str, budget: int = BUDGETS[0]) -> StrategyRun:
     return next(one for one in comparison.at(budget) if one.strategy == strategy)
 
 

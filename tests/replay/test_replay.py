@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from foveate.context.context import Context
 from foveate.demo.conversation import make_conversation
-from foveate.replay.replay import Call, ReplayReport, replay
+from foveate.replay.replay import ReplayCall, ReplayReport, replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings, load_settings
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
@@ -81,7 +81,7 @@ def test_a_replay_of_what_fits_is_never_rebuilt_and_almost_all_cached() -> None:
 
 
 def test_a_replay_tells_its_progress_and_shows_its_contexts() -> None:
-    seen: list[tuple[Call, Context]] = []
+    seen: list[tuple[ReplayCall, Context]] = []
     told: list[int] = []
     call = ToolCall("ls", {}, id="c1")
     turn = Turn(

@@ -8,11 +8,11 @@ import pytest
 
 from foveate.context.context import Segment, SegmentName
 from foveate.history.blocks import ONLY_NAMED
-from foveate.plan import Shown
-from foveate.replay.replay import Sampling
-from foveate.replay.report import FIGURES, Comparison, Run, parts_of, strip_of, tally
+from foveate.plan import ShownLevel
+from foveate.replay.replay import CallSample
+from foveate.replay.report import FIGURES, Comparison, StrategyRun, parts_of, strip_of, tally
 
-RUN = Run(
+RUN = StrategyRun(
     strategy="gradient",
     budget_tokens=4_000,
     turns=10,
@@ -40,7 +40,7 @@ COMPARISON = Comparison(
     turns=10,
     raw_tokens=40_000,
     calls=20,
-    sampling=Sampling(),
+    sampling=CallSample(),
     facts=300,
     runs=(RUN, RIVAL),
     compress_seconds=1,
@@ -49,7 +49,7 @@ COMPARISON = Comparison(
 )
 
 
-def part(level: Shown | None, first: int, last: int, text: str = "x", name: SegmentName = "history") -> Segment:
+def part(level: ShownLevel | None, first: int, last: int, text: str = "x", name: SegmentName = "history") -> Segment:
     return Segment(name, 10, is_stable=True, first=first, last=last, level=level, text=text)
 
 
@@ -102,11 +102,11 @@ def test_a_line_says_what_is_seen_what_is_kept_and_what_it_costs() -> None:
 @pytest.mark.parametrize(
     ("sampling", "said"),
     [
-        (Sampling(), "all 20 calls"),
-        (Sampling(5, 8), "one call in 5 of 20, and the newest 8 one by one; cached share and price are of those"),
+        (CallSample(), "all 20 calls"),
+        (CallSample(5, 8), "one call in 5 of 20, and the newest 8 one by one; cached share and price are of those"),
     ],
 )
-def test_the_report_says_which_calls_were_made(sampling: Sampling, said: str) -> None:
+def test_the_report_says_which_calls_were_made(sampling: CallSample, said: str) -> None:
     assert replace(COMPARISON, sampling=sampling).sampled() == said
 
 

@@ -18,7 +18,7 @@ from foveate.agents.shrink import expand
 from foveate.context.tags import parse_blocks
 from foveate.errors import InputError
 from foveate.events import Event
-from foveate.formats import Found, load_transcript
+from foveate.formats import TranscriptMessage, load_transcript
 from foveate.strategy.hybrid import Hybrid
 from foveate.text import message_text
 from foveate.turn import Message
@@ -55,7 +55,7 @@ def histories(kind: str) -> Sequence[tuple[str, list[Message]]]:
     for path in paths[kind]:
         with path.open("rb") as file:
             for item in load_transcript(kind).read(file, path.name):
-                if isinstance(item, Found):
+                if isinstance(item, TranscriptMessage):
                     found.setdefault(f"{path.stem}/{item.session}", []).append(item.message)
     return list(found.items())
 

@@ -13,10 +13,10 @@ import pytest
 
 import foveate.sync as foveate
 from foveate.context.context import Context
-from foveate.context.tags import Block, parse_blocks
+from foveate.context.tags import TagBlock, parse_blocks
 from foveate.demo.conversation import make_conversation
 from foveate.history.blocks import user_text
-from foveate.replay.replay import Sampling
+from foveate.replay.replay import CallSample
 from foveate.replay.script import prepare
 from foveate.text import message_text, turn_text
 from six_strategies import TRANSCRIPTS, Stage, histories, unread, watched
@@ -50,7 +50,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Context]:
     return contexts
 
 
-def blocks_of(context: Context) -> list[Block]:
+def blocks_of(context: Context) -> list[TagBlock]:
     return parse_blocks(context.history)
 
 
@@ -138,7 +138,7 @@ def stages() -> list[tuple[Stage, int]]:
     for name, turns in histories().items():
         some, budget, every = (turns, 3_000, 9) if name.startswith("tau") else (turns[:32], 12_000, 30)
         script = asyncio.run(prepare(some, settings=chosen))
-        ready.append((Stage(script, some, Sampling(every), chosen), budget))
+        ready.append((Stage(script, some, CallSample(every), chosen), budget))
     return ready
 
 
@@ -160,6 +160,6 @@ def test_nothing_forbidden_happens_in_real_conversations(
 
 def test_the_watch_notices_what_may_not_happen() -> None:
     """Not a strategy's test: a look that finds nothing must be able to."""
-    stage = Stage(asyncio.run(prepare(TURNS[:3], settings=settings())), TURNS[1:4], Sampling(), settings())
+    stage = Stage(asyncio.run(prepare(TURNS[:3], settings=settings())), TURNS[1:4], CallSample(), settings())
     watch = asyncio.run(watched(stage, "standard", 4_000))
     assert any("not shown as it was said" in fault for fault in watch.faults)

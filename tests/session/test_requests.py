@@ -14,7 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from foveate import Foveate
-from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Parts, assemble
+from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, ContextParts, assemble
 from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
 from foveate.context.render import FORMATS
@@ -55,7 +55,7 @@ def tools_of(name: str, request: dict[str, Any]) -> list[Any]:
 
 @FEW
 @given(parts=contexts.parts())
-def test_whatever_the_format_everything_counted_is_in_the_request(parts: Parts) -> None:
+def test_whatever_the_format_everything_counted_is_in_the_request(parts: ContextParts) -> None:
     context = assemble(parts)
     assert context.system.startswith(parts.system)
     assert not parts.explain or explanation() in context.system

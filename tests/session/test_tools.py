@@ -8,7 +8,7 @@ import pytest
 import foveate
 from bulk import load, said_in
 from foveate import Foveate, Session
-from foveate.context.tags import Block, parse_blocks
+from foveate.context.tags import TagBlock, parse_blocks
 from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound
 from foveate.events import Event
 from foveate.text import turn_text
@@ -16,7 +16,7 @@ from foveate.worker.renditions import unpack_units
 from support.engine import assistant, settings, talk, tool_step, user, verified, with_store
 
 
-def blocks_of(answer: str) -> list[Block]:
+def blocks_of(answer: str) -> list[TagBlock]:
     first, _, rest = answer.partition("\n")
     return parse_blocks(rest if first.startswith("Page ") else answer)
 
@@ -78,7 +78,7 @@ def test_eras_open_level_by_level_down_to_the_turns(tmp_path: Path) -> None:
             await fov.settle(session_id="bulk")
             session = await fov.session("bulk")
 
-            async def opened(first: int, last: int) -> list[Block]:
+            async def opened(first: int, last: int) -> list[TagBlock]:
                 asked = {"first": f"T-{first}", "last": f"T-{last}", "level": "E"}
                 return blocks_of(await session.call_tool("get_turns", asked))
 

@@ -12,7 +12,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from foveate import strategy as strategies
-from foveate.plan import Frame, MessageSize, Plan, Row, TurnInfo
+from foveate.plan import Block, Frame, MessageSize, Plan, TurnInfo
 from foveate.testing import strategies as suite
 from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, drive, item_of, step_items
 from foveate.turn import Kind, Role
@@ -84,7 +84,7 @@ def _check(plan: Plan, budget_tokens: int, story: ListedStory, after: ListedStor
         _check_row(row, story.last_turn, set(after.made))
 
 
-def _check_row(row: Row, last_turn: int, made: Collection[str]) -> None:
+def _check_row(row: Block, last_turn: int, made: Collection[str]) -> None:
     assert 1 <= row.first <= row.last <= last_turn
     assert row.tokens >= min(USUAL_OVERHEADS.tag, USUAL_OVERHEADS.range), f"{row} has no room for its tags"
     assert row.level != "A" or row.artefact in made, f"{row} shows nothing"

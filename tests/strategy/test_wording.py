@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from foveate.compress.local import LocalCompressor
 from foveate.context.costs import counting
 from foveate.models.settings import ModelsSettings
-from foveate.plan import Made, Wanted
+from foveate.plan import Artefact, ArtefactSpec
 from foveate.strategy.build import Material, SourceTurn, load_maker
-from foveate.strategy.wording import ArtefactAssignment, Reworded, assign_artefact, judge_artefact, notes_of
+from foveate.strategy.wording import ArtefactAssignment, WordingReport, assign_artefact, judge_artefact, notes_of
 from foveate.tokens import O200K
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 from foveate.worker.artefacts import cutter
@@ -65,7 +65,7 @@ def material(kind: str = "checkpoint", tokens: int = 0) -> Material:
     if kind in ("topic", "bulk"):
         data = {"topics": [[1, 8], [9, 16], [17, 24]]}
     most = tokens or (600 if kind.startswith("checkpoint") else 200)
-    wanted = Wanted("it", kind, 1, 24, most, data)
+    wanted = ArtefactSpec("it", kind, 1, 24, most, data)
     turns = [replace(turn, messages=()) for turn in TURNS] if kind in ("bulk", "checkpoints") else TURNS
     return Material(wanted, turns, COUNT, cutter(O200K), goals=GOALS)
 
@@ -77,7 +77,7 @@ def assigned(kind: str = "checkpoint", **models: Any) -> ArtefactAssignment:
     return made
 
 
-def judged(value: Any, kind: str = "checkpoint") -> Reworded:
+def judged(value: Any, kind: str = "checkpoint") -> WordingReport:
     maker = load_maker(kind)
     assert maker is not None
     text = value if isinstance(value, str) else json.dumps(value)
@@ -133,7 +133,7 @@ def test_a_checkpoint_has_the_models_summary_and_all_that_rules_found(kind: str)
     assert COUNT(made.text) <= material(kind).wanted.tokens
 
 
-def _listed(made: Made) -> list[str]:
+def _listed(made: Artefact) -> list[str]:
     decisions = made.data["decisions"]
     assert isinstance(decisions, list)
     return list(map(str, decisions))

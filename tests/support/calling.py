@@ -20,7 +20,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.store import Store, open_store
 from foveate.store.calls import CallRow
 from foveate.store.settings import StoreSettings
-from foveate.testing.scripted import Script, Scripted
+from foveate.testing.scripted import Script, ScriptedModel
 from foveate.tokens import O200K
 from foveate.turn import Message, Text
 
@@ -83,9 +83,9 @@ class Stage:
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events]
 
-    def scripted(self, name: str = "a") -> Scripted:
+    def scripted(self, name: str = "a") -> ScriptedModel:
         model = self.models[name]
-        assert isinstance(model, Scripted)
+        assert isinstance(model, ScriptedModel)
         return model
 
     async def error(
@@ -112,7 +112,7 @@ async def stage(
     """A caller of models named `a`, `b` and so on; a bare script makes a free model of a provider of its own."""
     letters = "abcdefgh"
     models: dict[str, Model] = {
-        name: script if isinstance(script, Scripted) else Scripted(script, name=name, provider=f"of {name}")  # type: ignore[arg-type]
+        name: script if isinstance(script, ScriptedModel) else ScriptedModel(script, name=name, provider=f"of {name}")  # type: ignore[arg-type]
         for name, script in zip(letters, scripts, strict=False)
     }
 

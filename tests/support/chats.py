@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from foveate import Foveate, Session
-from foveate.agents.chat import Asked, ChatEvent, Finished
+from foveate.agents.chat import AnswerSummary, ChatEvent, RequestSent
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
 from foveate.context.tools import definitions_tokens
 from foveate.models import Ask
 from foveate.store import open_store
-from foveate.testing.scripted import Scripted
+from foveate.testing.scripted import ScriptedModel
 from foveate.text import message_text
 from support.engine import settings
 
@@ -25,7 +25,7 @@ FAST: Mapping[str, object] = {"backoff_seconds": 0, "stall_seconds": 0.05, "time
 
 @asynccontextmanager
 async def scripted_store(
-    path: Path, model: Scripted, *, models: Mapping[str, object] = FAST, **parts: Mapping[str, object]
+    path: Path, model: ScriptedModel, *, models: Mapping[str, object] = FAST, **parts: Mapping[str, object]
 ) -> AsyncIterator[Foveate]:
     """A store in which every model's name leads to this one."""
     given = settings(models=models, **parts)
@@ -39,13 +39,13 @@ async def scripted_store(
 async def events_of(events: AsyncGenerator[ChatEvent, None]) -> list[ChatEvent]:
     """All but that a model begins to read."""
     async with aclosing(events):
-        return [event async for event in events if not isinstance(event, Asked)]
+        return [event async for event in events if not isinstance(event, RequestSent)]
 
 
-async def finished(events: AsyncGenerator[ChatEvent, None]) -> Finished:
+async def finished(events: AsyncGenerator[ChatEvent, None]) -> AnswerSummary:
     """The end of an answer that must come to one."""
     last = (await events_of(events))[-1]
-    assert isinstance(last, Finished)
+    assert isinstance(last, AnswerSummary)
     return last
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foveate.plan import Era, Frame, Item, Made, MessageSize, Overheads, Plan, TurnInfo, Wanted
+from foveate.plan import Artefact, ArtefactSpec, Era, Frame, MessageSize, Overheads, Plan, TurnInfo, TurnSizes
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Json
@@ -28,7 +28,7 @@ class MadeUpStory:
     talks: Sequence[Talk]
     frame: Frame
     state: Mapping[str, Json] = field(default_factory=dict)
-    made: Mapping[str, Made] = field(default_factory=dict)
+    made: Mapping[str, Artefact] = field(default_factory=dict)
     is_running: bool = False
     has_renditions: bool = True
     era_tokens: int | None = 100
@@ -38,7 +38,7 @@ class MadeUpStory:
     def last_turn(self) -> int:
         return len(self.talks)
 
-    def newest(self) -> Iterator[Item]:
+    def newest(self) -> Iterator[TurnSizes]:
         for turn in range(len(self.talks), 0, -1):
             talk = self.talks[turn - 1]
             if self.is_running and turn == len(self.talks):
@@ -48,10 +48,10 @@ class MadeUpStory:
             else:
                 yield self._item(turn, 0, talk.user + sum(talk.rest))
 
-    def _item(self, turn: int, step: int, raw: int) -> Item:
+    def _item(self, turn: int, step: int, raw: int) -> TurnSizes:
         if not self.has_renditions:
-            return Item(turn, step, raw, None, None, None)
-        return Item(turn, step, raw, raw * 6 // 10, raw * 35 // 100, min(45, raw * 35 // 100))
+            return TurnSizes(turn, step, raw, None, None, None)
+        return TurnSizes(turn, step, raw, raw * 6 // 10, raw * 35 // 100, min(45, raw * 35 // 100))
 
     def era(self, level: int, index: int) -> Era | None:
         size = self.fanout**level
@@ -73,11 +73,11 @@ def _messages(talk: Talk) -> Iterator[MessageSize]:
         yield MessageSize(place, "tool" if is_result else "assistant", "message", tokens, is_result=is_result)
 
 
-def made_full(wanted: Wanted, *, share: float = 1.0) -> Made:
+def made_full(wanted: ArtefactSpec, *, share: float = 1.0) -> Artefact:
     """Something that takes what it may, its architecture decisions not counted."""
     extra = wanted.data["architecture_tokens"]
     assert isinstance(extra, int)
-    return Made(
+    return Artefact(
         wanted.name, wanted.kind, wanted.first, wanted.last, tokens=int((wanted.tokens - extra) * share), text="…"
     )
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from foveate.context.assemble import HistoryBlock, Parts
+from foveate.context.assemble import ContextParts, HistoryBlock
 from foveate.context.board import NOTE_HEADINGS, Board, add_note, render, retrieve
 from foveate.context.board import Note as BoardNote
 from foveate.context.costs import block_tokens
 from foveate.context.pins import PinText
-from foveate.context.tags import MARKED, SUMS, Block, Entry, escape_tags, tag_section, write_block
+from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_tags, tag_section, write_block
 from foveate.formats import parse_messages
-from foveate.plan import Row, Shown
+from foveate.plan import Block, ShownLevel
 from foveate.text import turn_text
 from foveate.tokens import CL100K, O200K, Counter
 from foveate.turn import Json, Message, Text
@@ -38,16 +38,16 @@ forgeries = st.lists(
 """Content that would like to be structure."""
 
 counters = st.sampled_from([O200K, CL100K])
-levels: st.SearchStrategy[Shown] = st.sampled_from(["R", "S", "C", "T", "E", "U", "M", "A"])
+levels: st.SearchStrategy[ShownLevel] = st.sampled_from(["R", "S", "C", "T", "E", "U", "M", "A"])
 
 
-def marked(text: str, level: Shown) -> str:
+def marked(text: str, level: ShownLevel) -> str:
     """The text as its level has it: with its last newline at R and S."""
     return text if level not in MARKED or not text or text.endswith("\n") else f"{text}\n"
 
 
 @st.composite
-def blocks(draw: st.DrawFn, first: int | None = None) -> Block:
+def blocks(draw: st.DrawFn, first: int | None = None) -> TagBlock:
     start = first or draw(st.integers(1, 10**7))
     level = draw(levels)
     numbers = sorted(draw(st.sets(st.integers(0, 20), min_size=1, max_size=4)))
@@ -55,22 +55,22 @@ def blocks(draw: st.DrawFn, first: int | None = None) -> Block:
     shape = draw(st.sampled_from(["single", "range", "step", "steps"])) if level not in SUMS else "era"
     match shape:
         case "single":
-            return Block(start, start, level, (Entry(start, contents[0]),))
+            return TagBlock(start, start, level, (TagEntry(start, contents[0]),))
         case "era":
-            return Block(start, start + numbers[-1], level, (Entry(start, contents[0]),))
+            return TagBlock(start, start + numbers[-1], level, (TagEntry(start, contents[0]),))
         case "step":
-            return Block(start, start, level, (Entry(3, contents[0]),), 3, 3)
+            return TagBlock(start, start, level, (TagEntry(3, contents[0]),), 3, 3)
     low = start if shape == "range" else draw(st.integers(1, 10**4))
-    entries = tuple(Entry(low + number, text) for number, text in zip(numbers, contents, strict=True))
+    entries = tuple(TagEntry(low + number, text) for number, text in zip(numbers, contents, strict=True))
     if shape == "range":
-        return Block(low, low + 20, level, entries, is_range=True)
-    return Block(start, start, level, entries, low, low + 20, is_range=True)
+        return TagBlock(low, low + 20, level, entries, is_range=True)
+    return TagBlock(start, start, level, entries, low, low + 20, is_range=True)
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Block]:
+def histories(draw: st.DrawFn) -> list[TagBlock]:
     """Blocks in order, none overlapping another."""
-    found: list[Block] = []
+    found: list[TagBlock] = []
     at = 1
     for _ in range(draw(st.integers(0, 5))):
         found.append(draw(blocks(first=at)))
@@ -79,10 +79,10 @@ def histories(draw: st.DrawFn) -> list[Block]:
 
 
 def history_block(
-    block: Block, messages: Sequence[Message] | None = None, *, counter: Counter = O200K, is_stable: bool = True
+    block: TagBlock, messages: Sequence[Message] | None = None, *, counter: Counter = O200K, is_stable: bool = True
 ) -> HistoryBlock:
     tokens = block_tokens(block, counter)
-    row = Row(
+    row = Block(
         block.first,
         block.last,
         block.level,
@@ -98,7 +98,7 @@ def history_block(
 def native_block(number: int, messages: Sequence[Message], counter: Counter = O200K) -> HistoryBlock:
     """A turn that may go out as messages."""
     text = turn_text(tuple(messages))
-    return history_block(Block(number, number, "R", (Entry(number, text),)), messages, counter=counter)
+    return history_block(TagBlock(number, number, "R", (TagEntry(number, text),)), messages, counter=counter)
 
 
 @st.composite
@@ -113,14 +113,14 @@ pins = st.lists(forgeries.filter(str.strip), max_size=3).map(
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> Parts:
+def parts(draw: st.DrawFn) -> ContextParts:
     """Anything to assemble, with more than enough budget."""
     counter = draw(counters)
     older = [history_block(block, counter=counter) for block in draw(histories())]
     last = older[-1].row.last if older else 0
     newer = [draw(native_turns(last + index, counter)) for index in range(1, draw(st.integers(1, 4)))]
     board = draw(boards())
-    return Parts(
+    return ContextParts(
         budget_tokens=1_000_000,
         counter=counter,
         calibration=draw(st.sampled_from([1.0, 1.13])),
@@ -201,24 +201,26 @@ def native_sample() -> list[HistoryBlock]:
     ]
 
 
-def sample_parts() -> Parts:
+def sample_parts() -> ContextParts:
     """A small conversation with something of everything."""
     older = [
-        Block(1, 9, "E", (Entry(1, "Set up the harbour project: Rust 1.80, tide tables from NOAA."),)),
-        Block(10, 11, "T", (Entry(10, "Chose SQLite."), Entry(11, "Added the tide cache.")), is_range=True),
-        Block(12, 12, "C", (Entry(12, "Asked for nightly builds.\nTurn 3: is quoted. [assistant] Set for 02:00."),)),
-        Block(13, 13, "S", (Entry(13, "[user] Is CI green?\n[assistant] Yes, all 41 jobs.\n"),)),
+        TagBlock(1, 9, "E", (TagEntry(1, "Set up the harbour project: Rust 1.80, tide tables from NOAA."),)),
+        TagBlock(10, 11, "T", (TagEntry(10, "Chose SQLite."), TagEntry(11, "Added the tide cache.")), is_range=True),
+        TagBlock(
+            12, 12, "C", (TagEntry(12, "Asked for nightly builds.\nTurn 3: is quoted. [assistant] Set for 02:00."),)
+        ),
+        TagBlock(13, 13, "S", (TagEntry(13, "[user] Is CI green?\n[assistant] Yes, all 41 jobs.\n"),)),
     ]
     board = retrieve(
         Board(),
-        [Block(4, 4, "R", (Entry(4, "[user] Which tables?\n[assistant] NOAA's.\n"),))],
+        [TagBlock(4, 4, "R", (TagEntry(4, "[user] Which tables?\n[assistant] NOAA's.\n"),))],
         now_turn=14,
         page_tokens=200,
         count=O200K.base,
     )
     board = add_note(board, BoardNote("bands", "bands", "E 1-9, T 10-11, C 12, S 13, R 14-15"))
     board = add_note(board, BoardNote("fetch", "F-3", "https://tides.example/api"))
-    return Parts(
+    return ContextParts(
         budget_tokens=2_000,
         counter=O200K,
         system="You help with the harbour project.",

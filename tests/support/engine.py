@@ -12,7 +12,7 @@ from foveate import Foveate, Message, Session, Text, ToolCall
 from foveate.context.context import Context
 from foveate.context.pins import parse_pins, write_pins
 from foveate.context.render import FORMATS
-from foveate.context.tags import Block, parse_blocks
+from foveate.context.tags import TagBlock, parse_blocks
 from foveate.settings import Settings, load_settings
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
@@ -112,7 +112,7 @@ def recounted(session: Session, context: Context, prompt: str) -> int:
     return context.tokens
 
 
-def covered(blocks: Sequence[Block]) -> list[int]:
+def covered(blocks: Sequence[TagBlock]) -> list[int]:
     """The turns that blocks show, in their order; the steps of one turn are that turn."""
     turns: list[int] = []
     for block in blocks:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from foveate.plan import Frame, Made, MessageSize, Overheads, Plan, TurnInfo, Wanted
+from foveate.plan import Artefact, ArtefactSpec, Frame, MessageSize, Overheads, Plan, TurnInfo
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.blocks import HIDDEN_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, item_of, step_items
@@ -44,12 +44,12 @@ def story_of(infos: Sequence[TurnInfo], *, in_steps: bool = False, frame: Frame 
     return ListedStory(infos, frame, items=items)
 
 
-def made_up(wanted: Wanted, story: ListedStory, short_tokens: int = SHORT_TOKENS) -> Made:
+def made_up(wanted: ArtefactSpec, story: ListedStory, short_tokens: int = SHORT_TOKENS) -> Artefact:
     """Short messages as their maker would make them."""
     (info,) = story.infos(wanted.last, wanted.last)
     data: Any = wanted.data
     if data.get("system"):
-        return Made(wanted.name, wanted.kind, wanted.first, wanted.last, _system_tokens(info), "as it was")
+        return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, _system_tokens(info), "as it was")
     first, last = data.get("positions") or (0, len(info.messages) - 1)
     sizes = {
         message.position: min(message.tokens, short_tokens)
@@ -60,7 +60,7 @@ def made_up(wanted: Wanted, story: ListedStory, short_tokens: int = SHORT_TOKENS
         sizes |= dict.fromkeys(range(hidden[0], hidden[1] + 1), 0)
         sizes[hidden[0]] = HIDDEN_TOKENS
     sizes |= {int(position): tokens for position, tokens in data.get("cuts", {}).items()}
-    return Made(wanted.name, wanted.kind, wanted.first, wanted.last, sizes=sizes)
+    return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, sizes=sizes)
 
 
 def _system_tokens(info: TurnInfo) -> int:

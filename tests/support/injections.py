@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foveate.compress.local import LocalCompressor
-from foveate.compress.model import Assignment, Judged, assign, groups, judge
+from foveate.compress.model import AnswerReport, Assignment, assign, groups, judge
 from foveate.models import Answer, Finish
 from foveate.models.settings import ModelsSettings
 from foveate.tokens import count_tokens
@@ -81,7 +81,7 @@ def answer(text: str, finish: Finish = "stop") -> Answer:
     return Answer(Message("assistant", (Text(text),), model="scripted:test"), finish)
 
 
-def judged(messages: Sequence[Message], text: str, *, assignment: Assignment | None = None) -> Judged:
+def judged(messages: Sequence[Message], text: str, *, assignment: Assignment | None = None) -> AnswerReport:
     """What passes of an answer, the local renditions being in use."""
     local = LocalCompressor().compress(7, messages, count_tokens)
     above = {"S": 1_000_000, "C": count_tokens(local.smoothed), "T": count_tokens(local.compressed)}

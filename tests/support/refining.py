@@ -14,7 +14,7 @@ from foveate.models import Ask
 from foveate.settings import Settings
 from foveate.store import open_store
 from foveate.testing.faithful import faithful_answer
-from foveate.testing.scripted import Behaviour, Says, Script, Scripted
+from foveate.testing.scripted import Behaviour, Says, Script, ScriptedModel
 from support.engine import assistant, settings, user
 
 MODEL = "scripted:test"
@@ -36,10 +36,10 @@ def with_model(*, processes: int = 0, lease_seconds: float = 60.0, enabled: bool
 
 @asynccontextmanager
 async def scripted_store(
-    path: Path, script: Script | Scripted, given: Settings | None = None
-) -> AsyncIterator[tuple[Foveate, Scripted]]:
+    path: Path, script: Script | ScriptedModel, given: Settings | None = None
+) -> AsyncIterator[tuple[Foveate, ScriptedModel]]:
     """An open store whose every model is this one."""
-    model = script if isinstance(script, Scripted) else Scripted(script, name=MODEL)
+    model = script if isinstance(script, ScriptedModel) else ScriptedModel(script, name=MODEL)
     given = given or with_model()
     fov = Foveate(await open_store(str(path), given.store), given, load=lambda name, settings: model)
     try:
@@ -78,7 +78,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def until_asked(model: Scripted, times: int = 1) -> None:
+async def until_asked(model: ScriptedModel, times: int = 1) -> None:
     async def is_so() -> bool:
         return len(model.asks) >= times
 

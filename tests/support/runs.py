@@ -8,9 +8,9 @@ from contextlib import aclosing
 from pathlib import Path
 
 from foveate import Foveate, Session
-from foveate.agents.run import Caps, RunEnded, RunEvent, run
+from foveate.agents.run import Caps, RunEnd, RunEvent, run
 from foveate.models import Ask
-from foveate.testing.scripted import Behaviour, CallsTool, Says, Scripted
+from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel
 from foveate.text import turn_text
 from support.chats import scripted_store
 
@@ -27,14 +27,14 @@ def iteration_asked(ask: Ask) -> int:
     return int(_ITERATION.findall("\n".join(message.text for message in ask.messages if message.role == "user"))[-1])
 
 
-def by_iteration(replies: Mapping[int, Behaviour]) -> Scripted:
+def by_iteration(replies: Mapping[int, Behaviour]) -> ScriptedModel:
     """A model that says these things in these iterations, and in the others that it worked."""
 
     def reply(ask: Ask) -> Behaviour:
         number = iteration_asked(ask)
         return replies.get(number, Says(f"Worked on step {number}."))
 
-    return Scripted(reply, name=MODEL)
+    return ScriptedModel(reply, name=MODEL)
 
 
 async def events_of_run(
@@ -62,15 +62,15 @@ async def events_of_run(
         return [event async for event in events]
 
 
-def ended(events: list[RunEvent]) -> RunEnded:
+def ended(events: list[RunEvent]) -> RunEnd:
     """The end of a run that must come to one."""
     last = events[-1]
-    assert isinstance(last, RunEnded)
+    assert isinstance(last, RunEnd)
     return last
 
 
 async def run_once(
-    path: Path, model: Scripted, *, answer: str | None = None, caps: Caps | None = None, has_tools: bool = True
+    path: Path, model: ScriptedModel, *, answer: str | None = None, caps: Caps | None = None, has_tools: bool = True
 ) -> list[RunEvent]:
     """Begin or go on with the run at a path, in a store that is opened for it."""
     async with scripted_store(path, model) as fov:

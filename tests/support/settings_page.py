@@ -7,7 +7,7 @@ import inspect
 
 import msgspec
 
-from foveate.config import Key, keys_of
+from foveate.config import SettingKey, keys_of
 from foveate.settings import Settings
 from support.paths import ROOT
 
@@ -55,7 +55,7 @@ def _section(name: str, part: type[msgspec.Struct]) -> str:
     return "\n".join([f"## {name}\n", f"{inspect.getdoc(part)}\n", *table, ""])
 
 
-def _row(key: Key, said: str) -> str:
+def _row(key: SettingKey, said: str) -> str:
     default = msgspec.json.encode(key.default).decode() if key.default is not None else "nothing"
     shown = default if key.default is None or isinstance(key.default, bool) else f"`{default}`"
     return f"| `{key.name}` | {key.takes} | {shown} | {said} |"

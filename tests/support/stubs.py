@@ -1,4 +1,4 @@
-"""Writes `foveate/sync.pyi` from the signatures of the async classes: `python tests/stubs.py`.
+"""Writes `foveate/sync.pyi` from the signatures of the async classes: `python tests/support/stubs.py`.
 
 Coroutines lose their `async`, `AsyncIterator` becomes `Iterator`, and sessions are the blocking ones.
 """
@@ -24,7 +24,7 @@ from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
 OWN = ("Foveate", "Session", "Documents", "Goals", "Topics", "open")
-HEAD = """# Written by tests/stubs.py from the async classes; don't edit.
+HEAD = """# Written by tests/support/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 """
 ENTER = """

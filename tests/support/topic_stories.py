@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from foveate.plan import Frame, Made, Overheads, Plan, Strategy, TurnInfo, Wanted
+from foveate.plan import Artefact, ArtefactSpec, Frame, Overheads, Plan, Strategy, TurnInfo
 from foveate.strategy.topics import Topics
 from foveate.strategy.topics.subjects import Gist
 from foveate.testing.histories import ListedStory, exchange
@@ -34,15 +34,15 @@ def talk(count: int, *tokens: int, pauses: Mapping[int, float] | None = None) ->
     return turns
 
 
-def made_for(wanted: Wanted, story: ListedStory, signals: Mapping[int, Mapping[str, Json]]) -> Made:
+def made_for(wanted: ArtefactSpec, story: ListedStory, signals: Mapping[int, Mapping[str, Json]]) -> Artefact:
     """Summaries as large as they may be; what tells of boundaries as it is given, by turn."""
     if wanted.kind == "boundary":
-        return Made(wanted.name, wanted.kind, wanted.first, wanted.last, data=signals.get(wanted.last, {}))
+        return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, data=signals.get(wanted.last, {}))
     if wanted.kind == "truncated":
         (info,) = story.infos(wanted.first, wanted.last)
         long = {one.position: TRUNCATED_TOKENS for one in info.messages if one.tokens > TRUNCATED_TOKENS}
-        return Made(wanted.name, wanted.kind, wanted.first, wanted.last, sizes=long)
-    return Made(wanted.name, wanted.kind, wanted.first, wanted.last, tokens=wanted.tokens, text="…")
+        return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, sizes=long)
+    return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, tokens=wanted.tokens, text="…")
 
 
 def settled(

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from foveate.formats import Found, Header, Item, Problem, load_transcript, parse_message
+from foveate.formats import (
+    SessionHeader,
+    TranscriptItem,
+    TranscriptMessage,
+    TranscriptProblem,
+    load_transcript,
+    parse_message,
+)
 from foveate.turn import Attachment, Json, Message, Opaque, Original, Reasoning, Text, ToolCall, ToolResult, Usage
 from support.paths import ROOT
 
@@ -19,20 +26,20 @@ FIXTURES = ROOT / "tests" / "fixtures"
 class Imported:
     """Everything that a file held."""
 
-    items: list[Item]
+    items: list[TranscriptItem]
 
     @cached_property
-    def found(self) -> list[Found]:
-        return [item for item in self.items if isinstance(item, Found)]
+    def found(self) -> list[TranscriptMessage]:
+        return [item for item in self.items if isinstance(item, TranscriptMessage)]
 
     @cached_property
-    def problems(self) -> list[Problem]:
-        return [item for item in self.items if isinstance(item, Problem)]
+    def problems(self) -> list[TranscriptProblem]:
+        return [item for item in self.items if isinstance(item, TranscriptProblem)]
 
     @cached_property
-    def headers(self) -> dict[str, Header]:
+    def headers(self) -> dict[str, SessionHeader]:
         """The last header of each session."""
-        return {item.session: item for item in self.items if isinstance(item, Header)}
+        return {item.session: item for item in self.items if isinstance(item, SessionHeader)}
 
     @cached_property
     def sessions(self) -> dict[str, list[Message]]:
@@ -58,9 +65,9 @@ def import_bytes(format_: str, content: bytes, name: str) -> Imported:
     assert len(set(keys)) == len(keys), "a key names one message of a session"
     known: set[str] = set()
     for item in imported.items:
-        if isinstance(item, Header):
+        if isinstance(item, SessionHeader):
             known.add(item.session)
-        elif isinstance(item, Found):
+        elif isinstance(item, TranscriptMessage):
             assert item.session in known, "a header comes before its session's messages"
             original = item.message.original
             assert original is not None

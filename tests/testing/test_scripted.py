@@ -23,7 +23,7 @@ from foveate.testing.scripted import (
     Says,
     SaysJson,
     Script,
-    Scripted,
+    ScriptedModel,
     Stalls,
     Truncates,
     load,
@@ -39,14 +39,14 @@ def ask(*texts: str, purpose: Purpose = "chat", max_output_tokens: int = 1_000) 
 
 def answers(script: Script, calls: int = 1, asked: Ask | None = None) -> list[Answer]:
     async def run() -> list[Answer]:
-        model = Scripted(script)
+        model = ScriptedModel(script)
         return [await model.ask(asked or ask()) for _ in range(calls)]
 
     return asyncio.run(run())
 
 
 def test_it_is_a_model() -> None:
-    model: Model = Scripted(Says("Yes."))
+    model: Model = ScriptedModel(Says("Yes."))
     assert (model.name, model.provider) == ("scripted:test", "scripted")
 
 
@@ -54,7 +54,7 @@ def test_a_sequence_is_played_in_order_and_its_last_for_ever() -> None:
     assert [answer.text for answer in answers([Says("1"), Says("2")], 4)] == ["1", "2", "2", "2"]
     assert answers(lambda asked: Says(asked.purpose))[0].text == "chat"
     with pytest.raises(ValueError, match="at least one"):
-        Scripted([])
+        ScriptedModel([])
 
 
 def test_each_answer_ends_as_it_says() -> None:
@@ -91,7 +91,7 @@ def test_no_answer_is_longer_than_its_limit() -> None:
 def test_the_pieces_of_a_stream_make_up_its_answer() -> None:
     async def run() -> None:
         for script in (Says("  One two\n three. "), Says("abc", pieces=("a", "bc")), SaysJson([1, 2]), Says("")):
-            *pieces, answer = [piece async for piece in Scripted(script).stream(ask())]
+            *pieces, answer = [piece async for piece in ScriptedModel(script).stream(ask())]
             assert isinstance(answer, Answer)
             assert "".join(map(str, pieces)) == answer.text
 
@@ -112,8 +112,8 @@ def test_failures_are_those_of_the_script() -> None:
 
 def test_a_stream_breaks_off_or_stalls_after_its_pieces() -> None:
     async def run() -> None:
-        assert [piece async for piece in Scripted(BreaksOff(2)).stream(ask())] == ["This", " was"]
-        model = Scripted(Stalls(1))
+        assert [piece async for piece in ScriptedModel(BreaksOff(2)).stream(ask())] == ["This", " was"]
+        model = ScriptedModel(Stalls(1))
         stream = model.stream(ask())
         assert await anext(stream) == "This"
         task = asyncio.ensure_future(anext(stream))
@@ -134,7 +134,7 @@ def test_a_delay_is_slept_through() -> None:
         async def sleep(seconds: float) -> None:
             slept.append(seconds)
 
-        model = Scripted(Delays(3, Delays(4, Says("Yes."))), sleep=sleep)
+        model = ScriptedModel(Delays(3, Delays(4, Says("Yes."))), sleep=sleep)
         assert (await model.ask(ask())).text == "Yes."
         assert slept == [3, 4]
 
@@ -143,7 +143,7 @@ def test_a_delay_is_slept_through() -> None:
 
 def test_usage_counts_what_is_sent_and_what_a_cache_would_have() -> None:
     async def run() -> None:
-        model = Scripted(Says("Yes."))
+        model = ScriptedModel(Says("Yes."))
         first = (await model.ask(ask("A long beginning.", "And a question?"))).usage
         assert (first.cache_read_tokens, first.output_tokens) == (0, 2)
         longer = (await model.ask(ask("A long beginning.", "And a question?", "More."))).usage
@@ -154,7 +154,7 @@ def test_usage_counts_what_is_sent_and_what_a_cache_would_have() -> None:
         assert again.cache_read_tokens == again.input_tokens
         assert len(model.asks) == 4
         claimed = Usage(input_tokens=7)
-        assert (await Scripted(Says("x", usage=claimed)).ask(ask())).usage == claimed
+        assert (await ScriptedModel(Says("x", usage=claimed)).ask(ask())).usage == claimed
 
     asyncio.run(run())
 
@@ -163,14 +163,14 @@ def test_tool_results_and_definitions_count_too() -> None:
     async def run() -> None:
         result = Message("tool", (ToolResult("c1", (Text("found " * 100),)),))
         asked = Ask(purpose="chat", messages=(result,), tools=({"name": "f"},), max_output_tokens=9, input_tokens=1)
-        assert (await Scripted(Says("x")).ask(asked)).usage.input_tokens > 100
+        assert (await ScriptedModel(Says("x")).ask(asked)).usage.input_tokens > 100
 
     asyncio.run(run())
 
 
 def test_a_request_larger_than_the_window_is_refused() -> None:
     async def run() -> None:
-        model = Scripted(Says("Yes."), window_tokens=20)
+        model = ScriptedModel(Says("Yes."), window_tokens=20)
         with pytest.raises(ModelUnavailable) as caught:
             await model.ask(ask("word " * 30))
         assert caught.value.reason == "too-long"
@@ -225,7 +225,7 @@ def test_a_script_can_be_a_file(tmp_path: Path) -> None:
     async def run() -> None:
         name = f"scripted:{tmp_path / 'script.toml'}"
         model = load_model(name, ModelsSettings())
-        assert isinstance(model, Scripted)
+        assert isinstance(model, ScriptedModel)
         assert (model.name, model.provider, model.window_tokens) == (name, "tests", 500)
         assert model.price == Price(input=1.0, output=4.0)
         assert (await model.ask(ask("Hi {n}"))).text == "Answer 1 to: Hi {n}"

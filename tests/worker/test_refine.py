@@ -18,7 +18,7 @@ from foveate.models import Ask
 from foveate.models.caller import Caller
 from foveate.models.settings import Price
 from foveate.store import Store, open_store
-from foveate.store.due import DueTurn, Refined, Wanted
+from foveate.store.due import DueTurn, RedoRequest, RefinedTurn
 from foveate.testing.scripted import (
     Behaviour,
     Delays,
@@ -27,7 +27,7 @@ from foveate.testing.scripted import (
     Refuses,
     Says,
     SaysJson,
-    Scripted,
+    ScriptedModel,
     Stalls,
     Truncates,
 )
@@ -55,7 +55,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 def test_a_turn_has_its_levels_at_once_and_a_models_later(tmp_path: Path) -> None:
     async def run() -> None:
         gate = asyncio.Event()
-        model = Scripted(lambda ask: Delays(1, honest(ask)), name=MODEL, sleep=lambda _: gate.wait())
+        model = ScriptedModel(lambda ask: Delays(1, honest(ask)), name=MODEL, sleep=lambda _: gate.wait())
         async with scripted_store(tmp_path / "chat.db", model, with_model(timeout_seconds=60)) as (fov, _):
             session = await fov.session("s")
             await talk(session, 2)
@@ -227,7 +227,7 @@ def test_a_restart_goes_on_within_the_same_bound(tmp_path: Path) -> None:
 def test_several_stores_on_one_file_ask_once_for_each_turn(tmp_path: Path) -> None:
     async def run() -> None:
         path = tmp_path / "chat.db"
-        model = Scripted(lambda ask: Delays(random.uniform(0, 0.05), honest(ask)), name=MODEL)
+        model = ScriptedModel(lambda ask: Delays(random.uniform(0, 0.05), honest(ask)), name=MODEL)
         given = with_model(timeout_seconds=60)
         async with (
             scripted_store(path, model, given) as (one, _),
@@ -266,7 +266,7 @@ def test_recording_contexts_and_closing_never_wait_for_a_model(tmp_path: Path) -
 def test_a_turn_that_is_pruned_or_deleted_meanwhile_stays_so(tmp_path: Path) -> None:
     async def run() -> None:
         path, gate = tmp_path / "chat.db", asyncio.Event()
-        model = Scripted(lambda ask: Delays(1, honest(ask)), name=MODEL, sleep=lambda _: gate.wait())
+        model = ScriptedModel(lambda ask: Delays(1, honest(ask)), name=MODEL, sleep=lambda _: gate.wait())
         async with scripted_store(path, model, with_model(timeout_seconds=60)) as (fov, _):
             await (await fov.session("pruned")).record([*said(1), user("Go on.")], at=LONG_AGO)
             await talk(await fov.session("deleted"), 1)
@@ -319,7 +319,7 @@ def test_a_turn_is_sent_as_often_as_its_mode_says(mode: str, calls: int, tmp_pat
 def test_a_model_named_local_is_not_taken_for_the_rules(tmp_path: Path) -> None:
     async def run() -> None:
         async with scripted_store(
-            tmp_path / "chat.db", Scripted(honest, name="local"), with_model(default="local")
+            tmp_path / "chat.db", ScriptedModel(honest, name="local"), with_model(default="local")
         ) as (fov, _):
             session = await fov.session("s")
             await talk(session, 1)
@@ -359,7 +359,7 @@ def test_a_model_that_is_not_there_is_told_of_once_and_tried_when_asked(
 
 def test_a_turn_too_long_for_the_model_is_given_up_and_others_go_on(tmp_path: Path) -> None:
     async def run() -> None:
-        model = Scripted(honest, name=MODEL, window_tokens=1_000)
+        model = ScriptedModel(honest, name=MODEL, window_tokens=1_000)
         async with scripted_store(tmp_path / "chat.db", model) as (fov, _):
             session = await fov.session("s")
             await session.record([user(" ".join(f"word{number}" for number in range(900))), *said(1), user("Next.")])
@@ -395,7 +395,7 @@ def test_the_daily_cap_stops_the_calls_and_the_next_day_goes_on(tmp_path: Path) 
             await fov.settle()
         time, bus = FakeClock(), EventBus(100)
         store = await open_store(str(path), given.store)
-        model = Scripted(honest, name=MODEL, price=Price(input=10.0, output=40.0))
+        model = ScriptedModel(honest, name=MODEL, price=Price(input=10.0, output=40.0))
         caller = Caller(given.models, store.calls, bus, load=lambda *_: model, clock=time.clock)
         pool = Pool(0)
         refiner = Refiner(store, bus, given, pool=pool, caller=caller, now_us=lambda: int(time.at * 1_000_000))
@@ -446,11 +446,11 @@ def test_a_context_shows_what_a_model_made_since_the_last_one(tmp_path: Path) ->
         async with foveate.open(path, settings=settings()) as fov:
             session = await fov.session("bulk")
             await verified(session, budget_tokens=30_000)
-            await store.derived.due.want_again("bulk", Wanted(local_version=1, model_version=9), 0)
+            await store.derived.due.want_again("bulk", RedoRequest(local_version=1, model_version=9), 0)
             tiny = "much " * 40 + "more"
             tokens = content_tokens(tiny, "T", O200K)
             for due in await _claimed(store, "bulk", 300):
-                longer = Refined(maker="m", version=9, calls=1, refusals=0, tiny=tiny, tiny_tokens=tokens)
+                longer = RefinedTurn(maker="m", version=9, calls=1, refusals=0, tiny=tiny, tiny_tokens=tokens)
                 assert await store.derived.due.refine(due, longer)
             context = await verified(session, budget_tokens=30_000)
             assert "much much" in context.text

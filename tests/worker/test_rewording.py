@@ -15,9 +15,9 @@ from foveate import Foveate, Message, Session
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
 from foveate.models import Ask
-from foveate.plan import Made
+from foveate.plan import Artefact
 from foveate.settings import Settings
-from foveate.testing.scripted import Behaviour, Fails, Refuses, Says, SaysJson, Scripted
+from foveate.testing.scripted import Behaviour, Fails, Refuses, Says, SaysJson, ScriptedModel
 from foveate.worker.artefacts import unpack_made
 from support.contexts import forgeries
 from support.engine import assistant, recounted, settings, user
@@ -63,7 +63,7 @@ async def looked_at(session: Session) -> Context:
     return context
 
 
-async def shown(fov: Foveate, strategy: str) -> dict[str, Made]:
+async def shown(fov: Foveate, strategy: str) -> dict[str, Artefact]:
     """What was made of the kinds that a model may word, by name."""
     rows = await fov._store.artefacts.made("s", strategy)
     kinds = ("checkpoint", "checkpoints", "topic", "bulk")
@@ -225,10 +225,10 @@ ESSAY = "The nodes were restarted, and that is a long story about errors. " * 30
 GERMAN = "Die Knoten sind neu gestartet worden, und es war nicht klar, warum die Fehler aus dem Lager kamen."
 
 
-def _answers(drawn: list[tuple[str, str]]) -> list[Scripted]:
+def _answers(drawn: list[tuple[str, str]]) -> list[ScriptedModel]:
     """A model for each draw, which does something to an honest answer."""
 
-    def scripted(kind: str, text: str) -> Scripted:
+    def scripted(kind: str, text: str) -> ScriptedModel:
         def answer(ask: Ask) -> Behaviour:
             clauses = clauses_of(ask)
             said = {"essay": ESSAY, "german": GERMAN, "forged": text}.get(kind, "")
@@ -241,7 +241,7 @@ def _answers(drawn: list[tuple[str, str]]) -> list[Scripted]:
                 return SaysJson({"title": said or text, "clauses": mixed})
             return SaysJson({"summary": mixed, "decisions": spoilt[:9], "next_steps": spoilt[-9:]})
 
-        return Scripted(answer, name=MODEL)
+        return ScriptedModel(answer, name=MODEL)
 
     return [scripted(kind, text) for kind, text in drawn]
 

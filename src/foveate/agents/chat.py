@@ -28,7 +28,7 @@ from foveate.store.calls import NANO, CostRow
 from foveate.text import compact_json, message_text, turn_text
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
 
-__all__ = ["Asked", "Chat", "ChatEvent", "Finished", "Noticed", "Piece", "ToolAnswered", "ToolAsked"]
+__all__ = ["AnswerPiece", "AnswerSummary", "Chat", "ChatEvent", "Notice", "RequestSent", "ToolRequest", "ToolResponse"]
 
 MAX_TOOL_ROUNDS = 8
 """After so many calls of tools for one prompt the model is asked once more, without tools."""
@@ -199,10 +199,10 @@ class Chat:
                 message = answer.message if rounds_left else _without_calls(answer)
                 results: list[Message] = []
                 for call in message.tool_calls:
-                    yield ToolAsked(call.name, call.arguments)
+                    yield ToolRequest(call.name, call.arguments)
                     text = await self._execute(call) if len(results) < MAX_CALLS_PER_ROUND else TOO_MANY_CALLS
                     results.append(_result(call, text))
-                    yield ToolAnswered(call.name, self.session.counter.count(text))
+                    yield ToolResponse(call.name, self.session.counter.count(text))
                 # Together, so that no call is ever left without its result.
                 await self._record(taken, [message, *results])
                 taken.said.clear()
@@ -237,11 +237,11 @@ class Chat:
 
     async def _ask(
         self, tools: Sequence[Mapping[str, Json]], taken: _Answering
-    ) -> AsyncGenerator[Asked | Piece | Noticed | Answer, None]:
+    ) -> AsyncGenerator[RequestSent | AnswerPiece | Notice | Answer, None]:
         """One call of the model; once more with less, if the prompt was too long for it."""
         context = await self.context()
         if not taken.made and (cut := await self._cut_turn(context)):
-            yield Noticed(f"{cut} is larger than its room: the model is shown a part of it.")
+            yield Notice(f"{cut} is larger than its room: the model is shown a part of it.")
         refused: Context | None = None
         while True:
             try:
@@ -255,7 +255,7 @@ class Chat:
                     problem = f"{error.problem}; {context.budget_tokens:,} are too many, too: use a smaller budget"
                     raise ModelUnavailable(error.model, problem, reason="too-long") from error
                 refused, context = context, await self._smaller(context, error)
-                yield Noticed(TOO_LONG)
+                yield Notice(TOO_LONG)
                 continue
             if refused:
                 # It did fit with less, so it is the counting that is too low.
@@ -271,7 +271,7 @@ class Chat:
 
     async def _call(
         self, context: Context, tools: Sequence[Mapping[str, Json]], taken: _Answering
-    ) -> AsyncGenerator[Asked | Piece | Answer, None]:
+    ) -> AsyncGenerator[RequestSent | AnswerPiece | Answer, None]:
         messages = canonical_messages(context, has_tools=bool(tools))
         ask = Ask(
             purpose="chat",
@@ -287,14 +287,14 @@ class Chat:
         # The framing of messages and the tools' definitions are cached as far as the messages are.
         predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
         taken.said.clear()
-        yield Asked(context.tokens)
+        yield RequestSent(context.tokens)
         stream = self._caller.stream(ask, self.models, session_id=self.session.id)
         async with aclosing(stream) as pieces:
             async for piece in pieces:
                 self._sent, self._sent_tools = sent, bool(tools)
                 if not isinstance(piece, Answer):
                     taken.said.append(piece)
-                    yield Piece(piece)
+                    yield AnswerPiece(piece)
                     continue
                 self._check(piece)
                 self._sent = (*sent, *self._written([piece.message]))
@@ -347,9 +347,9 @@ class Chat:
             with suppress(TurnBegun):
                 await self._record(taken, [said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
 
-    async def _finished(self, answer: Answer, taken: _Answering) -> Finished:
+    async def _finished(self, answer: Answer, taken: _Answering) -> AnswerSummary:
         made = taken.made
-        return Finished(
+        return AnswerSummary(
             turn_id=turn_id(taken.turn),
             text=answer.text,
             model=answer.message.model or self.models[0],
@@ -387,21 +387,21 @@ def _without_calls(answer: Answer) -> Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestSent:
     """A model begins to read a prompt of so many tokens."""
 
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AnswerPiece:
     """Some more of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAsked:
+class ToolRequest:
     """The model calls a tool."""
 
     name: str
@@ -409,7 +409,7 @@ class ToolAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswered:
+class ToolResponse:
     """What it called has answered, in so many tokens."""
 
     name: str
@@ -417,14 +417,14 @@ class ToolAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Noticed:
+class Notice:
     """Something the user should know about this answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class AnswerSummary:
     """The answer is complete and recorded; what it took, all calls for it together."""
 
     turn_id: str
@@ -461,4 +461,4 @@ class Finished:
         return self.nano_usd / NANO
 
 
-ChatEvent: TypeAlias = Asked | Piece | ToolAsked | ToolAnswered | Noticed | Finished
+ChatEvent: TypeAlias = RequestSent | AnswerPiece | ToolRequest | ToolResponse | Notice | AnswerSummary

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from foveate.agents.chat import DEFAULT_MAX_OUTPUT_TOKENS, Chat, ChatEvent, Costs, Finished, Noticed, OwnTool
+from foveate.agents.chat import DEFAULT_MAX_OUTPUT_TOKENS, AnswerSummary, Chat, ChatEvent, Costs, Notice, OwnTool
 from foveate.agents.signals import (
     REASONS,
     UPDATE,
@@ -35,7 +35,7 @@ from foveate.agents.signals import (
     read_signal,
     tool_definitions,
 )
-from foveate.agents.tasks import Merged, TaskList, parse_tasks
+from foveate.agents.tasks import MergeReport, TaskList, parse_tasks
 from foveate.errors import InputError, Refused
 from foveate.models.caller import Caller
 from foveate.session import Session
@@ -71,7 +71,7 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class RunStart:
     """The run begins, or goes on."""
 
     iterations: int
@@ -80,27 +80,27 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class IterationBegan:
+class IterationStart:
     iteration: int
     is_again: bool = False
     """It was begun before, and ended without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class TasksChanged:
+class TaskUpdate:
     tasks: TaskList
 
 
 @dataclass(frozen=True, slots=True)
-class IterationEnded:
+class IterationEnd:
     """Its answer is recorded, and the tasks are as it left them."""
 
     iteration: int
-    answer: Finished
+    answer: AnswerSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+class RunEnd:
     """The run stops here, and can be gone on with."""
 
     reason: StopReason
@@ -116,7 +116,7 @@ class RunEnded:
         return self.nano_usd / NANO
 
 
-RunEvent: TypeAlias = ChatEvent | Began | IterationBegan | TasksChanged | IterationEnded | RunEnded
+RunEvent: TypeAlias = ChatEvent | RunStart | IterationStart | TaskUpdate | IterationEnd | RunEnd
 
 
 async def run(
@@ -135,7 +135,7 @@ async def run(
     has_tools: bool = True,
     temperature: float | None = None,
 ) -> AsyncGenerator[RunEvent, None]:
-    """Work on the epic until something says stop; the last event is `RunEnded`.
+    """Work on the epic until something says stop; the last event is `RunEnd`.
 
     Without an epic the session's title says what to do. `tasks` is Markdown; given again with changes, what is new or
     ticked in it is taken over. `answer` is for the question or the blocker that the run stopped at. `costs` is
@@ -186,9 +186,9 @@ class _Run:
 
     async def events(self, epic: str | None, tasks: str | None, answer: str | None) -> AsyncGenerator[RunEvent, None]:
         notes = await self._begin(epic, tasks)
-        yield Began(self._state.iteration, self._state.task_list)
+        yield RunStart(self._state.iteration, self._state.task_list)
         for note in notes:
-            yield Noticed(note)
+            yield Notice(note)
         while True:
             waiting = await self._catch_up()
             if waiting is None and answer is None and (ended := await self._ended()):
@@ -199,7 +199,7 @@ class _Run:
                 return
             if answer is not None and (waiting or not self._state.signal):
                 if not waiting or answer.strip() not in turn_text(waiting.messages):
-                    yield Noticed(NOT_ASKED)
+                    yield Notice(NOT_ASKED)
                 answer = None
             async with aclosing(self._iteration(waiting, answer)) as events:
                 async for event in events:
@@ -211,24 +211,24 @@ class _Run:
         before = self._state.task_list
         number = self._state.iteration + 1
         self._draft = read_outcome(waiting.messages, before, self._accept).tasks if waiting else before
-        yield IterationBegan(number, is_again=waiting is not None)
+        yield IterationStart(number, is_again=waiting is not None)
         if waiting:
             stream = self.chat.answer()
         else:
             prompt = PROMPT if answer is None else ANSWERED.format(answer.strip())
             stream = self.chat.say(prompt, key=f"run/iteration-{number}")
-        finished: Finished | None = None
+        finished: AnswerSummary | None = None
         async with aclosing(stream) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Finished):
+                if isinstance(piece, AnswerSummary):
                     finished = piece
                 else:
                     yield piece
         assert finished is not None, "an answer is finished, or an error"
         await self._catch_up()
         if self._state.task_list != before:
-            yield TasksChanged(self._state.task_list)
-        yield IterationEnded(number, finished)
+            yield TaskUpdate(self._state.task_list)
+        yield IterationEnd(number, finished)
 
     async def _begin(self, epic: str | None, tasks: str | None) -> list[str]:
         """Take what is given, and find where the run stands; what the user should know of it."""
@@ -297,11 +297,11 @@ class _Run:
         await self._show(self._state.task_list)
         await self._session.documents.give(RUN, self._state.pack())
 
-    async def _ended(self) -> RunEnded | None:
+    async def _ended(self) -> RunEnd | None:
         signal = self._state.signal
         return await self._end(signal.reason, signal.text) if signal else None
 
-    async def _capped(self, *, is_new: bool) -> RunEnded | None:
+    async def _capped(self, *, is_new: bool) -> RunEnd | None:
         """What keeps the next iteration from being asked for."""
         caps = self._caps
         tokens, nano_usd = await self._spent()
@@ -318,9 +318,9 @@ class _Run:
             return await self._end("cap", f"{seconds:,.0f} of at most {caps.max_seconds:,.0f} seconds")
         return None
 
-    async def _end(self, reason: StopReason, text: str) -> RunEnded:
+    async def _end(self, reason: StopReason, text: str) -> RunEnd:
         tokens, nano_usd = await self._spent()
-        return RunEnded(
+        return RunEnd(
             reason=reason,
             text=text,
             iterations=self._state.iteration,
@@ -427,7 +427,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     def unpack(cls, text: str) -> RunState:
         return msgspec.json.decode(text, type=cls)
 
-    def taking(self, text: str) -> tuple[RunState, Merged]:
+    def taking(self, text: str) -> tuple[RunState, MergeReport]:
         """With a list of tasks from the user: the first one as it is, others merged into what there is."""
         given = Given(self.turn, parse_tasks(text).markdown())
         state = msgspec.structs.replace(self._retaken(given), given=(*self.given, given), digest=digest(text))
@@ -469,9 +469,11 @@ class RunState(Struct, frozen=True, kw_only=True):
         is_reopened = bool(merged.added) and self.signal is not None and self.signal.reason == "done"
         return msgspec.structs.replace(self, tasks=merged.tasks.markdown(), signal=None if is_reopened else self.signal)
 
-    def _merged(self, given: Given) -> Merged:
+    def _merged(self, given: Given) -> MergeReport:
         other = parse_tasks(given.tasks)
-        return self.task_list.merged(other) if self.tasks else Merged(other, tuple(task.text for task in other.open))
+        return (
+            self.task_list.merged(other) if self.tasks else MergeReport(other, tuple(task.text for task in other.open))
+        )
 
 
 def shown_tasks(tasks: TaskList, iteration: int) -> str:

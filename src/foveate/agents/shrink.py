@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
-from foveate.compress.guard import Source as GuardSource
-from foveate.compress.guard import check
+from foveate.compress.guard import GuardSource, check
 from foveate.compress.lines import brief
 from foveate.compress.marks import one_line
 from foveate.compress.model.request import prompt_file
@@ -26,20 +25,20 @@ from foveate.compress.reader import read_turn
 from foveate.context.costs import counting
 from foveate.errors import InputError, ModelError
 from foveate.events import Event, EventKind
-from foveate.history.driver import Storyteller
+from foveate.history.driver import StatefulDriver
 from foveate.history.sizes import Infos
-from foveate.history.texts import Viewer
+from foveate.history.texts import TextReader
 from foveate.models import Ask
-from foveate.plan import Made, Strategy, TurnInfo
+from foveate.plan import Artefact, Strategy, TurnInfo
 from foveate.renditions import Count
-from foveate.session import Session, Shared
+from foveate.session import Session, SharedParts
 from foveate.session.context import given_settings
 from foveate.settings import make_strategy
 from foveate.strategy.build import SHORT, Material, short_texts
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.build import Shortener, limits_of
-from foveate.strategy.hybrid.messages import Source, protect, speaker_of
-from foveate.strategy.hybrid.state import Book, Place
+from foveate.strategy.hybrid.messages import ShortSource, protect, speaker_of
+from foveate.strategy.hybrid.state import HybridState, Place
 from foveate.strategy.hybrid.tracker import Tracker, to_json, track
 from foveate.text import several, turn_text
 from foveate.tokens import O200K, exact_counter
@@ -61,7 +60,7 @@ Mode = Literal["agent", "direct"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shrunk:
+class ShrinkReport:
     """What a run came to."""
 
     mode: Mode
@@ -99,8 +98,8 @@ class _Work:
     """What a run is about."""
 
     infos: Sequence[TurnInfo]
-    book: Book
-    made: dict[str, Made] = field(default_factory=dict)
+    book: HybridState
+    made: dict[str, Artefact] = field(default_factory=dict)
     """By name, as the strategy will look for it."""
 
 
@@ -115,17 +114,17 @@ async def expand(session: Session, turn: str | int, position: int) -> Message:
 class Shrinker:
     """Runs the agent on one session."""
 
-    def __init__(self, shared: Shared, session_id: str) -> None:
+    def __init__(self, shared: SharedParts, session_id: str) -> None:
         self._shared = shared
         self._session_id = session_id
-        self._viewer = Viewer(shared.store, session_id)
-        self._storyteller = Storyteller(shared.store, session_id, self._viewer)
+        self._viewer = TextReader(shared.store, session_id)
+        self._storyteller = StatefulDriver(shared.store, session_id, self._viewer)
 
     @classmethod
     def of(cls, session: Session) -> Shrinker:
         return cls(session._shared, session.id)
 
-    async def run(self, models: Sequence[str], *, window_tokens: int | None = None) -> Shrunk:
+    async def run(self, models: Sequence[str], *, window_tokens: int | None = None) -> ShrinkReport:
         """Let the first of these models that answers shorten the history to the target, as far as its limits allow."""
         session = await self._shared.store.get_session(self._session_id)
         given = given_settings(session) if session.strategy == NAME else None
@@ -209,7 +208,7 @@ class Shrinker:
         is_open = session.head != "closed"
         infos = await Infos().renewed(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
         state = await self._storyteller.state(NAME)
-        book = Book.from_json(state) if state else Book()
+        book = HybridState.from_json(state) if state else HybridState()
         first = max(book.rolled + 1, session.last_turn - MAX_TURNS + 1, 1)
         if first < infos.first:
             infos = await infos.reaching(store, self._session_id, first)
@@ -277,7 +276,7 @@ class Shrinker:
 
     async def _keep(self, strategy: Hybrid, work: _Work, accepted: Mapping[Place, str]) -> None:
         """The agent's texts in place of those made without it, and its choice in the strategy's state."""
-        changed: list[Made] = []
+        changed: list[Artefact] = []
         session = await self._shared.store.get_session(self._session_id)
         count = counting("M", exact_counter(session.encoding))
         for turn in sorted({place[0] for place in accepted}):
@@ -289,7 +288,7 @@ class Shrinker:
         store = self._shared.store
         await store.artefacts.keep_made(self._session_id, NAME, [pack_made(made) for made in changed])
         state = await self._storyteller.state(NAME)
-        book = Book.from_json(state) if state else Book()
+        book = HybridState.from_json(state) if state else HybridState()
         chosen = {place for place in accepted if place > book.through and place[0] > book.rolled}
         spared = book.spared - set(accepted)
         await self._storyteller.keep_state(NAME, replace(book, chosen=book.chosen | chosen, spared=spared).as_json())
@@ -298,10 +297,10 @@ class Shrinker:
         self._shared.events.publish(Event(kind, self._session_id, datetime.now(UTC), None, dict(data)))
 
 
-def _source(infos: Sequence[TurnInfo], turn: int) -> Source:
+def _source(infos: Sequence[TurnInfo], turn: int) -> ShortSource:
     info = infos[turn - infos[0].turn]
     assert info.turn == turn, f"{turn_id(turn)} is among the turns"
-    return Source(turn, 0, len(info.messages) - 1, is_whole=True)
+    return ShortSource(turn, 0, len(info.messages) - 1, is_whole=True)
 
 
 def _superseded(message: Message) -> Message:
@@ -317,10 +316,10 @@ def _goal(run: _Run) -> dict[str, Json]:
     return {"tokens_now": run.desk.tokens, "target_tokens": run.desk.target_tokens}
 
 
-def _ended(run: _Run, reason: str) -> Shrunk:
+def _ended(run: _Run, reason: str) -> ShrinkReport:
     desk = run.desk
     mode: Mode = "agent" if desk.accepted else "direct"
-    return Shrunk(
+    return ShrinkReport(
         mode, reason, len(desk.accepted), desk.refusals, run.iterations, run.before, desk.tokens, run.model_tokens
     )
 
@@ -333,7 +332,7 @@ WORTH_TOKENS = 24
 KNOWN_FILES = 20
 
 
-class Refused(ValueError):
+class ProposalRejected(ValueError):
     """A proposal that is not taken; says why."""
 
 
@@ -372,11 +371,11 @@ class Desk:
         }
         try:
             if name not in tools:
-                raise Refused(f"there is no tool {brief(name, 40)!r}; there are {', '.join(tools)}")
+                raise ProposalRejected(f"there is no tool {brief(name, 40)!r}; there are {', '.join(tools)}")
             if not isinstance(arguments, Mapping):
-                raise Refused("arguments are one JSON object")
+                raise ProposalRejected("arguments are one JSON object")
             return json.dumps(tools[name](arguments), ensure_ascii=False)
-        except Refused as refused:
+        except ProposalRejected as refused:
             self.refusals += 1
             return json.dumps({"refused": str(refused)}, ensure_ascii=False)
 
@@ -416,24 +415,24 @@ class Desk:
         place = self._given(arguments, "position")
         message = self._message(place)
         if not message.tool_results:
-            raise Refused("that is no tool result; compress_conversation_segment is for words")
+            raise ProposalRejected("that is no tool result; compress_conversation_segment is for words")
         text = self.local(place[0]).get(place[1])
         if text is None:
-            raise Refused("nothing shorter is known of it")
+            raise ProposalRejected("nothing shorter is known of it")
         return self._take({place: text})
 
     def _segment(self, arguments: Mapping[str, Any]) -> Json:
         first, last = self._given(arguments, "first"), self._given(arguments, "last")
         summary = arguments.get("summary")
         if not isinstance(summary, str) or not summary.strip():
-            raise Refused("summary is the text that says what these messages say")
+            raise ProposalRejected("summary is the text that says what these messages say")
         if not first <= last or last[1] - first[1] >= MAX_SEGMENT:
-            raise Refused(f"a segment is of 1 to {MAX_SEGMENT} messages of one turn, first before last")
+            raise ProposalRejected(f"a segment is of 1 to {MAX_SEGMENT} messages of one turn, first before last")
         places = [(first[0], position) for position in range(first[1], last[1] + 1)]
         words = [place for place in places if not self._message(place).tool_results]
         speakers = {self._message(place).role for place in words}
         if len(speakers) != 1:
-            raise Refused("a summary speaks for one speaker: the user, or the assistant")
+            raise ProposalRejected("a summary speaks for one speaker: the user, or the assistant")
         self._check(summary, [self._message(place) for place in words])
         texts = {place: text for place in places if (text := self.local(place[0]).get(place[1])) is not None}
         shortener = self.shortener(first[0])
@@ -447,14 +446,14 @@ class Desk:
         limit = limits["user" if messages[0].role == "user" else "assistant"]
         tokens = self.count(summary)
         if tokens > limit:
-            raise Refused(f"the summary takes {tokens} tokens; {limit} are allowed")
+            raise ProposalRejected(f"the summary takes {tokens} tokens; {limit} are allowed")
         # Calls stay beside the words, so a summary need not speak of them.
         reading = read_turn([replace(message, parts=(Text(message.text),), original=None) for message in messages])
         source = GuardSource(reading.facts, [candidate.text for candidate in reading.candidates])
         verdict = check("T", source, summary, tokens=tokens, above_tokens=limit, written_by_model=True)
         if not verdict.ok:
             lost = f"; it lost {', '.join(fact[2:] for fact in verdict.lost[:5])}" if verdict.lost else ""
-            raise Refused(f"{verdict.reason}{lost}")
+            raise ProposalRejected(f"{verdict.reason}{lost}")
 
     def _take(self, texts: Mapping[Place, str]) -> Json:
         before = sum(self.sizes[place] for place in texts)
@@ -463,7 +462,7 @@ class Desk:
         }
         after = before - sum(self.sizes[place] - (self.count(text) if text else 0) for place, text in saved.items())
         if not saved or after >= before:
-            raise Refused("that saves nothing")
+            raise ProposalRejected("that saves nothing")
         self.accepted |= saved
         self.sizes = {**self.sizes, **{place: self.count(text) if text else 0 for place, text in saved.items()}}
         self.tokens -= before - after
@@ -474,18 +473,18 @@ class Desk:
         number = turn_number(turn) if isinstance(turn, str | int) and not isinstance(turn, bool) else None
         position = arguments.get(key)
         if number is None or not isinstance(position, int) or isinstance(position, bool):
-            raise Refused(f'turn is an id such as "T-3", {key} a position from 0')
+            raise ProposalRejected(f'turn is an id such as "T-3", {key} a position from 0')
         return number, position
 
     def _message(self, place: Place) -> Message:
         where = f"{turn_id(place[0])} message {place[1]}"
         if place in self.protected:
-            raise Refused(f"{where} is protected")
+            raise ProposalRejected(f"{where} is protected")
         messages = self.turns.get(place[0], ())
         if not 0 <= place[1] < len(messages) or place not in self.sizes:
-            raise Refused(f"there is no message {where} that may be made short")
+            raise ProposalRejected(f"there is no message {where} that may be made short")
         if place in self.accepted:
-            raise Refused(f"{where} is short already")
+            raise ProposalRejected(f"{where} is short already")
         return messages[place[1]]
 
     def _may(self, place: Place) -> bool:

@@ -59,7 +59,7 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TaskChange:
     """What is to become of the tasks: a whole new list, or some done, open again or new."""
 
     tasks: TaskList | None = None
@@ -103,7 +103,7 @@ def tool_definitions() -> list[dict[str, Json]]:
     ]
 
 
-def read_change(arguments: Json) -> Change:
+def read_change(arguments: Json) -> TaskChange:
     """What a call of `update_tasks` asks for; an `InputError` tells the model what to write."""
     given = _object(UPDATE, arguments)
     unknown = sorted(set(given) - {"tasks", "done", "reopened", "added"})
@@ -115,8 +115,8 @@ def read_change(arguments: Json) -> Change:
     if whole is not None and not isinstance(whole, str):
         raise InvalidToolCall(UPDATE, 'tasks takes lines such as "- [ ] Write the new one"')
     tasks = None if whole is None or not whole.strip() else parse_tasks(whole)
-    change = Change(tasks, _numbers(given, "done"), _numbers(given, "reopened"), _texts(given, "added"))
-    if change == Change():
+    change = TaskChange(tasks, _numbers(given, "done"), _numbers(given, "reopened"), _texts(given, "added"))
+    if change == TaskChange():
         raise InvalidToolCall(UPDATE, "give done, reopened or added, or all of the list as tasks")
     return change
 

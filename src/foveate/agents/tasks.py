@@ -39,7 +39,7 @@ Entry: TypeAlias = Task | str
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeReport:
     """A list with another one in it, and what that changed."""
 
     tasks: TaskList
@@ -99,14 +99,14 @@ class TaskList:
         fresh = [text for text in dict.fromkeys(map(_checked, texts)) if text not in known]
         return _limited(TaskList((*self.entries, *map(Task, fresh))))
 
-    def merged(self, other: TaskList) -> Merged:
+    def merged(self, other: TaskList) -> MergeReport:
         """With the open tasks of another list that this one lacks, and done what is done there. Nothing goes."""
         known = {task.text: task for task in self.tasks}
         done_there = {task.text for task in other.tasks} - {task.text for task in other.open}
         ticked = [number for number, task in enumerate(self.tasks, 1) if task.text in done_there and not task.is_done]
         added = [task.text for task in other.open if task.text not in known]
         names = tuple(self.tasks[number - 1].text for number in ticked)
-        return Merged(self.ticked(ticked).extended(added), tuple(dict.fromkeys(added)), names)
+        return MergeReport(self.ticked(ticked).extended(added), tuple(dict.fromkeys(added)), names)
 
 
 def parse_tasks(text: str) -> TaskList:

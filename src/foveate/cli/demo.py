@@ -31,7 +31,7 @@ AROUND_CHARS = 140
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DemoResult:
     """What became of the conversation."""
 
     session_id: str
@@ -75,7 +75,7 @@ def command(*, turns: int, seed: int, session_id: str, replay: bool, store_path:
         _record(progress, fov, session, conversation, f"demo-{seed}-{turns}")
         context = session.context(budget_tokens=BUDGET_TOKENS)
         lost = _lost_fact(conversation, context)
-        shown = Shown(
+        shown = DemoResult(
             session_id=session_id,
             conversation=conversation,
             stats=session.stats(),
@@ -135,7 +135,7 @@ def _level_of(context: Context, turn: int) -> str:
     return ""
 
 
-def _print_json(shown: Shown) -> None:
+def _print_json(shown: DemoResult) -> None:
     from foveate.cli.ui.picture import bands_of
 
     print_json(
@@ -155,7 +155,7 @@ def _print_json(shown: Shown) -> None:
     )
 
 
-def _show(shown: Shown, store_path: Path) -> None:
+def _show(shown: DemoResult, store_path: Path) -> None:
     from foveate.cli.ui.picture import draw
 
     out = console()
@@ -179,7 +179,7 @@ def _show(shown: Shown, store_path: Path) -> None:
         out.print(line((f"  {call:<46}", "bold"), (f" {note}", "dim")))
 
 
-def _show_facts(out: Console, shown: Shown) -> None:
+def _show_facts(out: Console, shown: DemoResult) -> None:
     facts = shown.conversation.facts
     step = max(1, len(facts) // FACTS_SHOWN)
     rows: list[tuple[str | Text, ...]] = []
@@ -191,7 +191,7 @@ def _show_facts(out: Console, shown: Shown) -> None:
     print_table(out, COLUMNS, rows)
 
 
-def _show_found(out: Console, shown: Shown) -> None:
+def _show_found(out: Console, shown: DemoResult) -> None:
     fact = _lost_fact(shown.conversation, shown.context)
     if fact is None:
         return
@@ -217,7 +217,7 @@ def _around(text: str, needle: str) -> list[str | tuple[str, str]]:
     return [head, (found, "bold black on color(221)"), tail]
 
 
-def _show_figures(out: Console, shown: Shown) -> None:
+def _show_figures(out: Console, shown: DemoResult) -> None:
     total, kept = len(shown.kept), sum(shown.kept.values())
     times = shown.stats.tokens / max(1, shown.context.tokens)
     figures = [

@@ -70,7 +70,7 @@ TOLD_BY_REASON = {
 KEY_MISSING = "no: key missing"
 
 
-class Target(NamedTuple):
+class ModelTarget(NamedTuple):
     """What is tried once, however many uses it has: the same name may both talk and make vectors."""
 
     model: str
@@ -86,12 +86,12 @@ class Use:
     source: str
 
     @property
-    def target(self) -> Target:
-        return Target(self.model, makes_vectors=self.purpose == "embed")
+    def target(self) -> ModelTarget:
+        return ModelTarget(self.model, makes_vectors=self.purpose == "embed")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ModelStatus:
     """What is known of a configured model."""
 
     model: str
@@ -170,7 +170,7 @@ def uses_of(settings: Settings) -> list[Use]:
     return uses
 
 
-def standing_of(target: Target, settings: ModelsSettings) -> Standing:
+def standing_of(target: ModelTarget, settings: ModelsSettings) -> ModelStatus:
     """What settings, the environment and the price list say of a model; nobody is asked."""
     from foveate.models.names import find_key, understand, window_of
     from foveate.models.prices import tariff_for
@@ -181,14 +181,14 @@ def standing_of(target: Target, settings: ModelsSettings) -> Standing:
     try:
         parsed = understand(name, settings)
     except ModelUnavailable as error:
-        return Standing(error.model, problem=error.problem, reason=error.reason)
+        return ModelStatus(error.model, problem=error.problem, reason=error.reason)
     key = find_key(parsed)
     tariff = tariff_for(name, settings)
     usd = [
         None if tariff.is_estimate else tariff.nano_usd(usage) / NANO * (1_000_000 / SAMPLE_TOKENS)
         for usage in (Usage(input_tokens=SAMPLE_TOKENS), Usage(output_tokens=SAMPLE_TOKENS))
     ]
-    standing = Standing(
+    standing = ModelStatus(
         name,
         parsed.provider,
         key_variable=key.variable if key else " or ".join(parsed.key_variables) or None,
@@ -205,7 +205,7 @@ def standing_of(target: Target, settings: ModelsSettings) -> Standing:
     return standing
 
 
-async def _try_all(standings: Sequence[Standing], settings: Settings, path: Path) -> list[Standing]:
+async def _try_all(standings: Sequence[ModelStatus], settings: Settings, path: Path) -> list[ModelStatus]:
     import asyncio
 
     async with _caller(settings, path) as caller:
@@ -228,7 +228,7 @@ async def _caller(settings: Settings, path: Path) -> AsyncIterator[Caller]:
         await store.close()
 
 
-async def _try(standing: Standing, settings: Settings, caller: Caller) -> Standing:
+async def _try(standing: ModelStatus, settings: Settings, caller: Caller) -> ModelStatus:
     from foveate.models import Ask
     from foveate.recall.embed.endpoint import Endpoint
     from foveate.turn import Message, Text
@@ -251,7 +251,7 @@ async def _try(standing: Standing, settings: Settings, caller: Caller) -> Standi
     return replace(standing, answers=True, seconds=round(answered.seconds, 3))
 
 
-def _print(uses: Sequence[Use], standings: dict[Target, Standing], settings: ModelsSettings) -> None:
+def _print(uses: Sequence[Use], standings: dict[ModelTarget, ModelStatus], settings: ModelsSettings) -> None:
     out = console()
     print_table(out, COLUMNS, [_row(use, standings[use.target]) for use in uses])
     purposes = {use.purpose for use in uses}
@@ -264,7 +264,7 @@ def _print(uses: Sequence[Use], standings: dict[Target, Standing], settings: Mod
             out.print(line((f"{standing.model}: ", "red"), standing.problem), soft_wrap=True)
 
 
-def _row(use: Use, standing: Standing) -> tuple[str | Text, ...]:
+def _row(use: Use, standing: ModelStatus) -> tuple[str | Text, ...]:
     key = "none needed"
     if standing.key_variable and (standing.key_needed or standing.key_set or standing.reason == "key"):
         key = f"{standing.key_variable} {'set' if standing.key_set else 'not set'}"

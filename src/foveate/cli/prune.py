@@ -66,12 +66,12 @@ def _moment(age: str) -> datetime:
 
 
 def _show(rows: dict[str, object], before: datetime, *, really: bool) -> None:
-    from foveate.store import Pruned
+    from foveate.store import PruneReport
 
     out = console()
     lines = []
     for session_id, row in rows.items():
-        if isinstance(row, Pruned) and row.turns:
+        if isinstance(row, PruneReport) and row.turns:
             sizes = f"{amount(row.raw_bytes)}B", f"{amount(row.stored_bytes)}B"
             lines.append((session_id, str(row.turns), str(row.messages), *sizes))
         elif isinstance(row, str):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.recall.search import Found
+    from foveate.recall.search import Hit
     from foveate.sync import Foveate
 
 SNIPPET_CHARS = 240
@@ -97,7 +97,7 @@ def _find(fov: Foveate, words: Sequence[str]) -> str:
         raise InputError(f"{error}; '{to_copy('search', '--all', *words)}' looks in all of them") from error
 
 
-def print_found(out: Console, found: Sequence[Found], query: str, *, names_session: bool = False) -> None:
+def print_found(out: Console, found: Sequence[Hit], query: str, *, names_session: bool = False) -> None:
     if not found:
         out.print(line(f"Nothing was found for {query!r}."))
     for each in found:

@@ -14,7 +14,7 @@ from foveate.errors import InputError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from foveate.agents.shrink import Shrunk
+    from foveate.agents.shrink import ShrinkReport
     from foveate.events import Event
 
 NO_MODEL = "no model is set for it; name one with --model, or set models.default (foveate models lists what is set)"
@@ -53,7 +53,7 @@ def command(*, session_id: str, model: str | None, window: str | None, store_pat
 
 async def _shrink(
     path: Path, session_id: str, model: str | None, *, window_tokens: int | None, progress: Progress
-) -> Shrunk:
+) -> ShrinkReport:
     import foveate
     from foveate.agents.shrink import NAME, Shrinker
     from foveate.models.names import models_for
@@ -77,7 +77,7 @@ async def _shrink(
             return await Shrinker.of(session).run(models, window_tokens=window_tokens)
 
 
-def _show(shrunk: Shrunk) -> None:
+def _show(shrunk: ShrinkReport) -> None:
     out = console()
     if shrunk.mode == "agent":
         out.print(line(f"Made short: {shrunk.accepted:,}. Refused: {shrunk.refused:,}."))

@@ -74,7 +74,7 @@ class Pair:
 
 
 @dataclass(slots=True)
-class Source:
+class GuardSource:
     """What a turn says, ready for comparing."""
 
     facts: Facts
@@ -143,7 +143,7 @@ def _lost(words: _Words, cued: Iterable[_Words], uncued: Iterable[_Words]) -> bo
 
 def check(  # noqa: PLR0911 - each reason to refuse leaves at once
     level: Level,
-    source: Source,
+    source: GuardSource,
     rendition: str,
     *,
     tokens: int,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from foveate.compress.choose import Choice, best_first
-from foveate.compress.guard import Pair, Shares, Source, check
+from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.reader import Candidate, Reading, read_turn
+from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.telegraph import estimate_tokens, headline, is_courtesy, squeeze
 from foveate.renditions import TINY_TOKENS, Count, Level, Refusal, Renditions, Unit
@@ -72,9 +72,9 @@ class LocalCompressor:
             return Renditions(_smooth(messages, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
         smoothed, above = _smooth(messages, raw, raw_tokens, count)
         share = self.share or compressed_share(raw_tokens)
-        job = _Job(Source(reading.facts, [clause.text for clause in reading.candidates]), self.shares, count)
+        job = _Job(GuardSource(reading.facts, [clause.text for clause in reading.candidates]), self.shares, count)
 
-        def compress(extra: float) -> Line:
+        def compress(extra: float) -> TinyLine:
             room = min(above, round(raw_tokens * share * extra))
             return _compress(reading, raw_tokens, room, scale=scale, count=count)
 
@@ -83,7 +83,7 @@ class LocalCompressor:
         )
         line = one_line(compressed.text)
 
-        def shrink(extra: float) -> Line:
+        def shrink(extra: float) -> TinyLine:
             return tiny_line(reading, raw_tokens, above=compressed.tokens, extra=extra, scale=scale, count=count)
 
         most = min(MAX_TOKENS, compressed.tokens)
@@ -102,12 +102,14 @@ class LocalCompressor:
 class _Job:
     """The levels of one turn, each tried twice before the guard, then replaced."""
 
-    source: Source
+    source: GuardSource
     shares: Shares
     count: Count
     refusals: list[Refusal] = field(default_factory=list)
 
-    def make(self, level: Level, make: Callable[[float], Line], *, fallback: Callable[[], str], above: int) -> _Made:
+    def make(
+        self, level: Level, make: Callable[[float], TinyLine], *, fallback: Callable[[], str], above: int
+    ) -> _Made:
         for extra in (1.0, RETRY_SHARE):
             line = make(extra)
             text, tokens = line.text, self.count(line.text)
@@ -137,10 +139,10 @@ def _smooth(messages: Sequence[Message], raw: str, raw_tokens: int, count: Count
     return (smoothed, tokens) if smoothed.strip() and tokens <= raw_tokens else (raw, raw_tokens)
 
 
-def _compress(reading: Reading, raw_tokens: int, room: int, *, scale: float, count: Count) -> Line:
+def _compress(reading: TurnReading, raw_tokens: int, room: int, *, scale: float, count: Count) -> TinyLine:
     candidates = reading.candidates
     if raw_tokens < SHORT_TOKENS:
-        return Line(_render(candidates, [candidate.text for candidate in candidates]))
+        return TinyLine(_render(candidates, [candidate.text for candidate in candidates]))
     texts = [headline(candidate.text) if candidate.speaker == "user" else candidate.short for candidate in candidates]
     chosen = _choose(candidates, texts, room, scale)
     while True:
@@ -148,7 +150,7 @@ def _compress(reading: Reading, raw_tokens: int, room: int, *, scale: float, cou
         text = _render([candidates[place] for place in places], [texts[place] for place in places])
         over = float(count(text) - room)
         if over <= 0 or len(chosen) <= 1:
-            return Line(text, tuple(Pair(candidates[place].text, texts[place]) for place in places))
+            return TinyLine(text, tuple(Pair(candidates[place].text, texts[place]) for place in places))
         while over > 0 and len(chosen) > 1:
             over -= estimate_tokens(texts[chosen.pop()]) * scale
 
@@ -198,7 +200,7 @@ def _render(candidates: Sequence[Candidate], texts: Sequence[str]) -> str:
     return "\n".join(lines).strip() or NOTHING
 
 
-def _units(turn: int, reading: Reading, scale: float) -> tuple[Unit, ...]:
+def _units(turn: int, reading: TurnReading, scale: float) -> tuple[Unit, ...]:
     """What eras may take, best first."""
     candidates = [candidate for candidate in reading.candidates if candidate.kind != "code"] or reading.candidates[:20]
     choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, clause.short_tokens * scale) for clause in candidates])
@@ -239,7 +241,7 @@ ATTEMPTS, STEP_TOKENS = 5, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TinyLine:
     """A rendition and the clauses it was made of."""
 
     text: str
@@ -256,18 +258,20 @@ def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) ->
     return max(MIN_TOKENS, min(most, round(raw_tokens * SHARE * told)))
 
 
-def tiny_line(reading: Reading, raw_tokens: int, *, above: int, extra: float, scale: float, count: Count) -> Line:
+def tiny_line(
+    reading: TurnReading, raw_tokens: int, *, above: int, extra: float, scale: float, count: Count
+) -> TinyLine:
     """One line of at most TINY_TOKENS that is no longer than the level above."""
     spoken = [candidate for candidate in reading.candidates if candidate.speaker in ("user", "assistant")]
     candidates = [candidate for candidate in spoken if candidate.kind != "code"] or spoken or reading.candidates
     if not candidates:
-        return Line("…")
+        return TinyLine("…")
     told = sum(sum(candidate.facts.values()) for candidate in candidates if not is_courtesy(candidate.text))
     room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
     room += round(estimate_tokens(candidates[0].label) * scale)
     most = min(above, MAX_TOKENS if raw_tokens < LARGE_TOKENS else room)
     room = min(most, round(room * extra))
-    line = Line("…")
+    line = TinyLine("…")
     for attempt in range(ATTEMPTS):
         note = _tools_note(reading.tool_calls) if attempt < ATTEMPTS - 1 else ""
         line = _line(candidates, room - STEP_TOKENS * attempt, scale, note)
@@ -275,36 +279,38 @@ def tiny_line(reading: Reading, raw_tokens: int, *, above: int, extra: float, sc
             return line
     # A clause that can't be squeezed further may take more than its share, but never more than the level.
     cut = cut_line(line.text, most, count)
-    return line if cut == line.text else Line(cut, None)
+    return line if cut == line.text else TinyLine(cut, None)
 
 
 def _tools_note(calls: int) -> str:
     return f" {{{calls} tool{'s' if calls > 1 else ''} called}}" if calls else ""
 
 
-def _line(candidates: Sequence[Candidate], room: int, scale: float, note: str) -> Line:
+def _line(candidates: Sequence[Candidate], room: int, scale: float, note: str) -> TinyLine:
     user = [candidate for candidate in candidates if candidate.speaker == "user"]
     others = [candidate for candidate in candidates if candidate.speaker != "user"]
     tail = note if room >= 5 * NOTE_TOKENS else ""
     room -= NOTE_TOKENS if tail else 0
     if not others:
         asked = _part(user, room, scale)
-        return Line(one_line(asked.text) + tail, asked.pairs)
+        return TinyLine(one_line(asked.text) + tail, asked.pairs)
     mark = others[-1].who
     if not user:
         came = _part(others, room - MARK_TOKENS, scale)
-        return Line(one_line(marked(mark, came.text)) + tail, came.pairs)
+        return TinyLine(one_line(marked(mark, came.text)) + tail, came.pairs)
     wanted = sum(candidate.short_tokens for candidate in user) * scale
     offered = sum(candidate.short_tokens for candidate in others) * scale
     asked = _part(user, round(min(wanted, max(room * USER_PART, room - MARK_TOKENS - offered))), scale)
     left = room - round(estimate_tokens(asked.text) * scale) - MARK_TOKENS
     if left < MIN_TOKENS:
-        return Line(one_line(asked.text) + tail, asked.pairs)
+        return TinyLine(one_line(asked.text) + tail, asked.pairs)
     came = _part(others, left, scale)
-    return Line(one_line(f"{asked.text} {marked(mark, came.text)}") + tail, (*(asked.pairs or ()), *(came.pairs or ())))
+    return TinyLine(
+        one_line(f"{asked.text} {marked(mark, came.text)}") + tail, (*(asked.pairs or ()), *(came.pairs or ()))
+    )
 
 
-def _part(candidates: Sequence[Candidate], room: int, scale: float) -> Line:
+def _part(candidates: Sequence[Candidate], room: int, scale: float) -> TinyLine:
     """The best clauses in few words; one that does not fit whole is squeezed into what is left."""
     label = candidates[0].label
     left = room - estimate_tokens(label) * scale
@@ -323,7 +329,7 @@ def _part(candidates: Sequence[Candidate], room: int, scale: float) -> Line:
         place = min(range(len(candidates)), key=lambda place: (candidates[place].short_tokens, place))
         parts[place] = candidates[place].short
     said = "; ".join(parts[place].rstrip(".;, ") for place in sorted(parts))
-    return Line(
+    return TinyLine(
         escape_inline(f"{label}{said}"), tuple(Pair(candidates[place].text, text) for place, text in parts.items())
     )
 

@@ -57,7 +57,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Reading:
+class TurnReading:
     """What a turn says."""
 
     candidates: list[Candidate] = field(default_factory=list)
@@ -70,9 +70,9 @@ class Reading:
         return any(candidate.speaker == "user" for candidate in self.candidates)
 
 
-def read_turn(messages: Sequence[Message]) -> Reading:
+def read_turn(messages: Sequence[Message]) -> TurnReading:
     """The clauses of a turn in order. Display-only messages say nothing to a model."""
-    reading = Reading()
+    reading = TurnReading()
     shown = [message for message in messages if message.kind != "display"]
     results: dict[str | None, ToolResult] = {
         result.call_id: result for message in shown for result in message.tool_results if result.call_id
@@ -108,7 +108,7 @@ class _Said:
 
 
 def _read_message(
-    reading: Reading,
+    reading: TurnReading,
     message: Message,
     *,
     place: int,

@@ -17,11 +17,11 @@ from foveate.context import invariants
 from foveate.context.context import Context, Segment, SegmentName
 from foveate.context.explanation import explanation
 from foveate.context.pairs import loose_ends, provider_message_count
-from foveate.context.pins import Pinned, check_pins, write_pins
+from foveate.context.pins import ShownPin, check_pins, write_pins
 from foveate.context.render import Layout, Native
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
-from foveate.plan import Row
+from foveate.plan import Block
 from foveate.text import turn_text
 from foveate.tokens import Counter, EncodingName, count_tokens
 from foveate.turn import Message, Text
@@ -38,7 +38,7 @@ REPLY_TOKENS = 3
 class HistoryBlock:
     """A row of the plan, written."""
 
-    row: Row
+    row: Block
     text: str
     """With its tags, as `tags.write_block` makes it."""
     tokens: int
@@ -50,7 +50,7 @@ class HistoryBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ContextParts:
     """Everything a context is made of."""
 
     budget_tokens: int
@@ -60,7 +60,7 @@ class Parts:
     explain: bool = True
     strategy: str = "gradient"
     """Whose explanation it is."""
-    pins: Sequence[Pinned] = ()
+    pins: Sequence[ShownPin] = ()
     documents: Mapping[Section, str] = field(default_factory=dict)
     """What stands fixed behind the pins, each as `tags.tag_document` makes it."""
     changing: Mapping[Section, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class _Piece:
     base_tokens: int
 
 
-def assemble(parts: Parts) -> Context:
+def assemble(parts: ContextParts) -> Context:
     """A context within its budget; `BudgetExceeded` if what is never compressed does not fit by itself."""
     pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
     prompt = prompt_messages(parts.prompt)
@@ -137,7 +137,7 @@ def prompt_messages(prompt: str | Sequence[Message]) -> tuple[Message, ...]:
     return tuple(message for message in prompt if message.kind != "display")
 
 
-def _prompt_tokens(parts: Parts) -> int:
+def _prompt_tokens(parts: ContextParts) -> int:
     return parts.counter.base(_prompt_text(parts.prompt))
 
 
@@ -151,7 +151,7 @@ def _piece(name: SegmentName, text: str, base_tokens: int, *, is_stable: bool = 
     return _Piece(Segment(name, 0, is_stable), text, base_tokens)
 
 
-def _fixed_pieces(parts: Parts, pins_tokens: int) -> list[_Piece]:
+def _fixed_pieces(parts: ContextParts, pins_tokens: int) -> list[_Piece]:
     pieces = []
     if parts.system:
         # The next part begins on a new line, or the counts would not add up.
@@ -168,7 +168,7 @@ def _fixed_pieces(parts: Parts, pins_tokens: int) -> list[_Piece]:
     return pieces
 
 
-def _dynamic_pieces(parts: Parts) -> list[_Piece]:
+def _dynamic_pieces(parts: ContextParts) -> list[_Piece]:
     named: list[tuple[SegmentName, str]] = [
         ("memory", parts.memory),
         *parts.changing.items(),
@@ -183,7 +183,7 @@ def _dynamic_pieces(parts: Parts) -> list[_Piece]:
     ]
 
 
-def _in_order(parts: Parts, history: Sequence[_Piece], dynamic: Sequence[_Piece]) -> list[_Piece]:
+def _in_order(parts: ContextParts, history: Sequence[_Piece], dynamic: Sequence[_Piece]) -> list[_Piece]:
     if parts.order == "documented":
         return [*dynamic, *history]
     past = len(history) - parts.at_work
@@ -192,7 +192,7 @@ def _in_order(parts: Parts, history: Sequence[_Piece], dynamic: Sequence[_Piece]
     return [*history[:past], *recalled, *history[past:], *others]
 
 
-def _history_pieces(parts: Parts, native_from: int, dynamic: Sequence[_Piece]) -> list[_Piece]:
+def _history_pieces(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece]) -> list[_Piece]:
     pieces = []
     is_stable = parts.order == "cache-first" or not dynamic
     for index, block in enumerate(parts.history):
@@ -203,7 +203,7 @@ def _history_pieces(parts: Parts, native_from: int, dynamic: Sequence[_Piece]) -
     return pieces
 
 
-def _check_fixed(parts: Parts, fixed: Sequence[_Piece], prompt: tuple[Message, ...], prompt_tokens: int) -> None:
+def _check_fixed(parts: ContextParts, fixed: Sequence[_Piece], prompt: tuple[Message, ...], prompt_tokens: int) -> None:
     named: dict[str, int] = {piece.segment.name: piece.base_tokens for piece in fixed}
     framing = MESSAGE_TOKENS * (bool(fixed) + provider_message_count(prompt)) + REPLY_TOKENS
     named |= {name: parts.counter.base(text) for name, text in parts.changing.items()}
@@ -237,7 +237,7 @@ def _leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
     return prompt[:count]
 
 
-def _lay_out(parts: Parts, native_from: int, dynamic: Sequence[_Piece], prompt: tuple[Message, ...]) -> Layout:
+def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], prompt: tuple[Message, ...]) -> Layout:
     older, newer = parts.history[:native_from], parts.history[native_from:]
     native = [Native(block.messages or (), block.is_stable) for block in newer]
     if results := _leading_results(prompt):
@@ -286,11 +286,11 @@ def _is_said_by_user(messages: Sequence[Message]) -> bool:
     return shown is not None and shown.role == "user" and not shown.tool_results
 
 
-def _scaled(parts: Parts, base_tokens: int) -> int:
+def _scaled(parts: ContextParts, base_tokens: int) -> int:
     return parts.counter.scale(base_tokens, parts.calibration)
 
 
-def _scale_segments(parts: Parts, pieces: Sequence[_Piece]) -> tuple[Segment, ...]:
+def _scale_segments(parts: ContextParts, pieces: Sequence[_Piece]) -> tuple[Segment, ...]:
     """Each segment's share of the scaled total, so that they add up to it exactly."""
     segments = []
     base = scaled = 0

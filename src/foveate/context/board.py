@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from foveate.context.cut import Count, take_head
 from foveate.context.tags import (
     MARKED,
-    Block,
-    Entry,
+    TagBlock,
+    TagEntry,
     closing_text,
     content_text,
     escape_tags,
@@ -24,7 +24,7 @@ from foveate.context.tags import (
     tag_section,
     write_block,
 )
-from foveate.plan import Shown
+from foveate.plan import ShownLevel
 from foveate.turn import Json, turn_id
 
 LIFE_TURNS = 5
@@ -47,12 +47,12 @@ NOTE_HEADINGS: dict[NoteKind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class BoardEntry:
     """A page of what was retrieved: a turn, a range of turns, or an era, at one level."""
 
     first: int
     last: int
-    level: Shown
+    level: ShownLevel
     text: str
     """The page, in tags."""
     page: int
@@ -80,32 +80,32 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    retrieved: tuple[Retrieved, ...] = ()
+    retrieved: tuple[BoardEntry, ...] = ()
     """The latest last."""
     notes: tuple[Note, ...] = ()
-    prefetched: tuple[Retrieved, ...] = ()
+    prefetched: tuple[BoardEntry, ...] = ()
     """Shown with one prompt and no part of the state: nobody asked for it."""
 
 
-class Expired(NamedTuple):
+class ExpiryReport(NamedTuple):
     """What is left of a board, and what went."""
 
     board: Board
-    retrieved: tuple[Retrieved, ...]
+    retrieved: tuple[BoardEntry, ...]
 
 
-Page: TypeAlias = tuple[Block, ...]
+Page: TypeAlias = tuple[TagBlock, ...]
 
 
-def paginate(blocks: Iterable[Block], page_tokens: int, count: Count) -> list[Page]:
+def paginate(blocks: Iterable[TagBlock], page_tokens: int, count: Count) -> list[Page]:
     """The blocks on pages of at most this many tokens, tags included; too long a text is continued on the next."""
     room = max(page_tokens - FRAME_TOKENS, MIN_PAGE_TOKENS)
-    pages: list[list[Block]] = [[]]
+    pages: list[list[TagBlock]] = [[]]
     left = room
     for block in blocks:
         frame = count(opening_text(block)) + count(closing_text(block))
         measure = _measure(block, count)
-        held: list[Entry] = []
+        held: list[TagEntry] = []
         for entry in block.entries:
             for piece in _pieces(entry, room - frame, measure, block.level):
                 cost = measure(piece) + (0 if held else frame)
@@ -120,37 +120,37 @@ def paginate(blocks: Iterable[Block], page_tokens: int, count: Count) -> list[Pa
     return [tuple(page) for page in pages]
 
 
-def _measure(block: Block, count: Count) -> Callable[[Entry], int]:
+def _measure(block: TagBlock, count: Count) -> Callable[[TagEntry], int]:
     """What an entry adds to a block: counts of entries add up."""
     steps = bool(block.first_step)
 
-    def measure(entry: Entry) -> int:
+    def measure(entry: TagEntry) -> int:
         label = label_text(entry.number, block.level, in_steps=steps) if block.is_range else ""
         return count(label + content_text(entry.text, block.level, in_steps=steps))
 
     return measure
 
 
-def _pieces(entry: Entry, room: int, measure: Callable[[Entry], int], level: Shown) -> Iterator[Entry]:
+def _pieces(entry: TagEntry, room: int, measure: Callable[[TagEntry], int], level: ShownLevel) -> Iterator[TagEntry]:
     """The entry in as many pieces as its size asks for."""
     rest = entry.text
     while True:
-        whole = Entry(entry.number, rest)
+        whole = TagEntry(entry.number, rest)
         if len(rest) <= 1 or measure(whole) <= room:
             yield whole
             return
-        head = take_head(rest, room, lambda text: measure(Entry(entry.number, _ended(text, level)))) or rest[:1]
-        yield Entry(entry.number, _ended(head, level))
+        head = take_head(rest, room, lambda text: measure(TagEntry(entry.number, _ended(text, level)))) or rest[:1]
+        yield TagEntry(entry.number, _ended(head, level))
         rest = rest[len(head) :]
 
 
-def _ended(text: str, level: Shown) -> str:
+def _ended(text: str, level: ShownLevel) -> str:
     return text if level not in MARKED or not text or text.endswith("\n") else f"{text}\n"
 
 
 def retrieve(
     board: Board,
-    blocks: Sequence[Block],
+    blocks: Sequence[TagBlock],
     *,
     now_turn: int,
     page_tokens: int,
@@ -163,7 +163,7 @@ def retrieve(
     pages = paginate(blocks, page_tokens, count)
     chosen = min(max(page, 1), len(pages))
     text = "".join(map(write_block, pages[chosen - 1]))
-    entry = Retrieved(
+    entry = BoardEntry(
         first=blocks[0].first,
         last=blocks[-1].last,
         level=blocks[0].level,
@@ -178,7 +178,7 @@ def retrieve(
     return replace(board, retrieved=_limited((*others, entry)))
 
 
-def _limited(retrieved: tuple[Retrieved, ...]) -> tuple[Retrieved, ...]:
+def _limited(retrieved: tuple[BoardEntry, ...]) -> tuple[BoardEntry, ...]:
     if len(retrieved) <= MAX_RETRIEVED:
         return retrieved
     leaving = next((entry for entry in retrieved if not entry.is_saved), retrieved[0])
@@ -186,12 +186,12 @@ def _limited(retrieved: tuple[Retrieved, ...]) -> tuple[Retrieved, ...]:
 
 
 def prefetch(
-    board: Board, choices: Iterable[Sequence[Block]], *, now_turn: int, budget_tokens: int, count: Count
+    board: Board, choices: Iterable[Sequence[TagBlock]], *, now_turn: int, budget_tokens: int, count: Count
 ) -> Board:
     """The board with the first of each turn's blocks, the best level first, that fits whole beside all it shows."""
     for blocks in choices:
         for block in blocks:
-            entry = Retrieved(block.first, block.last, block.level, write_block(block), 1, 1, until_turn=now_turn)
+            entry = BoardEntry(block.first, block.last, block.level, write_block(block), 1, 1, until_turn=now_turn)
             if count(_prefetched_text(entry)) <= _lay_out(board, now_turn, budget_tokens, count).left_tokens:
                 board = replace(board, prefetched=(*board.prefetched, entry))
                 break
@@ -208,7 +208,7 @@ def save(board: Board, name: str) -> Board:
     return _changed(board, name, lambda entry: replace(entry, is_saved=True))
 
 
-def _changed(board: Board, name: str, change: Callable[[Retrieved], Retrieved]) -> Board:
+def _changed(board: Board, name: str, change: Callable[[BoardEntry], BoardEntry]) -> Board:
     changed = tuple(change(entry) if entry.name == name else entry for entry in board.retrieved)
     return replace(board, retrieved=changed)
 
@@ -226,11 +226,11 @@ def add_note(board: Board, note: Note) -> Board:
     return replace(board, notes=(*others, note)[-MAX_NOTES:])
 
 
-def expire(board: Board, now_turn: int) -> Expired:
+def expire(board: Board, now_turn: int) -> ExpiryReport:
     """The board as turn `now_turn` sees it, and the retrieved turns that have gone."""
     gone = tuple(entry for entry in board.retrieved if not entry.is_saved and entry.until_turn < now_turn)
     notes = tuple(note for note in board.notes if note.until_turn is None or note.until_turn >= now_turn)
-    return Expired(Board(tuple(entry for entry in board.retrieved if entry not in gone), notes), gone)
+    return ExpiryReport(Board(tuple(entry for entry in board.retrieved if entry not in gone), notes), gone)
 
 
 class _Layout(NamedTuple):
@@ -282,14 +282,14 @@ def _note_line(note: Note) -> str:
     return escape_tags(f"{NOTE_HEADINGS[note.kind]}{key}: {text}") + "\n"
 
 
-def _retrieved_text(entry: Retrieved, now_turn: int) -> str:
+def _retrieved_text(entry: BoardEntry, now_turn: int) -> str:
     left = max(entry.until_turn - now_turn, 0)
     life = "saved" if entry.is_saved else f"{left} more turns" if left else "last turn"
     page = f", page {entry.page} of {entry.pages}" if entry.pages > 1 else ""
     return f"Retrieved ({life}{page}):\n{entry.text}"
 
 
-def _prefetched_text(entry: Retrieved) -> str:
+def _prefetched_text(entry: BoardEntry) -> str:
     return f"Put here ahead, for this prompt:\n{entry.text}"
 
 
@@ -307,6 +307,6 @@ def from_json(state: Mapping[str, Json]) -> Board:
     assert isinstance(retrieved, Sequence), "a board's state has lists"
     assert isinstance(notes, Sequence), "a board's state has lists"
     return Board(
-        tuple(Retrieved(**entry) for entry in retrieved if isinstance(entry, Mapping)),  # type: ignore[arg-type]
+        tuple(BoardEntry(**entry) for entry in retrieved if isinstance(entry, Mapping)),  # type: ignore[arg-type]
         tuple(Note(**note) for note in notes if isinstance(note, Mapping)),  # type: ignore[arg-type]
     )

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from foveate.context import invariants
 from foveate.context.board import Board
 from foveate.context.render import Layout, render_layout, render_request
-from foveate.context.tools import Offer
-from foveate.plan import Band, Cause, Shown
+from foveate.context.tools import ToolSet
+from foveate.plan import Band, Cause, ShownLevel
 from foveate.turn import Json, Message
 
 SegmentName = Literal[
@@ -41,7 +41,7 @@ class Segment:
     first: int | None = None
     last: int | None = None
     """The turns it shows."""
-    level: Shown | None = None
+    level: ShownLevel | None = None
     is_native: bool = False
     """In messages it stands as the provider's own, with its tool calls and results."""
     text: str = field(default="", repr=False)
@@ -49,17 +49,17 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LevelChange:
     """Turns that a rebuild shows at another level than before."""
 
     first: int
     last: int
-    before: Shown
-    after: Shown
+    before: ShownLevel
+    after: ShownLevel
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanReport:
     """How the turns of a context came to their levels."""
 
     bands: tuple[Band, ...] = ()
@@ -69,7 +69,7 @@ class Planned:
     """It was made for this context, so that little of the prompt before it is still cached."""
     last_turn: int = 0
     """The newest turn it reaches; later ones are appended raw."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
     """What it changed when it was made."""
     room_tokens: int = 0
     """The history's allotment."""
@@ -95,10 +95,10 @@ class Context:
     layout: Layout = field(repr=False)
     calibration: float = 1.0
     """The session's factor when the tokens were counted."""
-    planned: Planned = field(default=Planned(), repr=False)
+    planned: PlanReport = field(default=PlanReport(), repr=False)
     board: Board = field(default=Board(), repr=False)
     """What was retrieved, and what was put there ahead for this prompt."""
-    offer: Offer | None = field(default=None, repr=False)
+    offer: ToolSet | None = field(default=None, repr=False)
     """The tools that were counted."""
 
     def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002

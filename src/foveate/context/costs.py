@@ -13,15 +13,15 @@ from foveate.context.cut import cut_note
 from foveate.context.tags import (
     MARKED,
     SUMS,
-    Block,
-    Entry,
+    TagBlock,
+    TagEntry,
     closing_text,
     content_text,
     escape_text,
     label_text,
     opening_text,
 )
-from foveate.plan import Overheads, Shown
+from foveate.plan import Overheads, ShownLevel
 from foveate.tokens import Counter, EncodingName, count_tokens
 
 _DIGIT = re.compile(r"\d")
@@ -29,29 +29,29 @@ MAX_CUT_TOKENS = 999_999_999
 """Overheads allow for notes on texts of up to this many tokens."""
 
 
-def content_tokens(text: str, level: Shown, counter: Counter, *, in_steps: bool = False) -> int:
+def content_tokens(text: str, level: ShownLevel, counter: Counter, *, in_steps: bool = False) -> int:
     """What a text costs in any block of this level, escaping included: what is stored with a rendition."""
     return counter.base(content_text(text, level, in_steps=in_steps))
 
 
-def counting(level: Shown, counter: Counter, *, in_steps: bool = False) -> Callable[[str], int]:
+def counting(level: ShownLevel, counter: Counter, *, in_steps: bool = False) -> Callable[[str], int]:
     """`content_tokens` as a function of the text alone, of any piece of it too: what `cut_text` measures with."""
     if level in MARKED:
         return lambda text: counter.base(escape_text(text, level, in_steps=in_steps))
     return lambda text: content_tokens(text, level, counter, in_steps=in_steps)
 
 
-def frame_tokens(block: Block, counter: Counter) -> int:
+def frame_tokens(block: TagBlock, counter: Counter) -> int:
     """The opening and closing tag."""
     return _shape_tokens(opening_text(block), counter) + _shape_tokens(closing_text(block), counter)
 
 
-def label_tokens(number: int, level: Shown, counter: Counter, *, in_steps: bool = False) -> int:
+def label_tokens(number: int, level: ShownLevel, counter: Counter, *, in_steps: bool = False) -> int:
     """`Turn 12:` before an entry of a range; which digits it has makes no difference, only how many."""
     return _digits_tokens(len(str(number)), level, counter, in_steps)
 
 
-def block_tokens(block: Block, counter: Counter) -> int:
+def block_tokens(block: TagBlock, counter: Counter) -> int:
     """The whole block, by its parts."""
     steps = bool(block.first_step)
     texts = sum(content_tokens(entry.text, block.level, counter, in_steps=steps) for entry in block.entries)
@@ -64,14 +64,14 @@ def block_tokens(block: Block, counter: Counter) -> int:
 def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overheads:
     """What structure costs at most in a conversation of this many turns, whose running one has this many steps."""
     turn, step = max(last_turn, 1), last_step
-    levels: tuple[Shown, ...] = ("R", "S", "C", "T", "U", "M")
-    singles = [Block(turn, turn, level, (Entry(turn, ""),)) for level in levels]
-    ranges = [Block(turn, turn, level, (), is_range=True) for level in levels]
-    ranges += [Block(turn, turn, level, (Entry(turn, ""),)) for level in SUMS]
+    levels: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "U", "M")
+    singles = [TagBlock(turn, turn, level, (TagEntry(turn, ""),)) for level in levels]
+    ranges = [TagBlock(turn, turn, level, (), is_range=True) for level in levels]
+    ranges += [TagBlock(turn, turn, level, (TagEntry(turn, ""),)) for level in SUMS]
     labels = [label_tokens(turn, level, counter) for level in levels]
     if step:
-        singles += [Block(turn, turn, level, (Entry(step, ""),), step, step) for level in levels]
-        ranges += [Block(turn, turn, level, (), step, step, is_range=True) for level in levels]
+        singles += [TagBlock(turn, turn, level, (TagEntry(step, ""),), step, step) for level in levels]
+        ranges += [TagBlock(turn, turn, level, (), step, step, is_range=True) for level in levels]
         labels += [label_tokens(step, level, counter, in_steps=True) for level in levels]
     return Overheads(
         line=max(labels),
@@ -87,7 +87,7 @@ def _shape_tokens(text: str, counter: Counter) -> int:
 
 
 @lru_cache(maxsize=256)
-def _digits_tokens(digits: int, level: Shown, counter: Counter, in_steps: bool) -> int:
+def _digits_tokens(digits: int, level: ShownLevel, counter: Counter, in_steps: bool) -> int:
     return _shape_tokens(label_text(10 ** (digits - 1), level, in_steps=in_steps), counter)
 
 

@@ -22,7 +22,7 @@ _PIN = re.compile(r"<(P-[1-9]\d*)>\n(.*?)\n</\1>\n", re.DOTALL)
 _PIN_ID = re.compile(r"P-[1-9]\d*")
 
 
-class Pinned(Protocol):
+class ShownPin(Protocol):
     """What a pin needs to be shown."""
 
     @property
@@ -40,12 +40,12 @@ class PinText:
     text: str
 
 
-def write_pin(pin: Pinned) -> str:
+def write_pin(pin: ShownPin) -> str:
     assert _PIN_ID.fullmatch(pin.id), f"{pin.id!r} is not the id of a pin"
     return f"<{pin.id}>\n{escape_text(pin.text, 'E')}\n</{pin.id}>\n"
 
 
-def write_pins(pins: Iterable[Pinned]) -> str:
+def write_pins(pins: Iterable[ShownPin]) -> str:
     """The pins section: nothing if there are none."""
     return "".join(map(write_pin, pins))
 
@@ -63,7 +63,7 @@ def parse_pins(text: str) -> list[PinText]:
     return pins
 
 
-def check_pins(pins: Sequence[Pinned], budget_tokens: int, counter: Counter, calibration: float = 1.0) -> int:
+def check_pins(pins: Sequence[ShownPin], budget_tokens: int, counter: Counter, calibration: float = 1.0) -> int:
     """The base tokens of the pins section; `PinsExceedBudget` if it alone is larger than the budget."""
     sizes = {pin.id: counter.base(write_pin(pin)) for pin in pins}
     total = sum(sizes.values())

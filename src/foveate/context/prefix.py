@@ -8,7 +8,7 @@ from typing import Protocol
 from foveate.tokens import Counter
 
 
-class Shown(Protocol):
+class PrefixPart(Protocol):
     """A part of a prompt: a segment of a context, or a message."""
 
     @property
@@ -23,7 +23,7 @@ class Shown(Protocol):
         ...
 
 
-def matching_tokens(before: Sequence[Shown], after: Sequence[Shown], counter: Counter) -> int:
+def matching_tokens(before: Sequence[PrefixPart], after: Sequence[PrefixPart], counter: Counter) -> int:
     """The tokens of the prefix that two prompts share."""
     matched = 0
     for old, new in zip(before, after, strict=False):
@@ -35,7 +35,7 @@ def matching_tokens(before: Sequence[Shown], after: Sequence[Shown], counter: Co
     return matched
 
 
-def _common_tokens(old: Shown, new: Shown, counter: Counter) -> int:
+def _common_tokens(old: PrefixPart, new: PrefixPart, counter: Counter) -> int:
     """Of a turn that has grown meanwhile; the shorter side is counted."""
     common = _common_length(old.text, new.text)
     if common < len(old.text) // 2:

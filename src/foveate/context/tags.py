@@ -26,16 +26,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.plan import Row, Shown
+from foveate.plan import Block, ShownLevel
 
 Section = Literal["memory", "board", "goals", "epic", "tasks"]
 """A part of a context that is neither turns nor pins."""
 
-OWN_LINES: tuple[Shown, ...] = ("R", "S", "U", "M", "E", "A")
+OWN_LINES: tuple[ShownLevel, ...] = ("R", "S", "U", "M", "E", "A")
 """Levels whose text begins on a line of its own; the others stand behind a tag or label and a space."""
-MARKED: tuple[Shown, ...] = ("R", "S", "U", "M")
+MARKED: tuple[ShownLevel, ...] = ("R", "S", "U", "M")
 """Levels whose text is lines with marks and brings its last newline along."""
-SUMS: tuple[Shown, ...] = ("E", "A")
+SUMS: tuple[ShownLevel, ...] = ("E", "A")
 """Levels of one text that speaks for a range of turns."""
 
 _BLANK = r"[\s\u200b-\u200f\u2060\ufeff]*"
@@ -79,7 +79,7 @@ class TagsBroken(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TagEntry:
     """The text of one turn, step or era, not escaped. At R and S it is empty or ends in a newline."""
 
     number: int
@@ -88,13 +88,13 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TagBlock:
     """What stands between an opening and a closing tag."""
 
     first: int
     last: int
-    level: Shown
-    entries: tuple[Entry, ...]
+    level: ShownLevel
+    entries: tuple[TagEntry, ...]
     first_step: int = 0
     last_step: int = 0
     is_range: bool = False
@@ -122,9 +122,9 @@ class Block:
         return f"T-{self.first}-{self.level}"
 
 
-def block_of(row: Row, entries: Iterable[Entry]) -> Block:
+def block_of(row: Block, entries: Iterable[TagEntry]) -> TagBlock:
     """A plan's row with its texts."""
-    return Block(
+    return TagBlock(
         row.first,
         row.last,
         row.level,
@@ -143,7 +143,7 @@ def unescape_tags(text: str) -> str:
     return _ESCAPED_TAG.sub(r"<\1", text) if "<" in text else text
 
 
-def escape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
+def escape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
     """The text as it stands in a block of this level: nothing in it reads as a tag or as the label of an entry."""
     forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
     escaped = forged.sub(r"\\\1", escape_tags(text))
@@ -152,7 +152,7 @@ def escape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     return _BAD_START.sub(r"\\\1", escaped) if level in MARKED else escaped
 
 
-def unescape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
+def unescape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
     if "\\" not in text:
         return text
     _, escaped = _STEP_LABELS if in_steps else _TURN_LABELS
@@ -161,7 +161,7 @@ def unescape_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     return unescape_tags(escaped.sub(r"\1", started))
 
 
-def content_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
+def content_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
     """All that a text adds between its tags or behind its label; its tokens add up with theirs."""
     escaped = escape_text(text, level, in_steps=in_steps)
     if level in MARKED:
@@ -170,20 +170,20 @@ def content_text(text: str, level: Shown, *, in_steps: bool = False) -> str:
     return f"{escaped}\n" if level in SUMS else f" {escaped}\n"
 
 
-def opening_text(block: Block) -> str:
+def opening_text(block: TagBlock) -> str:
     """The opening tag as far as it is the same whatever stands in it."""
     return f"<{block.tag}>\n" if block.is_range or block.level in OWN_LINES else f"<{block.tag}>"
 
 
-def closing_text(block: Block) -> str:
+def closing_text(block: TagBlock) -> str:
     return f"</{block.tag}>\n"
 
 
-def label_text(number: int, level: Shown, *, in_steps: bool = False) -> str:
+def label_text(number: int, level: ShownLevel, *, in_steps: bool = False) -> str:
     return f"{'Step' if in_steps else 'Turn'} {number}:{chr(10) if level in MARKED else ''}"
 
 
-def write_block(block: Block) -> str:
+def write_block(block: TagBlock) -> str:
     """The block with its tags, escaped, ending in a newline."""
     steps = bool(block.first_step)
     pieces = [opening_text(block)]
@@ -195,9 +195,9 @@ def write_block(block: Block) -> str:
     return "".join(pieces)
 
 
-def tag_turn(number: int, level: Shown, text: str) -> str:
+def tag_turn(number: int, level: ShownLevel, text: str) -> str:
     """One turn's text in its tag."""
-    return write_block(Block(number, number, level, (Entry(number, text),)))
+    return write_block(TagBlock(number, number, level, (TagEntry(number, text),)))
 
 
 def tag_section(name: Section, text: str) -> str:
@@ -214,9 +214,9 @@ def tag_document(name: Section, text: str) -> str:
     return tag_section(name, escaped if escaped.endswith("\n") else f"{escaped}\n")
 
 
-def parse_blocks(text: str) -> list[Block]:
+def parse_blocks(text: str) -> list[TagBlock]:
     """The blocks that a text consists of, contents unescaped; `TagsBroken` if it is anything else."""
-    blocks: list[Block] = []
+    blocks: list[TagBlock] = []
     position = 0
     while position < len(text):
         opening = _OPENING.match(text, position)
@@ -232,9 +232,9 @@ def parse_blocks(text: str) -> list[Block]:
     return blocks
 
 
-def _parse_block(opening: re.Match[str], inner: str) -> Block:
+def _parse_block(opening: re.Match[str], inner: str) -> TagBlock:
     tag, first, last, step, first_step, last_step, letter = opening.groups()
-    level: Shown = letter  # type: ignore[assignment]
+    level: ShownLevel = letter  # type: ignore[assignment]
     steps = (int(step), int(step)) if step else (int(first_step or 0), int(last_step or 0))
     is_range = bool(first_step) or (bool(last) and level not in SUMS)
     low, high = int(first), int(last or first)
@@ -246,14 +246,14 @@ def _parse_block(opening: re.Match[str], inner: str) -> Block:
         content = inner[1:] if inner[:1] == (" " if level not in OWN_LINES else "\n") else None
         if content is None:
             raise TagsBroken(f"<{tag}> is not followed by its text")
-        entries = (Entry(steps[0] or low, _parse_content(content, level, in_steps=bool(step))),)
+        entries = (TagEntry(steps[0] or low, _parse_content(content, level, in_steps=bool(step))),)
     try:
-        return Block(low, high, level, entries, first_step=steps[0], last_step=steps[1], is_range=is_range)
+        return TagBlock(low, high, level, entries, first_step=steps[0], last_step=steps[1], is_range=is_range)
     except AssertionError as error:
         raise TagsBroken(f"<{tag}>: {error}") from error
 
 
-def _parse_range(inner: str, level: Shown, *, in_steps: bool, tag: str) -> tuple[Entry, ...]:
+def _parse_range(inner: str, level: ShownLevel, *, in_steps: bool, tag: str) -> tuple[TagEntry, ...]:
     labels = list((_STEP_LABEL if in_steps else _TURN_LABEL).finditer(inner, 1))
     behind = "\n" if level in MARKED else " "
     starts = [label.start() for label in labels]
@@ -262,9 +262,9 @@ def _parse_range(inner: str, level: Shown, *, in_steps: bool, tag: str) -> tuple
     entries = []
     for label, end in zip(labels, [*starts[1:], len(inner)], strict=True):
         content = _parse_content(inner[label.end() : end], level, in_steps=in_steps)
-        entries.append(Entry(int(label[1]), content))
+        entries.append(TagEntry(int(label[1]), content))
     return tuple(entries)
 
 
-def _parse_content(content: str, level: Shown, *, in_steps: bool) -> str:
+def _parse_content(content: str, level: ShownLevel, *, in_steps: bool) -> str:
     return unescape_text(content if level in MARKED else content[:-1], level, in_steps=in_steps)

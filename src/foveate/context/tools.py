@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidToolCall, UnknownFormat
-from foveate.plan import Shown
+from foveate.plan import ShownLevel
 from foveate.text import compact_json
 from foveate.tokens import Counter
 from foveate.turn import Json
 
-LEVELS: tuple[Shown, ...] = ("R", "S", "C", "T")
-RANGE_LEVELS: tuple[Shown, ...] = (*LEVELS, "E")
+LEVELS: tuple[ShownLevel, ...] = ("R", "S", "C", "T")
+RANGE_LEVELS: tuple[ShownLevel, ...] = (*LEVELS, "E")
 DEFAULT_RESULTS = 5
 MAX_RESULTS = 50
 MAX_PAGE = 100_000
@@ -37,7 +37,7 @@ _TURN_ID = re.compile(r"(?:T-)?([1-9]\d{0,17})(?:-[RSCT])?>?", re.IGNORECASE)
 @dataclass(frozen=True, slots=True)
 class GetTurn:
     turn: int
-    level: Shown = "R"
+    level: ShownLevel = "R"
     page: int = 1
 
 
@@ -47,7 +47,7 @@ class GetTurns:
 
     first: int
     last: int
-    level: Shown = "C"
+    level: ShownLevel = "C"
     page: int = 1
 
 
@@ -60,7 +60,7 @@ class SearchHistory:
 @dataclass(frozen=True, slots=True)
 class GetTurnsByTopic:
     topic: str
-    level: Shown = "C"
+    level: ShownLevel = "C"
 
 
 Request: TypeAlias = GetTurn | GetTurns | SearchHistory | GetTurnsByTopic
@@ -94,8 +94,8 @@ def _read_turn(value: object) -> int:
     return int(found[1])
 
 
-def _read_level(levels: Sequence[Shown]) -> Callable[[object], Shown]:
-    def read(value: object) -> Shown:
+def _read_level(levels: Sequence[ShownLevel]) -> Callable[[object], ShownLevel]:
+    def read(value: object) -> ShownLevel:
         for level in levels:
             if isinstance(value, str) and value.strip().upper() == level:
                 return level
@@ -128,7 +128,7 @@ def _turn(field: str) -> Argument:
     return Argument({"type": "string"}, _read_turn, field, is_required=True)
 
 
-def _level(levels: Sequence[Shown]) -> Argument:
+def _level(levels: Sequence[ShownLevel]) -> Argument:
     return Argument({"type": "string", "enum": list(levels)}, _read_level(levels), "level")
 
 
@@ -222,7 +222,7 @@ def _shown(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolSet:
     """What a model may call in answer to a context: the history tools, and tools of the caller's own."""
 
     besides: tuple[Mapping[str, Json], ...] = ()

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import BinaryIO, Protocol, runtime_checkable
 
 from foveate.errors import UnknownFormat
-from foveate.plugins import Registry
+from foveate.plugins import Registry, renamed
 from foveate.turn import Json, Message, Original, check_json
 
 HEAD_BYTES = 65_536
@@ -30,7 +30,7 @@ CALL_IDS = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class SessionHeader:
     """A session begins in a transcript, or more has become known of it."""
 
     session: str
@@ -43,7 +43,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TranscriptMessage:
     """A message in a transcript. `key` names it within its session for good, so that a second import adds nothing."""
 
     session: str
@@ -54,14 +54,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TranscriptProblem:
     """Something in a transcript that could not be read, and why."""
 
     place: str
     reason: str
 
 
-Item = Header | Found | Problem
+TranscriptItem = SessionHeader | TranscriptMessage | TranscriptProblem
 
 
 class Format(Protocol):
@@ -89,7 +89,7 @@ class TranscriptFormat(Format, Protocol):
         """Whether a file of this name that begins like this is of this format."""
         ...
 
-    def read(self, stream: BinaryIO, name: str) -> Iterator[Item]:
+    def read(self, stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         """Everything in the file, in order, in constant memory; what can't be read comes as a Problem."""
         ...
 
@@ -192,3 +192,13 @@ def load_transcript(name: str) -> TranscriptFormat:
         known = ", ".join(transcript_formats())
         raise UnknownFormat(f"{name!r} is not a transcript format; there are {known}")
     return format_
+
+
+def __getattr__(name: str) -> object:
+    old = {
+        "Found": "TranscriptMessage",
+        "Header": "SessionHeader",
+        "Item": "TranscriptItem",
+        "Problem": "TranscriptProblem",
+    }
+    return renamed(__name__, name, {was: f"{__name__}:{now}" for was, now in old.items()})

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Problem
+from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem
 from foveate.turn import Json, check_json
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | Problem]:
+def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | TranscriptProblem]:
     """Each line's number and value, one line in memory at a time; blank lines are passed over."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
@@ -64,7 +64,7 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | Problem]:
         if len(raw) > MAX_LINE_BYTES:
             while raw and not raw.endswith(b"\n"):
                 raw = stream.readline(MAX_LINE_BYTES)
-            yield Problem(f"line {number}", f"longer than {MAX_LINE_BYTES:,} bytes")
+            yield TranscriptProblem(f"line {number}", f"longer than {MAX_LINE_BYTES:,} bytes")
             continue
         if not raw.strip():
             continue
@@ -72,7 +72,7 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | Problem]:
             yield number, decode_json(raw)
         except ValueError as error:
             cut = "" if raw.endswith(b"\n") else " (the file ends here: its last line looks cut off)"
-            yield Problem(f"line {number}", f"{error}{cut}")
+            yield TranscriptProblem(f"line {number}", f"{error}{cut}")
 
 
 def first_json_line(head: bytes) -> Json:
@@ -163,7 +163,7 @@ class _Text:
         return self.fault or "the file ends in the middle of the list; it looks cut off"
 
 
-def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[tuple[int, Json] | Problem]:
+def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[tuple[int, Json] | TranscriptProblem]:
     """Each element's number, from 1, and its value. Where it can't go on, a Problem says so and is the last item."""
     text = _Text(stream)
     number = 1
@@ -177,14 +177,16 @@ def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[tuple[int
             try:
                 yield number, check_json(value, noun)
             except InvalidMessage:
-                yield Problem(f"{noun} {number}", "nested too deeply")
+                yield TranscriptProblem(f"{noun} {number}", "nested too deeply")
             number += 1
             mark = _separator(text)
         text.position += 1
         if text.next_mark() or text.fault:
-            yield Problem(f"after {noun} {number - 1}", "more text follows the end of the list; it was not read")
+            yield TranscriptProblem(
+                f"after {noun} {number - 1}", "more text follows the end of the list; it was not read"
+            )
     except _Stop as stop:
-        yield Problem(f"{noun} {number}", f"{stop}; nothing from here on was read")
+        yield TranscriptProblem(f"{noun} {number}", f"{stop}; nothing from here on was read")
 
 
 def _separator(text: _Text) -> str:
@@ -248,7 +250,7 @@ class TitleRank(IntEnum):
 
 @dataclass(slots=True)
 class _Session:
-    header: Header
+    header: SessionHeader
     rank: TitleRank = TitleRank.NONE
     found: int = 0
 
@@ -268,11 +270,11 @@ class Sessions:
         rank: TitleRank = TitleRank.NONE,
         model: str | None = None,
         channel: str | None = None,
-    ) -> Iterator[Header]:
+    ) -> Iterator[SessionHeader]:
         """A header if the session is new or this is news of it."""
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = _Session(Header(name, platform=self._platform))
+            known = self._known[name] = _Session(SessionHeader(name, platform=self._platform))
             before = None
         else:
             before = known.header
@@ -287,7 +289,9 @@ class Sessions:
     def channel(self, name: str) -> str | None:
         return self._known[name].header.channel if name in self._known else None
 
-    def found(self, name: str, record: Mapping[str, Json], message: Message, *, line: int, id_: str | None) -> Found:
+    def found(
+        self, name: str, record: Mapping[str, Json], message: Message, *, line: int, id_: str | None
+    ) -> TranscriptMessage:
         """The message under its key: the record's own id where it has one, else its place in the session."""
         session = self._known[name]
         key = content_key(session.found, record)
@@ -295,7 +299,7 @@ class Sessions:
             # Claude Code writes some records again under their old id, with another parent: content tells them apart.
             key = f"{id_}-{key.partition('-')[2]}"
         session.found += 1
-        return Found(name, key, message, f"line {line}")
+        return TranscriptMessage(name, key, message, f"line {line}")
 
 
 def short_title(text: str) -> str:

@@ -20,7 +20,7 @@ Record = Mapping[str, Json]
 T = TypeVar("T")
 
 
-class Block(NamedTuple):
+class ContentBlock(NamedTuple):
     """One typed element of a content list, and where it stands."""
 
     type: str
@@ -73,13 +73,13 @@ def elements(value: Json, path: str, allowed: str = "must be a list") -> Iterato
         yield record(element, where), where
 
 
-def blocks(value: Json, path: str) -> Iterator[Block]:
+def blocks(value: Json, path: str) -> Iterator[ContentBlock]:
     """Typed elements of a content list."""
     for element, where in elements(value, path, "must be text or a list of blocks"):
-        yield Block(text_in(element, "type", where), element, where)
+        yield ContentBlock(text_in(element, "type", where), element, where)
 
 
-def parse_content(value: Json, path: str, parse_block: Callable[[Block], T]) -> tuple[Text | T, ...]:
+def parse_content(value: Json, path: str, parse_block: Callable[[ContentBlock], T]) -> tuple[Text | T, ...]:
     """Content that is plain text or a list of blocks."""
     if isinstance(value, str):
         return (Text(value),) if value else ()

@@ -49,7 +49,7 @@ _FAMILIES: dict[str, Family] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FamilyPart:
     """A part, and whose it is; `family` is None where nothing tells."""
 
     part: Part
@@ -60,16 +60,16 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Said:
+class Utterance:
     """What one side said; an assistant's calls are answered by the `Results` right behind."""
 
     role: Role
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[FamilyPart] = field(default_factory=list)
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PairedResult:
     """A result with the id and the name of its call; `call` is None where that stands elsewhere."""
 
     result: ToolResult
@@ -79,7 +79,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Results:
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[PairedResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -88,19 +88,19 @@ class _Pending:
 
     call: ToolCall
     family: Family | None
-    answer: Answer | None = None
+    answer: PairedResult | None = None
 
 
 @dataclass(slots=True)
 class _Response:
     """Consecutive assistant messages are one response: some formats write each block as a message."""
 
-    said: Said
+    said: Utterance
     calls: list[_Pending] = field(default_factory=list)
     closed: bool = False
 
 
-def exchanges(messages: Iterable[Message], call_ids: re.Pattern[str] | None) -> list[Said | Results]:
+def exchanges(messages: Iterable[Message], call_ids: re.Pattern[str] | None) -> list[Utterance | Results]:
     """Messages in the order a provider takes them; calls whose id is missing, repeated or does not match
     `call_ids` get one made from what they say. None leaves ids alone, where the provider needs none."""
     weaver = _Weaver(call_ids)
@@ -110,7 +110,7 @@ def exchanges(messages: Iterable[Message], call_ids: re.Pattern[str] | None) -> 
 
 
 def two_sided(
-    entries: Iterable[Said | Results], render: Callable[[Said | Results], list[Record]]
+    entries: Iterable[Utterance | Results], render: Callable[[Utterance | Results], list[Record]]
 ) -> list[tuple[bool, list[Record]]]:
     """Rendered entries for a provider that knows a model and a user only: whether it is the model, and the content.
 
@@ -119,7 +119,7 @@ def two_sided(
     turns: list[tuple[bool, list[Record]]] = []
     after_results = False
     for entry in entries:
-        is_model = isinstance(entry, Said) and entry.role == "assistant"
+        is_model = isinstance(entry, Utterance) and entry.role == "assistant"
         if content := render(entry):
             if after_results and not is_model:
                 turns[-1][1].extend(content)
@@ -140,28 +140,28 @@ def plain_or_list(content: list[Record]) -> Json:
 class _Weaver:
     def __init__(self, call_ids: re.Pattern[str] | None) -> None:
         self._call_ids = call_ids
-        self._entries: list[_Response | Said | Results] = []
+        self._entries: list[_Response | Utterance | Results] = []
         self._taken: set[str] = set()
         self._made = 0
 
     def add(self, message: Message) -> None:
         family = _FAMILIES.get(message.original.format) if message.original else None
         role: Role = "user" if message.role == "tool" else message.role
-        own: list[Piece] = []
+        own: list[FamilyPart] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
                 self._answer(part, family)
             elif role == "assistant" or isinstance(part, ToolCall):
                 self._respond(part, message, family)
             elif not isinstance(part, Reasoning):
-                own.append(Piece(part, family))
+                own.append(FamilyPart(part, family))
         if role != "assistant" and (own or not message.parts):
-            self._entries.append(Said(role, own, message.name))
+            self._entries.append(Utterance(role, own, message.name))
         elif not message.parts:
             self._response(message)
 
-    def finish(self) -> list[Said | Results]:
-        woven: list[Said | Results] = []
+    def finish(self) -> list[Utterance | Results]:
+        woven: list[Utterance | Results] = []
         for index, entry in enumerate(self._entries):
             if isinstance(entry, _Response):
                 woven.extend(self._settle(entry, is_last=index == len(self._entries) - 1))
@@ -172,14 +172,14 @@ class _Weaver:
     def _response(self, message: Message) -> _Response:
         last = self._entries[-1] if self._entries else None
         if not isinstance(last, _Response) or last.closed:
-            last = _Response(Said("assistant"))
+            last = _Response(Utterance("assistant"))
             self._entries.append(last)
         last.said.name = last.said.name or message.name
         return last
 
     def _respond(self, part: Part, message: Message, family: Family | None) -> None:
         response = self._response(message)
-        response.said.pieces.append(Piece(part, family))
+        response.said.pieces.append(FamilyPart(part, family))
         if isinstance(part, ToolCall):
             response.calls.append(_Pending(part, family))
 
@@ -187,16 +187,16 @@ class _Weaver:
         if self._entries and isinstance(self._entries[-1], _Response):
             self._entries[-1].closed = True
         if pending := self._waiting(result):
-            pending.answer = Answer(result, pending.call, family)
+            pending.answer = PairedResult(result, pending.call, family)
         elif self._may_continue(result):
             if not self._entries:
                 self._entries.append(Results())
             leading = self._entries[0]
             if isinstance(leading, Results):
-                leading.answers.append(Answer(result, None, family))
+                leading.answers.append(PairedResult(result, None, family))
         else:
             parts: tuple[Part, ...] = (Text(stray_result(result)), *result.content)
-            self._entries.append(Said("user", [Piece(part, family) for part in parts]))
+            self._entries.append(Utterance("user", [FamilyPart(part, family) for part in parts]))
 
     def _waiting(self, result: ToolResult) -> _Pending | None:
         """The call this answers: by id, else by name, else in order; of equals, the first of the latest response."""
@@ -210,11 +210,11 @@ class _Weaver:
         at_start = all(isinstance(entry, Results) for entry in self._entries)
         return at_start and (self._call_ids is None or bool(self._call_ids.fullmatch(result.call_id or "")))
 
-    def _settle(self, response: _Response, *, is_last: bool) -> list[Said | Results]:
+    def _settle(self, response: _Response, *, is_last: bool) -> list[Utterance | Results]:
         calls = [replace(pending.call, id=self._call_id(pending)) for pending in response.calls]
         in_order = iter(calls)
         pieces = [
-            Piece(next(in_order), piece.family) if isinstance(piece.part, ToolCall) else piece
+            FamilyPart(next(in_order), piece.family) if isinstance(piece.part, ToolCall) else piece
             for piece in response.said.pieces
         ]
         answers = []
@@ -224,8 +224,8 @@ class _Weaver:
                 continue
             result = answer.result if answer else ToolResult(None, (Text(NO_RESULT),), is_error=True)
             settled = replace(result, call_id=call.id, name=result.name or call.name)
-            answers.append(Answer(settled, call, answer.family if answer else pending.family))
-        said = Said("assistant", pieces, response.said.name)
+            answers.append(PairedResult(settled, call, answer.family if answer else pending.family))
+        said = Utterance("assistant", pieces, response.said.name)
         return [said, Results(answers)] if answers else [said]
 
     def _call_id(self, pending: _Pending) -> str | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from foveate.context.costs import content_tokens, counting, frame_tokens, label_tokens
 from foveate.context.cut import cut_text
-from foveate.context.tags import SUMS, Block, Entry, block_of
+from foveate.context.tags import SUMS, TagBlock, TagEntry, block_of
 from foveate.history.sizes import PRUNED, Step
-from foveate.plan import Made, Overheads, Row
+from foveate.plan import Artefact, Block, Overheads
 from foveate.strategy.build import short_texts
 from foveate.text import message_text
 from foveate.tokens import Counter
@@ -32,16 +32,16 @@ class RowText:
 class Written:
     """A row's texts, and what they cost in all."""
 
-    block: Block
+    block: TagBlock
     tokens: int
     messages: tuple[Message, ...] | None
 
 
-def write_row(row: Row, texts: Iterable[tuple[int, RowText]], counter: Counter, costs: Overheads) -> Written:
+def write_row(row: Block, texts: Iterable[tuple[int, RowText]], counter: Counter, costs: Overheads) -> Written:
     """The row with the text of each turn or step by its number; cut, where the plan says so, to the row's tokens."""
     in_steps = bool(row.first_step)
     frame = costs.range if row.level in SUMS else costs.tag
-    entries: list[Entry] = []
+    entries: list[TagEntry] = []
     tokens = 0
     messages: list[Message] | None = []
     for number, given in texts:
@@ -53,7 +53,7 @@ def write_row(row: Row, texts: Iterable[tuple[int, RowText]], counter: Counter, 
         known = size is not None
         tokens += size if known and size is not None else content_tokens(text, row.level, counter, in_steps=in_steps)
         tokens += label_tokens(number, row.level, counter, in_steps=in_steps) if row.is_range else 0
-        entries.append(Entry(number, text))
+        entries.append(TagEntry(number, text))
         if given.messages is None or row.is_cut or messages is None:
             messages = None
         else:
@@ -83,7 +83,9 @@ def mixed_text(
     )
 
 
-def log_text(row: Row, messages: tuple[Message, ...], made: Mapping[str, Made], *, step: Step | None = None) -> RowText:
+def log_text(
+    row: Block, messages: tuple[Message, ...], made: Mapping[str, Artefact], *, step: Step | None = None
+) -> RowText:
     """A turn's text at U or M, or that of one step of it; without messages it was pruned."""
     if not messages:
         return RowText(f"{PRUNED}\n")
@@ -96,7 +98,7 @@ def log_text(row: Row, messages: tuple[Message, ...], made: Mapping[str, Made], 
     return RowText(mixed_text(messages, short, set(row.short), first_position=place))
 
 
-def artefact_text(row: Row, made: Mapping[str, Made]) -> RowText:
+def artefact_text(row: Block, made: Mapping[str, Artefact]) -> RowText:
     """What an A row says."""
     found = made.get(row.artefact)
     return RowText(found.text, found.tokens) if found and found.text else RowText(ONLY_NAMED)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from foveate.context.assemble import HistoryBlock
-from foveate.context.context import Planned
+from foveate.context.context import PlanReport
 from foveate.context.costs import counting
-from foveate.history.plan_cache import View
-from foveate.history.sizes import Gathered, Infos
-from foveate.history.texts import Survey, Viewer
-from foveate.plan import Era, Frame, Item, Made, Plan, Strategy, TurnInfo, Wanted
+from foveate.history.plan_cache import HistoryView
+from foveate.history.sizes import Infos, StoredHistory
+from foveate.history.texts import Survey, TextReader
+from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, Strategy, TurnInfo, TurnSizes
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.artefacts import ArtefactsMark
 from foveate.strategy.build import WITHOUT_MESSAGES, WITHOUT_UNITS, WORDED, Material
@@ -55,11 +55,11 @@ class _Unread(Exception):
 class StoredStory:
     """A `foveate.strategy.Story` in memory; what it lacks is read when a plan asks for it."""
 
-    gathered: Gathered
+    gathered: StoredHistory
     read: Infos
     frame: Frame
     state: Mapping[str, Json]
-    made: Mapping[str, Made]
+    made: Mapping[str, Artefact]
 
     @property
     def last_turn(self) -> int:
@@ -69,7 +69,7 @@ class StoredStory:
     def fanout(self) -> int:
         return self.gathered.fanout
 
-    def newest(self) -> Iterator[Item]:
+    def newest(self) -> Iterator[TurnSizes]:
         return self.gathered.newest()
 
     def era(self, level: int, index: int) -> Era | None:
@@ -98,13 +98,13 @@ class _Kept:
     """What was made for one strategy, as far as the store has it."""
 
     mark: ArtefactsMark
-    made: dict[str, Made]
+    made: dict[str, Artefact]
 
 
-class Storyteller:
+class StatefulDriver:
     """Makes one session's views by strategies that keep a story."""
 
-    def __init__(self, store: Store, session_id: str, viewer: Viewer, *, worker: Worker | None = None) -> None:
+    def __init__(self, store: Store, session_id: str, viewer: TextReader, *, worker: Worker | None = None) -> None:
         self._store = store
         self._session_id = session_id
         self._viewer = viewer
@@ -113,17 +113,17 @@ class Storyteller:
         self._infos = Infos()
         self._pruned: bytes | None = None
         self._kept: dict[str, _Kept] = {}
-        self._remembered: dict[tuple[str, str], Made] = {}
+        self._remembered: dict[tuple[str, str], Artefact] = {}
         self._offered: dict[str, bytes] = {}
 
     async def view(
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
-    ) -> View:
+    ) -> HistoryView:
         """The history within its room, as the strategy of this name shows it now."""
         if keep and await self._is_building(session, name, strategy, frame, room_tokens):
             plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
             notes: dict[str, Json] = {"meanwhile": "gradient", "building": name}
-            return View(blocks, Planned(plan.bands, last_turn=session.last_turn, notes=notes))
+            return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=notes))
         return await self._view(session, name, strategy, frame, room_tokens, keep=keep)
 
     async def _is_building(
@@ -141,7 +141,7 @@ class Storyteller:
 
     async def _view(
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
-    ) -> View:
+    ) -> HistoryView:
         self._renew()
         is_open = session.head != "closed"
         known = self._infos
@@ -166,8 +166,8 @@ class Storyteller:
             self._infos = story.read
         if keep:
             await self._keep(name, plan, story, stored)
-        planned = Planned(plan.bands, last_turn=session.last_turn, notes=plan.notes)
-        return View(_stable(blocks, is_open=is_open), planned, events=plan.events if keep else ())
+        planned = PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes)
+        return HistoryView(_stable(blocks, is_open=is_open), planned, events=plan.events if keep else ())
 
     async def state(self, name: str) -> Mapping[str, Json]:
         """What a strategy said was to be kept."""
@@ -215,7 +215,7 @@ class Storyteller:
                 story = replace(story, read=infos)
         raise AssertionError("a plan asks for ever older turns")
 
-    async def _make(self, task: _Task, story: StoredStory, lacking: Sequence[Wanted]) -> list[Made]:
+    async def _make(self, task: _Task, story: StoredStory, lacking: Sequence[ArtefactSpec]) -> list[Artefact]:
         """What is lacking, in the order it was wanted; what a one-off had made before is taken from memory."""
         session, counter = task.session, task.seen.counter
         known = {wanted.name: self._remembered.get((task.name, wanted.name)) for wanted in lacking}
@@ -283,13 +283,13 @@ def state_name(strategy: str) -> str:
     return f"state:{strategy}"
 
 
-def _turns_of(wanted: Wanted, last_turn: int) -> range:
+def _turns_of(wanted: ArtefactSpec, last_turn: int) -> range:
     return range(max(1, wanted.first), min(wanted.last, last_turn) + 1)
 
 
-def _batches(wants: Sequence[Wanted]) -> Iterator[list[Wanted]]:
+def _batches(wants: Sequence[ArtefactSpec]) -> Iterator[list[ArtefactSpec]]:
     """Wants whose turns are read together: as many as stay within the limit, one at least."""
-    batch: list[Wanted] = []
+    batch: list[ArtefactSpec] = []
     turns = 0
     for wanted in wants:
         size = wanted.last - wanted.first + 1

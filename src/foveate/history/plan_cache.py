@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from foveate.context.assemble import HistoryBlock
-from foveate.context.context import Change, Planned
+from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
-from foveate.history.texts import Viewer, is_from_log
-from foveate.plan import Band, Cause, Row, Told
+from foveate.history.texts import TextReader, is_from_log
+from foveate.plan import Band, Block, Cause, PlanEvent
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy.gradient import Gradient
 from foveate.tokens import exact_counter
@@ -37,14 +37,14 @@ class KeptPlan:
 
     state: PlanState
     cause: Cause
-    rows: tuple[Row, ...]
+    rows: tuple[Block, ...]
     texts: tuple[str | None, ...]
     """Of each row; None where it is raw and made from the log."""
     tokens: tuple[int, ...]
     bands: tuple[Band, ...]
     raw_tokens: int
     """What the whole turns it reaches take raw."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
     """Which levels it changed."""
 
     def pack(self) -> bytes:
@@ -56,31 +56,31 @@ class KeptPlan:
         return cls(
             PlanState(**kept["state"]),
             kept["cause"],
-            tuple(Row(**row) for row in kept["rows"]),
+            tuple(Block(**row) for row in kept["rows"]),
             tuple(kept["texts"]),
             tuple(kept["tokens"]),
             tuple(Band(**band) for band in kept["bands"]),
             kept["raw_tokens"],
-            tuple(Change(**change) for change in kept.get("changes", ())),
+            tuple(LevelChange(**change) for change in kept.get("changes", ())),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class HistoryView:
     """A session's history as it is shown now."""
 
     blocks: list[HistoryBlock]
-    planned: Planned
+    planned: PlanReport
     churn: float = 0.0
     """The share of tokens that a plan made in this call changed."""
-    events: tuple[Told, ...] = ()
+    events: tuple[PlanEvent, ...] = ()
     """What the plan made happen, in order."""
 
 
-class Keeper:
+class PlanCache:
     """Decides when a kept plan is made anew, and keeps it."""
 
-    def __init__(self, store: Store, session_id: str, viewer: Viewer, strategy: str = "gradient") -> None:
+    def __init__(self, store: Store, session_id: str, viewer: TextReader, strategy: str = "gradient") -> None:
         self._name = PLAN if strategy == "gradient" else f"{PLAN}:{strategy}"
         self._store = store
         self._session_id = session_id
@@ -96,7 +96,7 @@ class Keeper:
         *,
         cache_ttl_seconds: float | None = None,
         now: float | None = None,
-    ) -> View:
+    ) -> HistoryView:
         """The history within its room, as it was shown last where that still holds."""
         moment = time.time() if now is None else now
         plan = await self.load()
@@ -123,12 +123,12 @@ class Keeper:
         if sum(block.tokens for block in blocks) > room_tokens:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
             fresh, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
-            return View(blocks, Planned(fresh.bands, cause or "full", True, session.last_turn), churn)
+            return HistoryView(blocks, PlanReport(fresh.bands, cause or "full", True, session.last_turn), churn)
         if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
         notes = {"uncompressed": MAKESHIFT} if plan.state.awaited_turn else {}
-        planned = Planned(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes, notes=notes)
-        return View(blocks, planned, churn)
+        planned = PlanReport(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes, notes=notes)
+        return HistoryView(blocks, planned, churn)
 
     async def load(self) -> KeptPlan | None:
         packed = await self._store.derived.kept(self._session_id, self._name)
@@ -227,7 +227,7 @@ class Keeper:
         return session.last_turn - 1, 0
 
 
-def _is_makeshift(row: Row, settled_turn: int) -> bool:
+def _is_makeshift(row: Block, settled_turn: int) -> bool:
     """Whether turns are cut or only named because nothing shorter is made of them yet."""
     is_least = row.is_cut and not row.era_level and row.level in ("R", "E")
     return is_least and not row.first_step and row.last > settled_turn
@@ -248,12 +248,12 @@ def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence
     return 1 - same / total
 
 
-def _changes(old: KeptPlan, rows: Sequence[Row]) -> Iterator[Change]:
+def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
     """Ranges of turns that went from one level to another; what was appended to the old plan was raw."""
-    appended = Row(old.state.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
+    appended = Block(old.state.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
     before = [row for row in (*old.rows, appended) if not row.first_step]
     start = 0
-    held: Change | None = None
+    held: LevelChange | None = None
     for row in rows:
         while start < len(before) and before[start].last < row.first:
             start += 1
@@ -263,7 +263,7 @@ def _changes(old: KeptPlan, rows: Sequence[Row]) -> Iterator[Change]:
             index += 1
             if was.level == row.level:
                 continue
-            change = Change(max(was.first, row.first), min(was.last, row.last), was.level, row.level)
+            change = LevelChange(max(was.first, row.first), min(was.last, row.last), was.level, row.level)
             if held and (held.last + 1, held.before, held.after) == (change.first, change.before, change.after):
                 held = replace(held, last=change.last)
                 continue

@@ -25,7 +25,7 @@ from foveate.turn import from_us
 
 if TYPE_CHECKING:
     from foveate.recall.index import Index
-    from foveate.recall.rank import Measured, Ranked
+    from foveate.recall.rank import PassageScores, RankedPassages
 import calendar
 import re
 from collections.abc import Callable, Iterable
@@ -49,7 +49,7 @@ MAX_REMEMBERED = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RecallRequest:
     """What is to be recalled for a prompt, and how."""
 
     query: str
@@ -80,7 +80,7 @@ class _Found:
     session: SessionRow
     index: Index
     counter: Counter
-    ranked: Ranked
+    ranked: RankedPassages
 
     def rows(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Keys, turns and times of some of the best."""
@@ -93,8 +93,8 @@ class _Found:
 class _Measures:
     """How well passages answer by words and by vectors, as far as it is known."""
 
-    words: Measured | None
-    vectors: Measured | None
+    words: PassageScores | None
+    vectors: PassageScores | None
 
     @property
     def is_any(self) -> bool:
@@ -119,31 +119,33 @@ class Recaller:
         self._store = store
         self._searcher = searcher
         self._settings = settings
-        self._pieces: OrderedDict[tuple[str, int], Piece] = OrderedDict()
+        self._pieces: OrderedDict[tuple[str, int], MemoryPiece] = OrderedDict()
 
-    async def recall_once(self, session: SessionRow, counter: Counter, wish: Wish, *, mark: str) -> Layer:
+    async def recall_once(
+        self, session: SessionRow, counter: Counter, wish: RecallRequest, *, mark: str
+    ) -> MemoryLayer:
         """The layer for a prompt, the same each time as long as the mark is and there is room for it."""
         if wish.need is Need.NONE:
-            return Layer()
+            return MemoryLayer()
         packed = await self._store.derived.kept(session.id, KEPT)
         kept: Any = bodies.expand(packed) if packed else {}
         if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
             turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
-            return Layer(kept["text"], kept["tokens"], turns, gists, in_part)
+            return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part)
         layer = await self.recall(session, counter, wish)
         await self._store.derived.keep(session.id, KEPT, bodies.squeeze({"mark": mark, **asdict(layer)}))
         return layer
 
-    async def recall(self, session: SessionRow, counter: Counter, wish: Wish) -> Layer:
+    async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""
         query, need = wish.words, wish.need
         if not query or need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
-            return Layer()
+            return MemoryLayer()
         deadline = Deadline(self._settings.deadline_seconds)
         index = self._searcher.index(session)
         measured = await self._measure(index, query, deadline)
         if not measured.is_any or not self._is_needed(measured, wish=wish, need=need):
-            return Layer()
+            return MemoryLayer()
         found_again = _Found(session, index, counter, self._rank(query, measured, wish))
         if self._settings.hops > 1:
             further = await self._measure(index, await self._told(found_again), deadline)
@@ -159,7 +161,7 @@ class Recaller:
         found = await run_stages(stages, deadline.left_seconds(limit))
         return _Measures(found.results.get("words"), found.results.get("vectors"))
 
-    def _is_needed(self, measured: _Measures, *, wish: Wish, need: Need) -> bool:
+    def _is_needed(self, measured: _Measures, *, wish: RecallRequest, need: Need) -> bool:
         """Whether something stands out that the prompt could mean. A one-off has no cached prompt to keep from it."""
         from foveate.recall.rank import outstanding  # noqa: PLC0415 - numpy loads with the index
 
@@ -169,11 +171,11 @@ class Recaller:
             return True
         return outstanding(measured.words, measured.vectors, asking=wish.asking) >= least
 
-    def _rank(self, query: str, measured: _Measures, wish: Wish) -> Ranked:
-        from foveate.recall.rank import Weights, rank  # noqa: PLC0415
+    def _rank(self, query: str, measured: _Measures, wish: RecallRequest) -> RankedPassages:
+        from foveate.recall.rank import RankWeights, rank  # noqa: PLC0415
 
         settings = self._settings
-        weights = Weights(
+        weights = RankWeights(
             method=settings.method,
             user=settings.user_weight,
             near=settings.near_weight,
@@ -209,9 +211,9 @@ class Recaller:
         places[: len(order)] = places[order]
         return replace(found, ranked=replace(found.ranked, places=places))
 
-    async def _fill(self, found: _Found, room_tokens: int) -> Layer:
+    async def _fill(self, found: _Found, room_tokens: int) -> MemoryLayer:
         """The best passages that fit, and the turns of the next best in one sentence each."""
-        filling = Filling(room_tokens, found.counter.base)
+        filling = LayerBuilder(room_tokens, found.counter.base)
         missed: dict[int, int] = {}
         for start in range(0, len(found.ranked.places), BATCH):
             if filling.is_full:
@@ -222,7 +224,7 @@ class Recaller:
         layer = filling.finish(await self._gists(found.session, missed))
         return replace(layer, in_part=tuple(self._in_part(found, filling)))
 
-    def _in_part(self, found: _Found, filling: Filling) -> Iterator[int]:
+    def _in_part(self, found: _Found, filling: LayerBuilder) -> Iterator[int]:
         """Those of the best turns that stand out beyond doubt and are not shown whole."""
         shown = Counts(turn for turn, _ in filling.pieces)
         ranked = found.ranked
@@ -233,7 +235,7 @@ class Recaller:
             if stands_out and shown[turn] < int(is_of_turn.sum()):
                 yield turn
 
-    async def _read(self, found: _Found, rows: Sequence[tuple[int, int, int]]) -> list[Piece | None]:
+    async def _read(self, found: _Found, rows: Sequence[tuple[int, int, int]]) -> list[MemoryPiece | None]:
         """The passages of these keys, turns and times; None where one is gone."""
         from foveate.recall.index import LOOSE_KEY  # noqa: PLC0415
 
@@ -254,11 +256,11 @@ class Recaller:
             self._pieces.popitem(last=False)
         return pieces
 
-    async def _gists(self, session: SessionRow, missed: Mapping[int, int]) -> list[Gist]:
+    async def _gists(self, session: SessionRow, missed: Mapping[int, int]) -> list[Tickler]:
         gists = []
         for turn, at_us in list(missed.items())[: self._settings.ticklers]:
             for _, tiny, _ in await self._store.derived.tinies(session.id, turn, turn):
-                gists.append(Gist(turn, at_us, tiny))
+                gists.append(Tickler(turn, at_us, tiny))
         return gists
 
 
@@ -282,7 +284,7 @@ _REASONING = "[reasoning] "
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MemoryPiece:
     """A passage that may be shown."""
 
     turn: int
@@ -297,7 +299,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Gist:
+class Tickler:
     """A turn that has no room, in one sentence."""
 
     turn: int
@@ -306,7 +308,7 @@ class Gist:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class MemoryLayer:
     """What a memory layer shows; its text is empty if that is nothing."""
 
     text: str = ""
@@ -317,9 +319,9 @@ class Layer:
     """Turns that were found and are not shown whole, the best first."""
 
 
-def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> Piece:
+def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> MemoryPiece:
     escaped = escape_piece(speaker, text)
-    return Piece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us)
+    return MemoryPiece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us)
 
 
 def escape_piece(speaker: str, text: str) -> str:
@@ -335,14 +337,14 @@ def escape_piece(speaker: str, text: str) -> str:
     return _escape_labels(escape_tags(marked))
 
 
-class Filling:
+class LayerBuilder:
     """A layer in the making: pieces are added best first while they fit."""
 
     def __init__(self, room_tokens: int, count: Count) -> None:
         self._count = count
         self.room = room_tokens
         self.left = room_tokens - count(f"<memory>\n{LEAD}</memory>\n")
-        self.pieces: dict[tuple[int, int], Piece] = {}
+        self.pieces: dict[tuple[int, int], MemoryPiece] = {}
         self._said: set[tuple[str, str]] = set()
         self._turns: set[int] = set()
         self._days: set[date] = set()
@@ -352,7 +354,7 @@ class Filling:
     def is_full(self) -> bool:
         return self.left < LEAST_PIECE_TOKENS or self._misses >= MAX_MISSES
 
-    def add(self, piece: Piece) -> bool:
+    def add(self, piece: MemoryPiece) -> bool:
         """Whether it fitted, or is there already; of the same words said twice the first that come are shown."""
         if (piece.turn, piece.number) in self.pieces or (piece.speaker, piece.text) in self._said:
             return True
@@ -371,9 +373,9 @@ class Filling:
         self._days.add(day)
         return True
 
-    def finish(self, gists: Iterable[Gist] = ()) -> Layer:
+    def finish(self, gists: Iterable[Tickler] = ()) -> MemoryLayer:
         """The layer, exactly within its room: should marks and headings have cost more, the last added go."""
-        notes: list[Gist] = []
+        notes: list[Tickler] = []
         for gist in gists:
             cost = self._count(_gist_line(gist))
             if gist.turn not in self._turns and cost <= self.left:
@@ -384,18 +386,18 @@ class Filling:
             tokens = self._count(text)
             if tokens <= self.room:
                 turns = tuple(sorted({piece.turn for piece in self.pieces.values()}))
-                return Layer(text, tokens, turns, tuple(sorted(gist.turn for gist in notes)))
+                return MemoryLayer(text, tokens, turns, tuple(sorted(gist.turn for gist in notes)))
             if notes:
                 notes.pop()
             else:
                 self.pieces.popitem()
-        return Layer()
+        return MemoryLayer()
 
 
-def _write(pieces: Sequence[Piece], gists: Sequence[Gist]) -> str:
+def _write(pieces: Sequence[MemoryPiece], gists: Sequence[Tickler]) -> str:
     """Turns in order, each day named once."""
     lines: list[tuple[int, int, str]] = []
-    by_turn: dict[int, list[Piece]] = {}
+    by_turn: dict[int, list[MemoryPiece]] = {}
     for piece in sorted(pieces, key=lambda piece: (piece.turn, piece.number)):
         by_turn.setdefault(piece.turn, []).append(piece)
     lines += [(turn, own[0].at_us, _turn_lines(turn, own)) for turn, own in by_turn.items()]
@@ -411,7 +413,7 @@ def _write(pieces: Sequence[Piece], gists: Sequence[Gist]) -> str:
     return "".join(written)
 
 
-def _turn_lines(turn: int, pieces: Sequence[Piece]) -> str:
+def _turn_lines(turn: int, pieces: Sequence[MemoryPiece]) -> str:
     lines = []
     speaker = "user"
     for piece in pieces:
@@ -421,7 +423,7 @@ def _turn_lines(turn: int, pieces: Sequence[Piece]) -> str:
     return f"{_label(turn)} {''.join(lines)}"
 
 
-def _gist_line(gist: Gist) -> str:
+def _gist_line(gist: Tickler) -> str:
     text = escape_tags(escape_marks(" ".join(gist.text.split())[:MAX_GIST_CHARS]))
     return f"Turn {gist.turn}, in short: {_escape_labels(text)}\n"
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from foveate.context.costs import content_tokens
-from foveate.plan import Era, Item, MessageSize, Shown, TurnInfo, step_starts
+from foveate.plan import Era, MessageSize, ShownLevel, TurnInfo, TurnSizes, step_starts
 from foveate.renditions import Compressor, Renditions, without_recalled
 from foveate.store import MessageOutline, Store
 from foveate.store.derived import ERA_FANOUT, RenditionSizes
@@ -34,10 +34,10 @@ INFOS_CHUNK_TURNS = 512
 
 
 @dataclass(slots=True)
-class Sizes:
+class SizeCache:
     """A session's sizes in memory: what has not changed is read once."""
 
-    chunks: dict[int, list[Item]] = field(default_factory=dict)
+    chunks: dict[int, list[TurnSizes]] = field(default_factory=dict)
     """Chunks of turns that all have their renditions, newest first."""
     counts: dict[int, int] = field(default_factory=dict)
     """How many renditions each of these chunks had when it was read."""
@@ -51,7 +51,7 @@ class Sizes:
             now = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS)
             self.chunks = {chunk: items for chunk, items in self.chunks.items() if now.get(chunk) == self.counts[chunk]}
 
-    async def items(self, store: Store, session_id: str, chunk: int, last_turn: int) -> list[Item]:
+    async def items(self, store: Store, session_id: str, chunk: int, last_turn: int) -> list[TurnSizes]:
         """The turns of a chunk, newest first; kept unless one of them may still grow or lacks something."""
         known = self.chunks.get(chunk)
         if known is None:
@@ -85,17 +85,17 @@ class Sizes:
 
 
 @dataclass(slots=True)
-class Gathered:
+class StoredHistory:
     """A `foveate.strategy.History` in memory."""
 
     last_turn: int
-    items: list[Item]
+    items: list[TurnSizes]
     """Newest first."""
     known_eras: Mapping[int, Mapping[int, int]]
     """The tokens of each level's eras by their places."""
     fanout: int = ERA_FANOUT
 
-    def newest(self) -> Iterator[Item]:
+    def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)
 
     def era(self, level: int, index: int) -> Era | None:
@@ -162,8 +162,14 @@ def _info(turn: int, outlines: Sequence[MessageOutline]) -> TurnInfo:
 
 
 async def gather(
-    store: Store, session_id: str, sizes: Sizes, *, last_turn: int, budget_tokens: int, running: Sequence[Item] = ()
-) -> Gathered:
+    store: Store,
+    session_id: str,
+    sizes: SizeCache,
+    *,
+    last_turn: int,
+    budget_tokens: int,
+    running: Sequence[TurnSizes] = (),
+) -> StoredHistory:
     """The sizes that a plan within the budget could need; `running` are the newest turn's steps, if it is at work."""
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
@@ -179,13 +185,13 @@ async def gather(
         spent += sum(max(SMALLEST_LINE_TOKENS, item.tiny or 0) for item in found)
         oldest = chunk * CHUNK_TURNS
     await sizes.read_eras(store, session_id, oldest, budget_tokens)
-    return Gathered(last_turn, items, sizes.eras)
+    return StoredHistory(last_turn, items, sizes.eras)
 
 
-def _item(size: RenditionSizes) -> Item:
+def _item(size: RenditionSizes) -> TurnSizes:
     if size.is_pruned:
-        return Item(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
-    return Item(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny)
+        return TurnSizes(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
+    return TurnSizes(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +226,7 @@ class StepTexts:
 
     messages: int
     made: Renditions
-    item: Item
+    item: TurnSizes
 
 
 @dataclass(slots=True)
@@ -239,17 +245,17 @@ class RunningSteps:
             known = self.known[step.number] = self._make(turn, step, counter)
         return known
 
-    def items(self, turn: int, steps: Sequence[Step], counter: Counter) -> list[Item]:
+    def items(self, turn: int, steps: Sequence[Step], counter: Counter) -> list[TurnSizes]:
         """The steps as a strategy sees them, oldest first; the prompt is always kept."""
         return [self.texts(turn, step, counter).item for step in steps]
 
     def _make(self, turn: int, step: Step, counter: Counter) -> StepTexts:
         made = compress_safely(self.compressor, turn, without_recalled(step.messages), counter)
 
-        def size(text: str, level: Shown) -> int:
+        def size(text: str, level: ShownLevel) -> int:
             return content_tokens(text, level, counter, in_steps=True)
 
-        item = Item(
+        item = TurnSizes(
             turn,
             step.number,
             size(turn_text(step.messages), "R"),

@@ -11,10 +11,10 @@ from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import HistoryBlock
 from foveate.context.costs import counting, overheads
-from foveate.context.tags import SUMS, Block, Entry, escape_text, write_block
+from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_text, write_block
 from foveate.history.blocks import ONLY_NAMED, RowText, artefact_text, log_text, write_row
-from foveate.history.sizes import PRUNED, Gathered, RunningSteps, Sizes, Step, gather, split_steps
-from foveate.plan import Made, Overheads, Plan, Row, Shown, Strategy
+from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredHistory, gather, split_steps
+from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel, Strategy
 from foveate.renditions import Unit, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
@@ -54,20 +54,20 @@ class _Raw:
 class Survey:
     """What plans of a session are made from and written with."""
 
-    history: Gathered
+    history: StoredHistory
     steps: Sequence[Step]
     """Of the newest turn, where it is at work and large."""
     counter: Counter
     costs: Overheads
 
 
-class Viewer:
+class TextReader:
     """Reads one session's texts as plans ask for them; what does not change any more is kept in memory."""
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
         self._session_id = session_id
-        self._sizes = Sizes()
+        self._sizes = SizeCache()
         self._compressor = LocalCompressor()
         self._steps = RunningSteps(self._compressor)
         self._raw: dict[int, _Raw] = {}
@@ -82,7 +82,7 @@ class Viewer:
         """Forget what is in memory, if turns were pruned since it was read."""
         pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
         if pruned != self.pruned:
-            self._sizes, self._raw, self._whole, self._era_texts, self.pruned = Sizes(), {}, {}, {}, pruned
+            self._sizes, self._raw, self._whole, self._era_texts, self.pruned = SizeCache(), {}, {}, {}, pruned
             self._open = None
 
     async def plan(
@@ -115,11 +115,11 @@ class Viewer:
 
     async def write(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[Block],
         counter: Counter,
         costs: Overheads,
         steps: Sequence[Step] = (),
-        made: Mapping[str, Made] | None = None,
+        made: Mapping[str, Artefact] | None = None,
     ) -> list[HistoryBlock]:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
         made = made or {}
@@ -159,9 +159,9 @@ class Viewer:
         if after_step:
             steps = [step for step in split_steps(await self.raw(after_turn)) if step.number > after_step]
             rows += [
-                Row(after_turn, after_turn, "R", 0, first_step=step.number, last_step=step.number) for step in steps
+                Block(after_turn, after_turn, "R", 0, first_step=step.number, last_step=step.number) for step in steps
             ]
-        rows += [Row(turn, turn, "R", 0) for turn in range(after_turn + 1, session.last_turn + 1)]
+        rows += [Block(turn, turn, "R", 0) for turn in range(after_turn + 1, session.last_turn + 1)]
         written = await self.write(rows, counter, costs, steps=steps)
         is_open = session.head != "closed"
         return [
@@ -189,7 +189,7 @@ class Viewer:
             for turn in sorted(set(turns))
         ]
 
-    async def texts(self, level: Shown, first: int, last: int) -> dict[int, str]:
+    async def texts(self, level: ShownLevel, first: int, last: int) -> dict[int, str]:
         """The turns' texts at a level, of those that have it; a pruned turn has none."""
         derived = self._store.derived
         if level == "R":
@@ -201,7 +201,7 @@ class Viewer:
         made = await derived.renditions(self._session_id, first, last)
         return {row.turn: str(bodies.expand(row.compressed if level == "C" else row.smoothed)) for row in made}
 
-    async def eras(self, session: SessionRow, first: int, last: int, room_tokens: int) -> list[Block]:
+    async def eras(self, session: SessionRow, first: int, last: int, room_tokens: int) -> list[TagBlock]:
         """The eras that a range of turns opens into, of the level below the range's own size, then smaller ones.
 
         Together they take about the room there is. Turns too new or too few for an era have none.
@@ -236,14 +236,16 @@ class Viewer:
         steps = split_steps(await self.raw(last_turn))
         return [step for step in steps if last_step is None or step.number <= last_step]
 
-    async def _texts(self, rows: Sequence[Row], made: Mapping[str, Made]) -> dict[tuple[Shown, int], RowText]:
-        wanted: dict[Shown, list[int]] = {}
-        by_turn: dict[int, Row] = {}
+    async def _texts(
+        self, rows: Sequence[Block], made: Mapping[str, Artefact]
+    ) -> dict[tuple[ShownLevel, int], RowText]:
+        wanted: dict[ShownLevel, list[int]] = {}
+        by_turn: dict[int, Block] = {}
         for planned in rows:
             turns = range(planned.first, planned.last + 1)
             wanted.setdefault(planned.level, []).extend(turns)
             by_turn |= dict.fromkeys(turns, planned) if planned.level in ("U", "M") else {}
-        texts: dict[tuple[Shown, int], RowText] = {}
+        texts: dict[tuple[ShownLevel, int], RowText] = {}
         derived = self._store.derived
         for first, last in _runs(wanted.get("T", ())):
             for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
@@ -283,8 +285,8 @@ class Viewer:
                     self._open = turn, found[turn]
         return found
 
-    async def _eras(self, rows: Sequence[Row], counter: Counter, costs: Overheads) -> dict[Row, RowText]:
-        texts: dict[Row, RowText] = {}
+    async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, RowText]:
+        texts: dict[Block, RowText] = {}
         for row in rows:
             key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
             if row.era_level and key not in self._era_texts:
@@ -294,7 +296,7 @@ class Viewer:
             texts[row] = RowText(text or hidden or ONLY_NAMED)
         return texts
 
-    async def _era_text(self, row: Row, room_tokens: int, counter: Counter) -> str:
+    async def _era_text(self, row: Block, room_tokens: int, counter: Counter) -> str:
         """What a block of eras says; several are summed up together, so that none repeats another."""
         turns = ERA_FANOUT**row.era_level
         places = (row.first - 1) // turns, (row.last - 1) // turns
@@ -304,7 +306,7 @@ class Viewer:
             units = roll_up(units, room_tokens, counter.base)
         return era_text(units, room_tokens, counting("E", counter))
 
-    def _step_text(self, row: Row, step: Step, counter: Counter, made_before: Mapping[str, Made]) -> RowText:
+    def _step_text(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> RowText:
         if row.level in ("U", "M"):
             return log_text(row, step.messages, made_before, step=step)
         known = self._steps.texts(row.first, step, counter)
@@ -319,12 +321,12 @@ class Viewer:
         return RowText(made.tiny, item.tiny)
 
 
-def is_from_log(row: Row) -> bool:
+def is_from_log(row: Block) -> bool:
     """Raw and whole: the log gives the same bytes each time, and the provider's own messages with them."""
     return row.level == "R" and not row.is_cut and not row.first_step
 
 
-def _is_lasting(row: Row) -> bool:
+def _is_lasting(row: Block) -> bool:
     """What the log says, or it and an artefact: the same each time, so it need not be written again."""
     return row.level in ("R", "U", "M") and not row.is_cut and not row.first_step
 
@@ -336,11 +338,11 @@ def _remember(cache: dict[K, V], key: K, value: V) -> None:
     cache[key] = value
 
 
-def _numbers(row: Row) -> range:
+def _numbers(row: Block) -> range:
     return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
 
 
-def _key(row: Row, made: Mapping[str, Made]) -> tuple[Hashable, ...]:
+def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:
     """What a row's text depends on: the log, and the short messages themselves, which others may take the place of."""
     found = made.get(row.artefact) if row.artefact else None
     kept = found.data.get(SHORT) if found else None
@@ -362,11 +364,11 @@ def _restored(rows: Sequence[MessageRow], known: _Raw | None = None) -> _Raw:
     return _Raw(messages, text, sum(row.tokens for row in rows) if is_plain else None)
 
 
-def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> Block:
+def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:
     turns = ERA_FANOUT**era.level
     first = era.place * turns + 1
     text = era_text(unpack_units(era.units), most_tokens, counter.base)
-    return Block(first, first + turns - 1, "E", (Entry(first, text or ONLY_NAMED),))
+    return TagBlock(first, first + turns - 1, "E", (TagEntry(first, text or ONLY_NAMED),))
 
 
 def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

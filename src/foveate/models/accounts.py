@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class CallBooking:
     """A call on the books."""
 
     row: CallRow
@@ -41,7 +41,7 @@ class Booking:
     """None: nothing to reserve, since it is free or there is no cap."""
 
 
-class Settled(NamedTuple):
+class BookedCall(NamedTuple):
     """A call as it was booked in the end, and its number; None if it could not be."""
 
     row: CallRow
@@ -68,7 +68,7 @@ class Accounts:
 
     async def book(
         self, ask: Ask, model: Model, *, tariff: Tariff, session_id: str | None = None, turn: int | None = None
-    ) -> Booking:
+    ) -> CallBooking:
         """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked."""
         output_tokens = model.most_output_tokens(ask) if isinstance(model, Expansive) else ask.max_output_tokens
         row = CallRow(
@@ -86,12 +86,12 @@ class Accounts:
             latency_us=0,
             outcome=RUNNING,
         )
-        booking = Booking(row, ask, tariff, None)
+        booking = CallBooking(row, ask, tariff, None)
         if self._settings.daily_usd is None or not row.nano_usd:
             return booking
         return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
 
-    async def settle(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Settled:
+    async def settle(self, booking: CallBooking, *, outcome: str, answer: Answer | None, said: str) -> BookedCall:
         """Book what the call took: as the provider reports it, else as it is estimated here, where `said` is what came
         of an answer that did not come whole."""
         reported = answer.usage if answer is not None else Usage()
@@ -108,7 +108,7 @@ class Accounts:
             outcome=outcome,
         )
         number = await asyncio.shield(self._begin(self._write(booking.reservation, row)))
-        return Settled(row, number)
+        return BookedCall(row, number)
 
     async def mark_unfit(self, number: int | None) -> None:
         """The answer of that call is not used."""
@@ -124,7 +124,7 @@ class Accounts:
         if self._unfinished:
             await asyncio.wait(self._unfinished)
 
-    async def _reserve(self, booking: Booking, daily_usd: float) -> int:
+    async def _reserve(self, booking: CallBooking, daily_usd: float) -> int:
         since_us = self.day_began_us()
         reserving = self._begin(
             self._calls.reserve(booking.row, since_us=since_us, limit_nano_usd=int(daily_usd * NANO))
@@ -150,7 +150,7 @@ class Accounts:
             )
         return reservation
 
-    async def _take_back(self, reserving: asyncio.Task[int | None], booking: Booking) -> None:
+    async def _take_back(self, reserving: asyncio.Task[int | None], booking: CallBooking) -> None:
         try:
             reservation = await reserving
         except FoveateError:
@@ -168,7 +168,7 @@ class Accounts:
             _log.warning("a call of %s could not be booked: %s", row.model, error)
         return reservation
 
-    def _estimate(self, booking: Booking, *, outcome: str, answer: Answer | None, said: str) -> Usage:
+    def _estimate(self, booking: CallBooking, *, outcome: str, answer: Answer | None, said: str) -> Usage:
         """By what came, if that is all there was; by the output limit, if more may have been written."""
         is_failure = outcome in BILLED_FAILURES
         if answer is None and not is_failure:

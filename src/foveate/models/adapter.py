@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from foveate.errors import ModelUnavailable
 from foveate.models import Answer, Ask
-from foveate.models.adapter_messages import OUTPUT_TOOL, Expected, answer_of, to_messages, to_tools
-from foveate.models.failures import Target, TooMuchSaid, failure
-from foveate.models.names import Key, ModelName, find_key
+from foveate.models.adapter_messages import OUTPUT_TOOL, AnswerShape, answer_of, to_messages, to_tools
+from foveate.models.failures import CallTarget, TooMuchSaid, failure
+from foveate.models.names import ApiKey, ModelName, find_key
 from foveate.models.secrets import secrets_in
 from foveate.models.settings import ModelsSettings
 
@@ -79,13 +79,15 @@ def load(parsed: ModelName, settings: ModelsSettings, *, grace_seconds: float = 
 class ProviderModel:
     """A `Model` of a real provider."""
 
-    def __init__(self, parsed: ModelName, adapter: Adapter[Any], client: httpx2.AsyncClient, key: Key | None) -> None:
+    def __init__(
+        self, parsed: ModelName, adapter: Adapter[Any], client: httpx2.AsyncClient, key: ApiKey | None
+    ) -> None:
         self._parsed = parsed
         self._adapter = adapter
         self._client = client
         self._refused: set[Feature] = set()
         address = adapter.base_url or ""
-        self._target = Target(
+        self._target = CallTarget(
             name=parsed.name,
             model=parsed.model,
             host=urlsplit(address).netloc.rpartition("@")[2] or parsed.provider,
@@ -147,7 +149,7 @@ class ProviderModel:
             model_settings=request.settings,
             model_request_parameters=request.parameters,
         )
-        return answer_of(response, Expected(self.name, is_structured=request.mode != "text"))
+        return answer_of(response, AnswerShape(self.name, is_structured=request.mode != "text"))
 
     async def _pieces(self, request: _Request) -> AsyncIterator[str | Answer]:
         from pydantic_ai.direct import model_request_stream  # noqa: PLC0415
@@ -166,7 +168,7 @@ class ProviderModel:
                     raise TooMuchSaid(f"more than {MAX_ANSWER_CHARS:,} characters")
                 yield piece
             response = events.get()
-        yield answer_of(response, Expected(self.name, is_structured=request.mode != "text", was_streamed=True))
+        yield answer_of(response, AnswerShape(self.name, is_structured=request.mode != "text", was_streamed=True))
 
     def most_output_tokens(self, ask: Ask) -> int:
         """With the room for thinking of a model that can't leave it off where only its answer is wanted."""
@@ -319,7 +321,7 @@ def http_client(read_seconds: float) -> httpx2.AsyncClient:
     return client
 
 
-def make_adapter(parsed: ModelName, key: Key | None, client: httpx2.AsyncClient) -> Adapter[Any]:
+def make_adapter(parsed: ModelName, key: ApiKey | None, client: httpx2.AsyncClient) -> Adapter[Any]:
     """The adapter for the provider that the name leads to."""
     secret = key.value if key else None
     match parsed.kind:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from foveate.formats import CALL_IDS
 from foveate.formats.parse import arguments_object, parse_arguments
-from foveate.formats.render import Answer as Result
-from foveate.formats.render import Family, Piece, Results, Said, exchanges, note_of
+from foveate.formats.render import Family, FamilyPart, Results, Utterance, exchanges, note_of
+from foveate.formats.render import PairedResult as Result
 from foveate.models import Answer, Finish
 from foveate.models.failures import BrokenOff
 from foveate.models.names import Kind, ModelName
@@ -71,11 +71,13 @@ class _Writer:
         if top := "\n\n".join(text for message in shown[:standing] if (text := message.text)):
             written.append(ModelRequest([SystemPromptPart(top)]))
         entries = exchanges(shown[standing:], CALL_IDS)
-        users = [index for index, entry in enumerate(entries) if isinstance(entry, Said) and entry.role != "assistant"]
+        users = [
+            index for index, entry in enumerate(entries) if isinstance(entry, Utterance) and entry.role != "assistant"
+        ]
         for index, entry in enumerate(entries):
-            if isinstance(entry, Said) and entry.role == "assistant":
+            if isinstance(entry, Utterance) and entry.role == "assistant":
                 self._respond(written, entry)
-            elif isinstance(entry, Said):
+            elif isinstance(entry, Utterance):
                 is_lead, is_prompt = index == users[0], index == users[-1]
                 self._request(written, entry, is_lead=is_lead, is_prompt=is_prompt)
             else:
@@ -92,7 +94,7 @@ class _Writer:
             parts=tuple(replace(part, signature=None) if isinstance(part, ToolCall) else part for part in parts),
         )
 
-    def _respond(self, written: list[ModelMessage], said: Said) -> None:
+    def _respond(self, written: list[ModelMessage], said: Utterance) -> None:
         from pydantic_ai.messages import ModelResponse  # noqa: PLC0415
 
         parts: list[ModelResponsePart] = []
@@ -101,7 +103,7 @@ class _Writer:
         if parts:
             written.append(ModelResponse(parts, provider_name=self._system))
 
-    def _add_response_part(self, parts: list[ModelResponsePart], piece: Piece) -> None:
+    def _add_response_part(self, parts: list[ModelResponsePart], piece: FamilyPart) -> None:
         from pydantic_ai.messages import TextPart, ToolCallPart  # noqa: PLC0415
 
         match piece.part:
@@ -136,7 +138,7 @@ class _Writer:
             # Servers of open models name the field that their reasoning came in, and take it back there.
             parts.append(ThinkingPart(reasoning.text, id=reasoning.id, provider_name=self._system))
 
-    def _request(self, written: list[ModelMessage], said: Said, *, is_lead: bool, is_prompt: bool) -> None:
+    def _request(self, written: list[ModelMessage], said: Utterance, *, is_lead: bool, is_prompt: bool) -> None:
         from pydantic_ai.messages import CachePoint, UserPromptPart  # noqa: PLC0415
 
         content: list[UserContent] = []
@@ -264,7 +266,7 @@ def to_tools(tools: Iterable[Mapping[str, Json]]) -> list[ToolDefinition]:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class AnswerShape:
     """What an answer is read by."""
 
     name: str
@@ -272,7 +274,7 @@ class Expected:
     was_streamed: bool = False
 
 
-def answer_of(response: ModelResponse, expected: Expected) -> Answer:
+def answer_of(response: ModelResponse, expected: AnswerShape) -> Answer:
     """The answer in canonical form. A broken one is an error; an empty one was paid for, and says what it took."""
     is_cut = response.finish_reason is None and (expected.was_streamed or not response.parts)
     if is_cut or response.finish_reason == "error":
@@ -294,7 +296,7 @@ def _finish(response: ModelResponse, message: Message) -> Finish:
     return "tool-calls" if message.tool_calls else "stop"
 
 
-def _canonical(part: ModelResponsePart, expected: Expected) -> list[Part]:
+def _canonical(part: ModelResponsePart, expected: AnswerShape) -> list[Part]:
     details = getattr(part, "provider_details", None) or {}
     signature = details.get("thought_signature")
     match part.part_kind:

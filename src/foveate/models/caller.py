@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.events import EventBus
 from foveate.models import Answer, Ask, Model, Purpose
-from foveate.models.accounts import CANCELLED, Accounts, Booking, with_believed_usage
+from foveate.models.accounts import CANCELLED, Accounts, CallBooking, with_believed_usage
 from foveate.models.limits import (
     PROVIDER_FAULTS,
     About,
@@ -56,7 +56,7 @@ LEAST_JITTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CallReport:
     """An answer, and the calls it took."""
 
     answer: Answer
@@ -101,7 +101,7 @@ class _Errand:
 class _Call:
     """One call under way."""
 
-    booking: Booking
+    booking: CallBooking
     taken: Taken
     is_trial: bool
     outcome: str = "error"  # as long as nothing else is known: a defect in a model's adapter
@@ -138,14 +138,14 @@ class Caller:
         session_id: str | None = None,
         turn: int | None = None,
         max_calls: int | None = None,
-    ) -> Answered:
+    ) -> CallReport:
         """The first usable answer. The error otherwise says with `calls` how many calls were made in vain."""
         limit = math.inf if max_calls is None else max_calls
         errand = _Errand(ask, About(ask.purpose, session_id, turn), limit, is_stream=False)
         async with aclosing(self._tried(errand, models)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    return Answered(piece, errand.calls, errand.nano_usd, errand.number, errand.seconds)
+                    return CallReport(piece, errand.calls, errand.nano_usd, errand.number, errand.seconds)
         raise AssertionError("unreachable: there is an answer or an error")
 
     async def stream(
@@ -162,7 +162,7 @@ class Caller:
         if model.name not in self._models:
             self._models[model.name] = asyncio.ensure_future(self._make(model.name, lambda *_: model))
 
-    async def mark_unfit(self, answered: Answered) -> None:
+    async def mark_unfit(self, answered: CallReport) -> None:
         """Note that an answer did not pass: it was paid for, and is not used."""
         await self._accounts.mark_unfit(answered.number)
 

@@ -70,7 +70,7 @@ _LARGEST_SPAN: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CallTarget:
     """What was being asked. Every error of it is made here, and shows none of its secrets."""
 
     name: str
@@ -98,7 +98,7 @@ class TooMuchSaid(Exception):
     """The answer is larger than any that is wanted."""
 
 
-def failure(error: Exception, target: Target, *, in_stream: bool = False) -> ModelError:
+def failure(error: Exception, target: CallTarget, *, in_stream: bool = False) -> ModelError:
     """The error for callers. Raise it where `error` is no longer handled, so that it is not chained to it."""
     if isinstance(error, ModelError):
         return error
@@ -111,7 +111,7 @@ def failure(error: Exception, target: Target, *, in_stream: bool = False) -> Mod
     )
 
 
-def _own(error: Exception, target: Target) -> ModelError | None:
+def _own(error: Exception, target: CallTarget) -> ModelError | None:
     """What the adapter itself found; the packages wrap what is raised while they read."""
     own = next((cause for cause in _chain(error) if isinstance(cause, BrokenOff | TooMuchSaid)), None)
     match own:
@@ -122,7 +122,7 @@ def _own(error: Exception, target: Target) -> ModelError | None:
     return None
 
 
-def _by_what_was_said(error: Exception, target: Target) -> ModelError | None:
+def _by_what_was_said(error: Exception, target: CallTarget) -> ModelError | None:
     """What providers say the same way under different statuses, or inside a stream that began well."""
     said = _said(error, target)
     evidence = _evidence(error)
@@ -141,7 +141,7 @@ def _by_what_was_said(error: Exception, target: Target) -> ModelError | None:
     return None
 
 
-def _refused_key(status: int | None, target: Target) -> ModelUnavailable:
+def _refused_key(status: int | None, target: CallTarget) -> ModelUnavailable:
     """Without the provider's words: they repeat the key, and add nothing."""
     code = f" ({status})" if status else ""
     if not target.has_key:
@@ -154,7 +154,7 @@ def _refused_key(status: int | None, target: Target) -> ModelUnavailable:
     return target.unavailable(problem, reason="key")
 
 
-def _by_status(error: Exception, target: Target) -> ModelError | None:
+def _by_status(error: Exception, target: CallTarget) -> ModelError | None:
     status = _status(error)
     kinds = _kinds(error)
     said = _said(error, target)
@@ -171,7 +171,7 @@ def _by_status(error: Exception, target: Target) -> ModelError | None:
     return _by_refusal(status, said, target) if status and status >= FIRST_ERROR else None
 
 
-def _by_refusal(status: int, said: str, target: Target) -> ModelError:
+def _by_refusal(status: int, said: str, target: CallTarget) -> ModelError:
     match status:
         case 401 | 403:
             return _refused_key(status, target)
@@ -187,7 +187,7 @@ def _by_refusal(status: int, said: str, target: Target) -> ModelError:
 
 
 def _by_transport(  # noqa: PLR0911 - each kind of failure leaves at once
-    error: Exception, target: Target, *, in_stream: bool
+    error: Exception, target: CallTarget, *, in_stream: bool
 ) -> ModelError | None:
     causes = list(_chain(error))
     kinds: set[str] = set().union(*(_kinds(cause) for cause in causes))
@@ -207,11 +207,11 @@ def _by_transport(  # noqa: PLR0911 - each kind of failure leaves at once
     return None
 
 
-def _unreachable(target: Target, why: str) -> ModelFailed:
+def _unreachable(target: CallTarget, why: str) -> ModelFailed:
     return target.failed(f"can't reach {target.host}: {why}", reason="network")
 
 
-def _by_kind(error: Exception, target: Target) -> ModelError:
+def _by_kind(error: Exception, target: CallTarget) -> ModelError:
     kinds = _kinds(error)
     said = _said(error, target)
     whole = str(error)
@@ -367,6 +367,6 @@ def _told_in_text(text: str, depth: int) -> str:
     return text if text.strip() else ""
 
 
-def _said(error: Exception, target: Target) -> str:
+def _said(error: Exception, target: CallTarget) -> str:
     """The provider's own sentence, if there is one, on one line and without keys."""
     return scrub_line(_sentence(error) or str(error) or type(error).__name__, target.secrets).rstrip(".")

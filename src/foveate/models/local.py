@@ -58,7 +58,7 @@ _NAME = re.compile(r"local(?::(?P<window>\d{1,9})(?=:|$))?(?::(?P<path>.+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class LocalWeights:
     """Which model, in which window."""
 
     path: Path
@@ -75,7 +75,7 @@ def load(name: str, settings: ModelsSettings) -> Model:
     return LocalModel(name, parse_name(name), settings)
 
 
-def parse_name(name: str) -> Weights:
+def parse_name(name: str) -> LocalWeights:
     match = _NAME.fullmatch(name)
     if match is None:
         raise ModelUnavailable(name, "the names are local, local:WINDOW and local:FILE.gguf", reason="name")
@@ -87,7 +87,7 @@ def parse_name(name: str) -> Weights:
     file = Path(path).expanduser() if path else bundled_weights()
     if file is None or not file.is_file():
         raise ModelUnavailable(name, f"there is no file {file}", reason="name")
-    return Weights(file, window_tokens)
+    return LocalWeights(file, window_tokens)
 
 
 def bundled_weights() -> Path | None:
@@ -111,7 +111,7 @@ def _check_installed(name: str, *, weights_too: bool) -> None:
 class LocalModel:
     """Starts its server when it is first asked, and again if that has died."""
 
-    def __init__(self, name: str, weights: Weights, settings: ModelsSettings) -> None:
+    def __init__(self, name: str, weights: LocalWeights, settings: ModelsSettings) -> None:
         self._name = name
         self._weights = weights
         self._settings = settings
@@ -184,7 +184,7 @@ class Server:
     """A running server; it ends when its standard input does, and so never outlives this process."""
 
     process: subprocess.Popen[str] = field(repr=False)
-    weights: Weights
+    weights: LocalWeights
     base_url: str
     """Where OpenAI's protocol is spoken, as in `http://127.0.0.1:8080/v1`."""
 
@@ -210,10 +210,10 @@ class _Servers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: dict[Weights, Server] = {}
+        self._running: dict[LocalWeights, Server] = {}
         self._users: dict[Server, int] = {}
 
-    def take(self, weights: Weights, name: str) -> Server:
+    def take(self, weights: LocalWeights, name: str) -> Server:
         with self._lock:
             server = self._running.get(weights)
             if server is None or not server.is_running:
@@ -246,7 +246,7 @@ def serve(*, window_tokens: int = DEFAULT_WINDOW_TOKENS, path: Path | None = Non
         server.end()
 
 
-def start_server(weights: Weights, *, name: str, port: int = 0) -> Server:
+def start_server(weights: LocalWeights, *, name: str, port: int = 0) -> Server:
     """Start one and wait until it is ready; what goes wrong is told as an error of the model `name`."""
     where = ["--port", str(port), "--window", str(weights.window_tokens), "--model", str(weights.path)]
     process = subprocess.Popen(  # noqa: S603 - this package, with a port, a number and a path
@@ -275,7 +275,7 @@ def start_server(weights: Weights, *, name: str, port: int = 0) -> Server:
     raise _start_error(name, weights, "\n".join(said), port=port, status=process.returncode)
 
 
-def _start_error(name: str, weights: Weights, said: str, *, port: int, status: int) -> ModelError:
+def _start_error(name: str, weights: LocalWeights, said: str, *, port: int, status: int) -> ModelError:
     if "couldn't bind" in said:
         return ModelUnavailable(name, f"port {port} of {HOST} is taken; choose another", reason="name")
     if "insufficient memory" in said or "failed to allocate" in said or status == -signal.SIGKILL:
@@ -326,7 +326,7 @@ _listening: list[object] = []
 """The server must stay referenced, or it stops."""
 
 
-def _listen(weights: Weights, port: int) -> str:
+def _listen(weights: LocalWeights, port: int) -> str:
     import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 - in the server's own process only
 
     params = xllamacpp.CommonParams()

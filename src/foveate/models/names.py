@@ -83,7 +83,7 @@ class ModelName:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """A key and the variable it came from; it shows itself to nobody."""
 
     variable: str
@@ -214,12 +214,12 @@ def understand(name: str, settings: ModelsSettings) -> ModelName:
     return parse_name(name, key_variables=settings.key_variables, plugins=PLUGINS.registered.keys())
 
 
-def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) -> Key | None:
+def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) -> ApiKey | None:
     """The key from the environment, if one of the variables is set."""
     environment = os.environ if environment is None else environment
     for variable in parsed.key_variables:
         if value := environment.get(variable, "").strip():
-            return Key(variable, value)
+            return ApiKey(variable, value)
     return None
 
 

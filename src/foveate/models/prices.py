@@ -31,7 +31,7 @@ class KnowsItsPrice(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class PriceEntry:
     """Where a model stands in the price list."""
 
     model: str
@@ -57,13 +57,13 @@ class Listing:
 class Tariff:
     """What one model's tokens cost."""
 
-    source: Price | Listing
+    source: Price | PriceEntry
     is_estimate: bool = False
     """The price is assumed, since no list has it."""
 
     def nano_usd(self, usage: Usage) -> int:
         """In whole nano-dollars, rounded up; of a usage that is `believed`."""
-        usd = self.source.usd(usage) if isinstance(self.source, Listing) else _usd(self.source, usage)
+        usd = self.source.usd(usage) if isinstance(self.source, PriceEntry) else _usd(self.source, usage)
         return int((usd * NANO).to_integral_value(ROUND_CEILING))
 
     def most_nano_usd(self, input_tokens: int, output_tokens: int) -> int:
@@ -93,15 +93,15 @@ def tariff_for(name: str, settings: ModelsSettings, *, own: Price | None = None)
     return Tariff(listing) if listing and _is_listed(listing) else unknown
 
 
-def _listing(parsed: ModelName) -> Listing | None:
+def _listing(parsed: ModelName) -> PriceEntry | None:
     if parsed.kind in ("local", "plugin", "ollama"):
         return None
     if parsed.kind == "endpoint":
-        return Listing(parsed.model, address=parsed.base_url)
-    return Listing(parsed.model, provider=parsed.provider)
+        return PriceEntry(parsed.model, address=parsed.base_url)
+    return PriceEntry(parsed.model, provider=parsed.provider)
 
 
-def _is_listed(listing: Listing) -> bool:
+def _is_listed(listing: PriceEntry) -> bool:
     try:
         listing.usd(Usage(input_tokens=1, output_tokens=1))
     except (LookupError, ModuleNotFoundError):

@@ -34,20 +34,20 @@ _NEAR = re.compile(r"\b(today|yesterday|this morning|tonight)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """From a moment up to another, in microseconds since 1970."""
 
     first_us: int
     end_us: int
 
 
-def spans_in(question: str, now: datetime) -> list[Span]:
+def spans_in(question: str, now: datetime) -> list[TimeSpan]:
     """The times that a question names, as seen from `now`."""
     text = question[:MAX_CHARS].lower()
     found: dict[tuple[date, date], None] = {}
     for first, last in _named(text, now.date()):
         found.setdefault((first, last))
-    return [Span(_us(first), _us(last + timedelta(days=1))) for first, last in list(found)[:MAX_SPANS]]
+    return [TimeSpan(_us(first), _us(last + timedelta(days=1))) for first, last in list(found)[:MAX_SPANS]]
 
 
 def _named(text: str, today: date) -> Iterator[tuple[date, date]]:

@@ -32,7 +32,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished(Generic[T]):
+class StageResults(Generic[T]):
     """What stages brought, by their names."""
 
     results: Mapping[str, T] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Finished(Generic[T]):
     failed: Mapping[str, FoveateError] = field(default_factory=dict)
 
 
-async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> Finished[T]:
+async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> StageResults[T]:
     """Run stages side by side for so long. One that fails is told, and does not hold up the others."""
     if seconds is not None and seconds <= 0:
-        return Finished(late=tuple(stages))
+        return StageResults(late=tuple(stages))
     tasks = {name: asyncio.ensure_future(stage()) for name, stage in stages.items()}
     try:
         await asyncio.wait(tasks.values(), timeout=seconds)
@@ -65,7 +65,7 @@ async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> F
             failed[name] = error
         else:
             raise error
-    return Finished(results, tuple(late), failed)
+    return StageResults(results, tuple(late), failed)
 
 
 def _look_at(task: asyncio.Future[T]) -> None:

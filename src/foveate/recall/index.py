@@ -20,13 +20,13 @@ from foveate.errors import ModelError
 from foveate.recall.embed import Embedder, Recent, index_maker
 from foveate.recall.maker import passage_text
 from foveate.recall.passages import Passage
-from foveate.recall.rank import Measured
+from foveate.recall.rank import PassageScores
 from foveate.recall.scores import Scores, fused
-from foveate.recall.table import Shelf
+from foveate.recall.table import PassageTable
 from foveate.recall.vectors import Floats, Mask
 from foveate.recall.words import query_phrases
 from foveate.store import Store
-from foveate.store.passages import KEY_SHIFT, SPEAKERS, Look, PassageText, Speaker
+from foveate.store.passages import KEY_SHIFT, SPEAKERS, IndexSnapshot, PassageText, Speaker
 from foveate.text import encodable
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ TURN_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class PassageHit:
     """A passage that was found. `keyword` is 0 where it has none of the words; `vector` the mean where it has none."""
 
     turn: int
@@ -118,7 +118,7 @@ class Index:
         wanted: Filter | None = None,
         is_by_turn: bool = False,
         least_alike: float = -1.0,
-    ) -> list[Hit]:
+    ) -> list[PassageHit]:
         """The best passages by words and vectors, by how far they stand out, the best first; or the best of each turn.
 
         A passage that has none of the words counts only if its vector is at least as near as `least_alike`.
@@ -133,11 +133,11 @@ class Index:
             places = list(best.values())
         return await self.read(scores, places[:limit])
 
-    async def measure_words(self, query: str) -> Measured:
+    async def measure_words(self, query: str) -> PassageScores:
         """How well every passage answers by its words alone."""
         return (await self._scores(_Query(query_phrases(encodable(query)), None))).by_words()
 
-    async def measure_vectors(self, query: str) -> Measured | None:
+    async def measure_vectors(self, query: str) -> PassageScores | None:
         """How well every passage answers by its vector alone; None if the question has none."""
         return (await self._scores(_Query((), await self._embed(query)))).by_vectors()
 
@@ -176,13 +176,13 @@ class Index:
         loose = await self._loose_turns(shelf, look)
         return await self._with_loose(scores, loose, asked, weights, wanted or Filter()) if loose else scores
 
-    async def read(self, scores: Scores, places: Sequence[int]) -> list[Hit]:
+    async def read(self, scores: Scores, places: Sequence[int]) -> list[PassageHit]:
         """The passages at these places, in this order; one that was taken away meanwhile is left out."""
         keys = scores.key[list(places)].tolist() if places else []
         texts = await self.texts(keys)
         alike = np.zeros(len(places), np.float32) if scores.vector is None else scores.vector.at(places)
         return [
-            Hit(
+            PassageHit(
                 turn=int(scores.turn[place]),
                 passage=key & ((1 << KEY_SHIFT) - 1),
                 text=texts[key].text,
@@ -207,7 +207,7 @@ class Index:
             return None
         return vector if vector.any() else None
 
-    async def _look(self, phrases: Sequence[str]) -> tuple[Shelf, Look, list[str]]:
+    async def _look(self, phrases: Sequence[str]) -> tuple[PassageTable, IndexSnapshot, list[str]]:
         """Bring the shelf up to date, and learn where phrases stand; those that stand everywhere only if all do."""
         while True:
             with self._lock:
@@ -232,10 +232,10 @@ class Index:
                     self._shelf = self._new_shelf(look.epoch)
                     self._loose.clear()
 
-    def _new_shelf(self, epoch: int) -> Shelf:
-        return Shelf(index_maker(self._embedder.name), self._embedder.dimensions, epoch)
+    def _new_shelf(self, epoch: int) -> PassageTable:
+        return PassageTable(index_maker(self._embedder.name), self._embedder.dimensions, epoch)
 
-    async def _allowed(self, shelf: Shelf, wanted: Filter) -> Mask | None:
+    async def _allowed(self, shelf: PassageTable, wanted: Filter) -> Mask | None:
         """Which places count; None: all."""
         if wanted == Filter() and shelf.is_whole:
             return None
@@ -257,7 +257,12 @@ class Index:
         return allowed
 
     def _score(
-        self, shelf: Shelf, look: Look, phrases: Sequence[str], vector: Floats | None, allowed: Mask | None
+        self,
+        shelf: PassageTable,
+        look: IndexSnapshot,
+        phrases: Sequence[str],
+        vector: Floats | None,
+        allowed: Mask | None,
     ) -> tuple[Scores, dict[str, float]]:
         """What is on the shelf, and how much each phrase tells."""
         with self._lock:
@@ -279,7 +284,7 @@ class Index:
                 key=shelf.column("key"),
             ), weights
 
-    async def _loose_turns(self, shelf: Shelf, look: Look) -> dict[int, Loose]:
+    async def _loose_turns(self, shelf: PassageTable, look: IndexSnapshot) -> dict[int, Loose]:
         """The newest turns that are not indexed yet, or not all of their messages."""
         turns = shelf.lacks(look.last_turn, MAX_LOOSE_TURNS)
         if look.last_turn and shelf.messages_of(look.last_turn) not in (None, look.last_messages):
@@ -331,7 +336,7 @@ class Index:
         )
 
 
-def _by_words(shelf: Shelf, look: Look, phrases: Sequence[str]) -> tuple[Floats, dict[str, float]]:
+def _by_words(shelf: PassageTable, look: IndexSnapshot, phrases: Sequence[str]) -> tuple[Floats, dict[str, float]]:
     """How well each passage answers by its words, and how much each phrase tells."""
     scores = np.zeros(shelf.count, np.float32)
     learnt = {

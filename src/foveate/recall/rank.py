@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.recall.dates import Span
+from foveate.recall.dates import TimeSpan
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
@@ -32,7 +32,7 @@ HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class RankWeights:
     """What counts for how much, in standard deviations of a score."""
 
     method: Method = "blend"
@@ -47,7 +47,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class MeasureScores:
     """How well passages answer by one measure: all of them, or those that came into question."""
 
     values: Floats
@@ -56,7 +56,7 @@ class Scored:
     deviation: float
 
     @classmethod
-    def of(cls, values: Floats) -> Scored:
+    def of(cls, values: Floats) -> MeasureScores:
         if not len(values):
             return cls(values, 0.0, 0.0)
         # Added up exactly enough that the order of the passages does not matter.
@@ -84,13 +84,13 @@ class Passages:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PassageScores:
     """How well the passages that a session had at one moment answer."""
 
     passages: Passages
-    scored: Scored
+    scored: MeasureScores
 
-    def over(self, passages: Passages) -> Scored:
+    def over(self, passages: Passages) -> MeasureScores:
         """The same for the passages of another moment; what was not there then is as good as the mean."""
         if passages is self.passages or np.array_equal(passages.key, self.passages.key):
             return self.scored
@@ -99,11 +99,11 @@ class Measured:
             places = np.minimum(np.searchsorted(self.passages.key, passages.key), len(self.passages) - 1)
             is_known = self.passages.key[places] == passages.key
             values[is_known] = self.scored.values[places[is_known]]
-        return Scored(values, self.scored.mean, self.scored.deviation)
+        return MeasureScores(values, self.scored.mean, self.scored.deviation)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedPassages:
     """Passages with their scores, and the places of the best, best first."""
 
     passages: Passages
@@ -114,32 +114,32 @@ class Ranked:
 
 
 def rank(
-    words: Measured | None,
-    vectors: Measured | None,
-    weights: Weights,
+    words: PassageScores | None,
+    vectors: PassageScores | None,
+    weights: RankWeights,
     *,
-    spans: Sequence[Span] = (),
+    spans: Sequence[TimeSpan] = (),
     visible: Collection[int] = (),
     limit: int,
-) -> Ranked:
+) -> RankedPassages:
     """The best passages by what was measured, without those of turns that are visible already."""
     passages = _later(words, vectors)
     known = [measured.over(passages) if measured else None for measured in (words, vectors)]
     scores = score(passages, known[0], known[1], weights, spans)
     allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages), np.bool_)
     own = fuse(known[0], known[1], weights.method)
-    return Ranked(passages, scores, best_first(passages, scores, allowed, limit), own)
+    return RankedPassages(passages, scores, best_first(passages, scores, allowed, limit), own)
 
 
-def joined(first: Measured | None, second: Measured | None, weight: float) -> Measured | None:
+def joined(first: PassageScores | None, second: PassageScores | None, weight: float) -> PassageScores | None:
     """How well passages answer a question and, for so much, what was found by it."""
     if first is None or second is None:
         return first
     values = first.scored.standard() + np.float32(weight) * second.over(first.passages).standard()
-    return Measured(first.passages, Scored(values, 0.0, 1.0))
+    return PassageScores(first.passages, MeasureScores(values, 0.0, 1.0))
 
 
-def outstanding(words: Measured | None, vectors: Measured | None, *, asking: int | None = None) -> float:
+def outstanding(words: PassageScores | None, vectors: PassageScores | None, *, asking: int | None = None) -> float:
     """How far the best passage stands above the ordinary, in standard deviations, words and vectors together.
 
     The turn that asks says what it asks for, which does not count.
@@ -149,24 +149,28 @@ def outstanding(words: Measured | None, vectors: Measured | None, *, asking: int
     return float(_sum(known)[passages.turn != asking].max(initial=0.0)) if len(passages) else 0.0
 
 
-def _later(words: Measured | None, vectors: Measured | None) -> Passages:
+def _later(words: PassageScores | None, vectors: PassageScores | None) -> Passages:
     found = [measured.passages for measured in (words, vectors) if measured]
     assert found, "nothing was measured"
     return max(found, key=len)
 
 
-def fuse(keyword: Scored | None, vector: Scored | None, method: Method) -> Floats:
+def fuse(keyword: MeasureScores | None, vector: MeasureScores | None, method: Method) -> Floats:
     """One score from two, or from the one that is there."""
     known = [scored for scored in (keyword, vector) if scored is not None]
     assert known, "nothing was compared"
     if method == "blend":
         return _sum([scored.standard() for scored in known])
     gains = _sum([_reciprocal_ranks(scored.values) for scored in known])
-    return Scored.of(gains).standard() * np.float32(len(known))
+    return MeasureScores.of(gains).standard() * np.float32(len(known))
 
 
 def score(
-    passages: Passages, keyword: Scored | None, vector: Scored | None, weights: Weights, spans: Sequence[Span] = ()
+    passages: Passages,
+    keyword: MeasureScores | None,
+    vector: MeasureScores | None,
+    weights: RankWeights,
+    spans: Sequence[TimeSpan] = (),
 ) -> Floats:
     """How well each passage answers."""
     scores = fuse(keyword, vector, weights.method)
@@ -201,7 +205,7 @@ def _reciprocal_ranks(values: Floats) -> Floats:
     return found
 
 
-def _dated(passages: Passages, spans: Sequence[Span]) -> Floats:
+def _dated(passages: Passages, spans: Sequence[TimeSpan]) -> Floats:
     inside = np.zeros(len(passages), np.bool_)
     for span in spans:
         inside |= (passages.at_us >= span.first_us) & (passages.at_us < span.end_us)
@@ -209,7 +213,7 @@ def _dated(passages: Passages, spans: Sequence[Span]) -> Floats:
     return inside.astype(np.float32) if not inside.all() else np.zeros(len(passages), np.float32)
 
 
-def _lent(passages: Passages, scores: Floats, weights: Weights) -> Floats:
+def _lent(passages: Passages, scores: Floats, weights: RankWeights) -> Floats:
     """What each passage gets from the turns around its own."""
     if not len(passages) or not (weights.near or weights.far):
         return np.zeros(len(passages), np.float32)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.recall.rank import Measured, Passages, Scored
+from foveate.recall.rank import MeasureScores, Passages, PassageScores
 from foveate.recall.vectors import Alike, Floats, Mask
 from foveate.store.passages import SPEAKERS
 
@@ -33,16 +33,16 @@ class Scores:
     def __len__(self) -> int:
         return len(self.turn)
 
-    def by_words(self) -> Measured:
+    def by_words(self) -> PassageScores:
         """How well passages answer by their words, those that do not count left out."""
-        return Measured(self._passages(), Scored.of(self.keyword[self.allowed]))
+        return PassageScores(self._passages(), MeasureScores.of(self.keyword[self.allowed]))
 
-    def by_vectors(self) -> Measured | None:
+    def by_vectors(self) -> PassageScores | None:
         """The same by their vectors; None if the question has none."""
         if self.vector is None:
             return None
         values = self.vector.values()[self.allowed]
-        return Measured(self._passages(), Scored(values, self.vector.mean, self.vector.deviation))
+        return PassageScores(self._passages(), MeasureScores(values, self.vector.mean, self.vector.deviation))
 
     def _passages(self) -> Passages:
         kept = self.allowed

@@ -22,7 +22,7 @@ from foveate.store.passages import SPEAKERS, IndexState, Speaker
 from foveate.turn import from_us, parse_time, to_us, turn_id, turn_number
 
 if TYPE_CHECKING:
-    from foveate.recall.index import Hit, Index, Loose
+    from foveate.recall.index import Index, Loose, PassageHit
 
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
@@ -34,7 +34,7 @@ LEAST_ALIKE_TO_A_WORD = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SearchFilter:
     """Which passages are looked for, as people say it."""
 
     role: str | None = None
@@ -81,8 +81,8 @@ class Searcher:
         return found
 
     async def search(
-        self, session: SessionRow, query: str, max_results: int, wanted: Wanted | None = None
-    ) -> list[Found]:
+        self, session: SessionRow, query: str, max_results: int, wanted: SearchFilter | None = None
+    ) -> list[Hit]:
         """The turns that speak of something, the best first, each with the passage that says it best."""
         from foveate.recall.index import Filter  # noqa: PLC0415
 
@@ -90,7 +90,7 @@ class Searcher:
             raise InputError("there is nothing to look for; say some words, as in search('storage port')")
         if not 1 <= max_results <= MAX_RESULTS:
             raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
-        wanted = wanted or Wanted()
+        wanted = wanted or SearchFilter()
         chosen = Filter(
             speaker=_speaker(wanted.role),
             tool=wanted.tool,
@@ -104,10 +104,10 @@ class Searcher:
         return [_found(session.id, hit) for hit in hits]
 
     async def search_all(
-        self, sessions: Sequence[SessionRow], query: str, max_results: int, wanted: Wanted
-    ) -> list[Found]:
+        self, sessions: Sequence[SessionRow], query: str, max_results: int, wanted: SearchFilter
+    ) -> list[Hit]:
         """The best turns of several sessions; a turn that forks share is told once, as its own session's."""
-        found: list[Found] = []
+        found: list[Hit] = []
         for session in sessions:
             own = await self.search(session, query, max_results, wanted)
             is_shared = len(sessions) > 1
@@ -145,8 +145,8 @@ def _speaker(role: str | None) -> Speaker | None:
     raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
 
 
-def _found(session_id: str, hit: Hit) -> Found:
-    return Found(
+def _found(session_id: str, hit: PassageHit) -> Hit:
+    return Hit(
         session_id=session_id,
         turn_id=turn_id(hit.turn),
         text=hit.text,
@@ -159,7 +159,7 @@ def _found(session_id: str, hit: Hit) -> Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Hit:
     """A turn that a search found, with the passage of it that says it best."""
 
     session_id: str

@@ -32,7 +32,7 @@ def pack_marks(passages: Sequence[Passage]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPhrase:
     """Where a phrase stands, as far as the shelf went when it was last looked for."""
 
     places: Places
@@ -41,7 +41,7 @@ class Known:
     """It stands in so many passages that not all were looked for."""
 
 
-class Shelf:
+class PassageTable:
     """Not safe for threads by itself; `newest` and `epoch` say what was put on it."""
 
     def __init__(self, maker: str, dimensions: int, epoch: int = 0) -> None:
@@ -65,7 +65,7 @@ class Shelf:
         }
         self._words = 0
         self._turns: dict[int, tuple[int, int, int]] = {}
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, KnownPhrase] = OrderedDict()
 
     def column(self, name: str) -> NDArray[Any]:
         return self._columns[name][: self.count]
@@ -128,13 +128,13 @@ class Shelf:
         known = self._known.get(phrase)
         return 0 if known is None else -1 if known.is_common else known.newest
 
-    def learn(self, phrase: str, postings: Postings, newest: int) -> Known:
+    def learn(self, phrase: str, postings: Postings, newest: int) -> KnownPhrase:
         """Where a phrase stands, given where it does since last time."""
         known = self._known.pop(phrase, None)
         places = self.find(postings.keys)
         if known is not None:
             places = np.concatenate([known.places, places])
-        learnt = Known(
+        learnt = KnownPhrase(
             places, (newest + 1 << KEY_SHIFT) - 1, postings.is_cut or (known is not None and known.is_common)
         )
         self._known[phrase] = learnt

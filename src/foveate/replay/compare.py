@@ -24,8 +24,8 @@ import msgspec
 
 from foveate.context.context import Context
 from foveate.errors import FoveateError, InputError
-from foveate.replay.replay import Call, ReplayReport, Sampling, replay
-from foveate.replay.report import Comparison, Needle, Point, Run, parts_of, strip_of, tally
+from foveate.replay.replay import CallSample, ReplayCall, ReplayReport, replay
+from foveate.replay.report import Comparison, Needle, Point, StrategyRun, parts_of, strip_of, tally
 from foveate.replay.retention import AgeShare, FactBook, fact_book, forms_of, plain, said_in, said_last
 from foveate.replay.script import Progress, Script, Surroundings, prepare
 from foveate.settings import Settings, load_settings, make_strategy
@@ -61,7 +61,7 @@ class _Task:
     budget_tokens: int
     settings: Settings
     system: str
-    sampling: Sampling
+    sampling: CallSample
     needles: tuple[str, ...]
 
     @property
@@ -106,7 +106,7 @@ class _Watch:
     levels: dict[str, float] = field(default_factory=dict)
     """The shares of turns at each level, added up."""
 
-    def see(self, call: Call, context: Context) -> None:
+    def see(self, call: ReplayCall, context: Context) -> None:
         share = call.cached_tokens / max(1, call.tokens) if call.is_next else None
         if len(self.points) in self.moments:
             self.facts.append(self.book.known_share(forms_of(context.segments), call.turn - 1))
@@ -195,11 +195,11 @@ async def compare(
     )
 
 
-def sampling_for(calls: int, every: int | None = None) -> Sampling:
+def sampling_for(calls: int, every: int | None = None) -> CallSample:
     """Which calls are made, if it is not said: all, as long as that is quick."""
     if every is None:
         every = 1 if calls <= MAX_CALLS else -(-calls // (MAX_CALLS - NEWEST_CALLS))
-    return Sampling(every, NEWEST_CALLS if every > 1 else 0)
+    return CallSample(every, NEWEST_CALLS if every > 1 else 0)
 
 
 def _checked(
@@ -298,11 +298,11 @@ def _stage(data: bytes) -> tuple[Script, FactBook]:
     return stage
 
 
-def _run(task: _Task, played: _Played, calls: int, said: Sequence[int | None]) -> Run:
+def _run(task: _Task, played: _Played, calls: int, said: Sequence[int | None]) -> StrategyRun:
     report = played.report
     turns = report.turns
     needles = zip(task.needles, said, played.found, strict=True)
-    return Run(
+    return StrategyRun(
         strategy=task.strategy,
         budget_tokens=task.budget_tokens,
         turns=turns,

@@ -41,7 +41,7 @@ RECOUNT_CALLS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class CallSample:
     """Which calls of a long conversation are made: each so manieth, and the newest one by one."""
 
     every: int = 1
@@ -52,11 +52,11 @@ class Sampling:
         return call % self.every == 0 or call >= calls - self.newest
 
 
-EVERY_CALL = Sampling()
+EVERY_CALL = CallSample()
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ReplayCall:
     """One call of a model, and how its prompt relates to the one before it."""
 
     turn: int
@@ -88,7 +88,7 @@ class ReplayReport:
     schedule: str
     order: str
     seconds: float
-    calls: tuple[Call, ...] = field(repr=False)
+    calls: tuple[ReplayCall, ...] = field(repr=False)
     last: Context | None = field(default=None, repr=False)
     """What the next call would be shown, once all is played."""
     model_tokens: int = 0
@@ -120,7 +120,7 @@ class ReplayReport:
         return dict(Tally(str(call.rebuilt) for call in self.calls if call.rebuilt))
 
     @property
-    def full_calls(self) -> tuple[Call, ...]:
+    def full_calls(self) -> tuple[ReplayCall, ...]:
         """The calls since the history first filled its allotment."""
         first = next((index for index, call in enumerate(self.calls) if call.rebuilt == "full"), len(self.calls))
         return self.calls[first:]
@@ -177,10 +177,10 @@ async def replay(
     strategy_settings: Mapping[str, Json] | None = None,
     settings: Settings | None = None,
     system: str = "",
-    sampling: Sampling = EVERY_CALL,
+    sampling: CallSample = EVERY_CALL,
     retrieve_every_turns: int = 0,
     progress: Progress | None = None,
-    observe: Callable[[Call, Context], object] | None = None,
+    observe: Callable[[ReplayCall, Context], object] | None = None,
 ) -> ReplayReport:
     """Play the turns at a budget of the session's own, by a strategy with its settings.
 
@@ -240,10 +240,10 @@ class _Player:
     """Plays turns into a session, and notes each call."""
 
     def __init__(self, fov: Foveate, store: Store, session: Session, system: str) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[ReplayCall] = []
         self.made: Callable[[int], bool] = lambda _: True
         """Whether the call of this number is made."""
-        self.observe: Callable[[Call, Context], object] | None = None
+        self.observe: Callable[[ReplayCall, Context], object] | None = None
         self._fov = fov
         self._store = store
         self._session = session
@@ -286,7 +286,7 @@ class _Player:
         history = [segment for segment in segments if segment.level]
         is_new = context.planned.is_new
         is_counted = is_new or len(self.calls) % RECOUNT_CALLS == 0
-        call = Call(
+        call = ReplayCall(
             turn=number,
             position=position,
             tokens=context.tokens,

@@ -9,12 +9,12 @@ from typing import Literal
 from foveate.context.context import Segment
 from foveate.context.tags import SUMS
 from foveate.history.blocks import ONLY_NAMED
-from foveate.plan import Shown
-from foveate.replay.replay import Sampling
+from foveate.plan import ShownLevel
+from foveate.replay.replay import CallSample
 from foveate.replay.retention import AgeShare
 from foveate.turn import Json
 
-FIDELITY: tuple[Shown, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
+FIDELITY: tuple[ShownLevel, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
 """Levels, the one that says most first: a turn that stands at several counts as the first of them."""
 ABSENT = "-"
 """A turn that no text speaks for. It can be retrieved, but the model is not told what it is about."""
@@ -48,7 +48,7 @@ class Needle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class StrategyRun:
     """One strategy at one budget. Shares are of 1."""
 
     strategy: str
@@ -119,7 +119,7 @@ class Figure:
     """A row of the table: one figure of every run, and which end of it is better."""
 
     name: str
-    value: Callable[[Run], float]
+    value: Callable[[StrategyRun], float]
     text: Callable[[float], str]
     better: Literal["most", "least"] | None
     what: str
@@ -185,9 +185,9 @@ class Comparison:
     turns: int
     raw_tokens: int
     calls: int
-    sampling: Sampling
+    sampling: CallSample
     facts: int
-    runs: tuple[Run, ...]
+    runs: tuple[StrategyRun, ...]
     compress_seconds: float
     seconds: float
     processes: int
@@ -208,7 +208,7 @@ class Comparison:
         shown = (figure for figure in FIGURES if needles or figure.name != NEEDLES)
         return tuple(replace(figure, name=named.get(figure.name, figure.name)) for figure in shown)
 
-    def at(self, budget_tokens: int) -> tuple[Run, ...]:
+    def at(self, budget_tokens: int) -> tuple[StrategyRun, ...]:
         return tuple(run for run in self.runs if run.budget_tokens == budget_tokens)
 
     def winners(self, figure: Figure, budget_tokens: int) -> frozenset[str]:
@@ -220,7 +220,7 @@ class Comparison:
         won = frozenset(run.strategy for run in runs if figure.text(figure.value(run)) == figure.text(best))
         return won if len(won) < len(runs) else frozenset()
 
-    def words(self, run: Run) -> str:
+    def words(self, run: StrategyRun) -> str:
         """A run in one line, for a person who chooses."""
         raw, absent = run.strip.count("R"), run.strip.count(ABSENT)
         others = (

@@ -17,12 +17,12 @@ from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
-from foveate.context.tools import Offer
+from foveate.context.tools import ToolSet
 from foveate.errors import InvalidMessage, TurnNotFound
 from foveate.events import EventBus
 from foveate.history.recalled import Recaller
 from foveate.models.caller import Caller
-from foveate.recall.search import Found, Searcher, Wanted
+from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import export as exports
 from foveate.session.context import Contexts, Request, given_settings
 from foveate.session.documents import Documents
@@ -41,7 +41,7 @@ from foveate.session.tools import Retrieval
 from foveate.session.topics import Topics
 from foveate.session.values import (
     Pin,
-    Recorded,
+    RecordedTurn,
     SessionInfo,
     SessionStats,
     TurnContent,
@@ -60,7 +60,7 @@ EXPORT_BATCH_TURNS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedParts:
     """What all sessions of an open store use together."""
 
     store: Store
@@ -74,7 +74,7 @@ class Shared:
 class Session:
     """One conversation. Open it with `Foveate.session`; several handles, tasks and processes may share it."""
 
-    def __init__(self, row: SessionRow, shared: Shared) -> None:
+    def __init__(self, row: SessionRow, shared: SharedParts) -> None:
         self.id = row.id
         self._row = row
         self._shared = shared
@@ -85,7 +85,7 @@ class Session:
         self._contexts = Contexts(
             shared.store, row.id, shared.events, shared.settings, recaller=recaller, worker=shared.worker
         )
-        self._offer: Offer | None = None
+        self._offer: ToolSet | None = None
 
     @property
     def info(self) -> SessionInfo:
@@ -132,7 +132,7 @@ class Session:
         format: str | None = None,  # noqa: A002 - the word users know
         key: str | None = None,
         turn: str | int | None = None,
-    ) -> Recorded:
+    ) -> RecordedTurn:
         """Keep messages for good, and return the last turn they went to; durable when this returns.
 
         They are OpenAI, Anthropic or Gemini shaped dicts, what those providers' packages answer with, canonical
@@ -150,7 +150,7 @@ class Session:
         format: str | None = None,  # noqa: A002
         key: str | None = None,
         turn: str | int | None = None,
-    ) -> list[Recorded]:
+    ) -> list[RecordedTurn]:
         """Like `record`, and return every turn that was recorded or added to, in order."""
         moment = None if at is None else parse_time(at)
         check_text("key", key or "")
@@ -168,7 +168,7 @@ class Session:
             raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
         placed = list(zip(drafts, await self.append(drafts, newest_turn=newest), strict=True))
         return [
-            Recorded(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
+            RecordedTurn(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
             for number, group in by_turn(placed).items()
         ]
 
@@ -241,7 +241,7 @@ class Session:
         asked for them.
         """
         await self.refresh()
-        offer = None if tools is False else self._offer or (Offer() if tools else None)
+        offer = None if tools is False else self._offer or (ToolSet() if tools else None)
         request = Request(
             prompt=prompt if isinstance(prompt, str) else as_messages(prompt, None),
             budget_tokens=self._row.budget_tokens if budget_tokens is None else budget_tokens,
@@ -259,7 +259,7 @@ class Session:
 
         `context.request(format)` has the same.
         """
-        offer = Offer(tuple(besides), format)
+        offer = ToolSet(tuple(besides), format)
         definitions = offer.definitions(format)
         self._offer = offer
         return definitions
@@ -281,12 +281,12 @@ class Session:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
         file: str | None = None,
-    ) -> list[Found]:
+    ) -> list[Hit]:
         """The turns that speak of something, by words and by meaning, the best first, each with its best passage.
 
         `role` is who says it (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn names.
         """
-        wanted = Wanted(role=role, tool=tool, after=after, before=before, file=file)
+        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
         return await self._shared.searcher.search(self._row, query, max_results, wanted)
 
     async def board(self) -> Board:

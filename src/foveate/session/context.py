@@ -17,19 +17,27 @@ from typing import cast
 
 from foveate.context import board as boards
 from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, Split
-from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, HistoryBlock, Order, Parts, assemble, prompt_messages
+from foveate.context.assemble import (
+    MESSAGE_TOKENS,
+    REPLY_TOKENS,
+    ContextParts,
+    HistoryBlock,
+    Order,
+    assemble,
+    prompt_messages,
+)
 from foveate.context.board import Board
-from foveate.context.context import Context, Planned
+from foveate.context.context import Context, PlanReport
 from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
-from foveate.context.tags import Block, Entry, Section, tag_document
+from foveate.context.tags import Section, TagBlock, TagEntry, tag_document
 from foveate.errors import HistoryExceedsBudget
 from foveate.events import Event, EventBus, EventKind
-from foveate.history.driver import Storyteller
-from foveate.history.plan_cache import Keeper, View
-from foveate.history.recalled import Layer, Recaller, Wish
-from foveate.history.texts import Viewer
-from foveate.plan import Frame, Shown, Strategy
+from foveate.history.driver import StatefulDriver
+from foveate.history.plan_cache import HistoryView, PlanCache
+from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
+from foveate.history.texts import TextReader
+from foveate.plan import Frame, ShownLevel, Strategy
 from foveate.session.documents import check_size, stand_in
 from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy
@@ -67,7 +75,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenStrategy:
     """The strategy of a context, and what it shows besides the history."""
 
     name: str
@@ -111,9 +119,9 @@ class Contexts:
         worker: Worker | None = None,
     ) -> None:
         self._recaller = recaller
-        self.viewer = Viewer(store, session_id)
-        self._keepers: dict[str, Keeper] = {}
-        self.storyteller = Storyteller(store, session_id, self.viewer, worker=worker)
+        self.viewer = TextReader(store, session_id)
+        self._keepers: dict[str, PlanCache] = {}
+        self.storyteller = StatefulDriver(store, session_id, self.viewer, worker=worker)
         self._store = store
         self._session_id = session_id
         self._events = events
@@ -152,7 +160,7 @@ class Contexts:
             board = await self._prefetched(session, board, layer.in_part, room.board)
             shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         context = assemble(
-            Parts(
+            ContextParts(
                 budget_tokens=request.budget_tokens,
                 counter=counter,
                 calibration=session.calibration,
@@ -176,8 +184,8 @@ class Contexts:
         return replace(context, planned=planned, board=board)
 
     async def _recalled(
-        self, session: SessionRow, chosen: Chosen, frame: Frame, room: Split, *, query: str, board: Board
-    ) -> tuple[View, Layer]:
+        self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room: Split, *, query: str, board: Board
+    ) -> tuple[HistoryView, MemoryLayer]:
         """The history, and behind it what the prompt brings up of what the history does not show word for word.
 
         In a one-off, recall is given its room first, and the history has what is left; otherwise each has its own.
@@ -191,10 +199,10 @@ class Contexts:
                 aside = self._settings.allotments.one_off_recall(room)
         view = await self._view(session, chosen, frame, room.history - aside)
         if not query:
-            return view, Layer()
+            return view, MemoryLayer()
         used = sum(block.tokens for block in view.blocks)
         visible = _visible(view.blocks)
-        wish = Wish(
+        wish = RecallRequest(
             query=query,
             room_tokens=room.history - used if frame.is_one_off else room.recall,
             visible=visible | _retrieved(board),
@@ -220,10 +228,12 @@ class Contexts:
         choices = []
         for turn in turns:
             (size,) = await self._store.derived.sizes_of(self._session_id, turn, turn)
-            sizes: dict[Shown, int | None] = {"R": size.raw, "S": size.smoothed, "C": size.compressed}
+            sizes: dict[ShownLevel, int | None] = {"R": size.raw, "S": size.smoothed, "C": size.compressed}
             fitting = [level for level, tokens in sizes.items() if tokens is not None and tokens <= room_tokens]
             texts = {level: await self.viewer.texts(level, turn, turn) for level in fitting if turn not in held}
-            choices.append([Block(turn, turn, level, (Entry(turn, own[turn]),)) for level, own in texts.items() if own])
+            choices.append(
+                [TagBlock(turn, turn, level, (TagEntry(turn, own[turn]),)) for level, own in texts.items() if own]
+            )
         count = exact_counter(session.encoding).base
         return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
 
@@ -257,7 +267,7 @@ class Contexts:
         """What a page of the board holds."""
         return int(session.budget_tokens / (counter.factor * session.calibration) * self._settings.allotments.board)
 
-    async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[Block], page: int) -> str:
+    async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
         """Put what a model asked for on the board, and give it the page."""
         exact = exact_counter(session.encoding)
         grown = boards.retrieve(
@@ -275,13 +285,17 @@ class Contexts:
         more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""
         return f"{more}{entry.text}"
 
-    def _chosen(self, session: SessionRow, name: str | None) -> Chosen:
+    def _chosen(self, session: SessionRow, name: str | None) -> ChosenStrategy:
         """The session's strategy with its settings, or another one with the defaults."""
         if name is None or name == session.strategy:
-            return Chosen(session.strategy, make_strategy(session.strategy, self._settings, given_settings(session)))
-        return Chosen(name, make_strategy(name, self._settings))
+            return ChosenStrategy(
+                session.strategy, make_strategy(session.strategy, self._settings, given_settings(session))
+            )
+        return ChosenStrategy(name, make_strategy(name, self._settings))
 
-    async def _documents(self, session: SessionRow, chosen: Chosen, names: Sequence[Section]) -> dict[Section, str]:
+    async def _documents(
+        self, session: SessionRow, chosen: ChosenStrategy, names: Sequence[Section]
+    ) -> dict[Section, str]:
         """The session's documents of these names, in their tags, or what stands in for them."""
         if not names:
             return {}
@@ -291,7 +305,7 @@ class Contexts:
             check_size(name, text, chosen.document_limits, session)
         return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
 
-    async def _view(self, session: SessionRow, chosen: Chosen, frame: Frame, room_tokens: int) -> View:
+    async def _view(self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room_tokens: int) -> HistoryView:
         strategy = chosen.strategy
         if getattr(strategy, "keeps_story", False):
             keep = not frame.is_one_off
@@ -302,9 +316,9 @@ class Contexts:
         if frame.is_one_off or not isinstance(strategy, Gradient):
             # Only the gradient has a schedule; what else just chooses levels is planned afresh each time.
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
-            return View(blocks, Planned(plan.bands, last_turn=session.last_turn, notes=plan.notes))
+            return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes))
         ttl = self._settings.context.cache_ttl_seconds
-        keeper = self._keepers.get(chosen.name) or Keeper(self._store, self._session_id, self.viewer, chosen.name)
+        keeper = self._keepers.get(chosen.name) or PlanCache(self._store, self._session_id, self.viewer, chosen.name)
         self._keepers[chosen.name] = keeper
         view = await keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
         cause = view.planned.cause if view.planned.is_new else None

@@ -17,7 +17,7 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 AUDIT_VERSION = 1
 
 
-class Writer(Protocol):
+class ExportWriter(Protocol):
     """Takes the turns one by one and gives the file in pieces."""
 
     def add(self, turn: Turn) -> Iterator[str]: ...
@@ -25,7 +25,7 @@ class Writer(Protocol):
     def finish(self) -> Iterator[str]: ...
 
 
-def start(format_name: str, info: SessionInfo, pins: Sequence[Pin]) -> Writer:
+def start(format_name: str, info: SessionInfo, pins: Sequence[Pin]) -> ExportWriter:
     """The writer of this name: `json`, `markdown`, or a message or transcript format."""
     if format_name == "json":
         return _Audit(info, pins)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from foveate.context.tags import tag_turn
 from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
-from foveate.history.texts import Viewer
+from foveate.history.texts import TextReader
 from foveate.renditions import LEVELS, Level
 from foveate.session.values import TurnContent, TurnOutline
 from foveate.store import MessageRow, SessionRow, Store
@@ -21,7 +21,7 @@ NEWEST = 2**62
 class Reader:
     """Reads one session's turns, as it is at the moment."""
 
-    def __init__(self, store: Store, row: SessionRow, counter: Counter, viewer: Viewer) -> None:
+    def __init__(self, store: Store, row: SessionRow, counter: Counter, viewer: TextReader) -> None:
         self._store = store
         self._row = row
         self._counter = counter

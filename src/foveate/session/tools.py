@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from foveate.context.board import FRAME_TOKENS
-from foveate.context.tags import Block, Entry
+from foveate.context.tags import TagBlock, TagEntry
 from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
 from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
-from foveate.plan import Shown
+from foveate.plan import ShownLevel
 from foveate.recall.search import Searcher
 from foveate.recall.snippets import snippet
 from foveate.session.context import Contexts
@@ -55,7 +55,7 @@ class Retrieval:
         except FoveateError as error:
             return f"Error: {error}\n"
 
-    async def blocks(self, first: int, last: int, level: Shown) -> list[Block]:
+    async def blocks(self, first: int, last: int, level: ShownLevel) -> list[TagBlock]:
         """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
         if not 1 <= first <= self._session.last_turn or last < first:
             raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
@@ -67,11 +67,11 @@ class Retrieval:
             raise LevelNotReady(turn_id(first), level, ("R",))
         if len(texts) == 1:
             ((turn, text),) = texts.items()
-            return [Block(turn, turn, level, (Entry(turn, text),))]
-        entries = tuple(Entry(turn, text) for turn, text in texts.items())
-        return [Block(entries[0].number, entries[-1].number, level, entries, is_range=True)]
+            return [TagBlock(turn, turn, level, (TagEntry(turn, text),))]
+        entries = tuple(TagEntry(turn, text) for turn, text in texts.items())
+        return [TagBlock(entries[0].number, entries[-1].number, level, entries, is_range=True)]
 
-    async def _eras(self, first: int, last: int) -> list[Block]:
+    async def _eras(self, first: int, last: int) -> list[TagBlock]:
         """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""
         last = min(last, self._session.last_turn)
         room = self._contexts.page_tokens(self._session, self._counter) - FRAME_TOKENS
@@ -85,10 +85,10 @@ class Retrieval:
                     raise
         return blocks
 
-    async def _give(self, blocks: list[Block], page: int) -> str:
+    async def _give(self, blocks: list[TagBlock], page: int) -> str:
         return await self._contexts.retrieve(self._session, self._counter, blocks, page)
 
-    async def _made(self, turn: int, level: Shown) -> list[Block]:
+    async def _made(self, turn: int, level: ShownLevel) -> list[TagBlock]:
         """A turn at a level, or as it came where that is still to be made."""
         try:
             return await self.blocks(turn, turn, level)

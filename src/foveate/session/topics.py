@@ -19,13 +19,13 @@ from typing import Any, Protocol
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
 from foveate.errors import InputError
-from foveate.history.driver import Storyteller
-from foveate.plan import Made
-from foveate.session.values import Recorded, SessionInfo
+from foveate.history.driver import StatefulDriver
+from foveate.plan import Artefact
+from foveate.session.values import RecordedTurn, SessionInfo
 from foveate.store import Store
 from foveate.strategy.topics import state as topic_book
 from foveate.strategy.topics.build import truncate
-from foveate.strategy.topics.state import Book, Seal, Why
+from foveate.strategy.topics.state import Seal, TopicsState, Why
 from foveate.turn import Message, Turn, turn_id
 from foveate.worker.artefacts import unpack_made
 
@@ -43,7 +43,7 @@ class Talk(Protocol):
     async def refresh(self) -> SessionInfo: ...
     async def record(
         self, messages: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
-    ) -> Recorded: ...
+    ) -> RecordedTurn: ...
     async def context(self, prompt: str = "", *, budget_tokens: int | None = None, system: str = "") -> Context: ...
     async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]: ...
 
@@ -113,14 +113,14 @@ class TopicsHistory:
 class Topics:
     """The topics of one session, which has to be shown by the `topics` strategy."""
 
-    def __init__(self, talk: Talk, store: Store, storyteller: Storyteller) -> None:
+    def __init__(self, talk: Talk, store: Store, storyteller: StatefulDriver) -> None:
         self._talk = talk
         self._store = store
         self._storyteller = storyteller
 
     async def add_message(
         self, message: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
-    ) -> Recorded:
+    ) -> RecordedTurn:
         """Keep a message for good; a user's begins a turn."""
         return await self._talk.record(message, at=at)
 
@@ -192,10 +192,10 @@ class Topics:
         await self._talk.context()
         return await self._talk.refresh()
 
-    async def _book(self) -> Book:
-        return Book.from_json(await self._storyteller.state(STRATEGY))
+    async def _book(self) -> TopicsState:
+        return TopicsState.from_json(await self._storyteller.state(STRATEGY))
 
-    async def _made(self) -> Mapping[str, Made]:
+    async def _made(self) -> Mapping[str, Artefact]:
         rows = await self._store.artefacts.made(self._talk.id, STRATEGY)
         return {row.name: unpack_made(row) for row in rows if row.kind in ("topic", "bulk")}
 
@@ -239,7 +239,7 @@ def _noted_bulk(noted: Any, texts: Mapping[tuple[int, int], str]) -> Bulk:
     return Bulk(noted["id"], turn_id(first), turn_id(last), noted["title"], texts.get((first, last), ""), topics)
 
 
-def _topic(topic: topic_book.Topic, made: Mapping[str, Made]) -> Topic:
+def _topic(topic: topic_book.TopicState, made: Mapping[str, Artefact]) -> Topic:
     found = _latest(made, f"topic-{topic.first}-{topic.last}-")
     return Topic(
         topic.id,
@@ -253,7 +253,7 @@ def _topic(topic: topic_book.Topic, made: Mapping[str, Made]) -> Topic:
     )
 
 
-def _bulk(bulk: topic_book.Bulk, made: Mapping[str, Made]) -> Bulk:
+def _bulk(bulk: topic_book.BulkState, made: Mapping[str, Artefact]) -> Bulk:
     found = _latest(made, f"bulk-{bulk.first}-{bulk.last}-")
     return Bulk(
         bulk.id,
@@ -265,7 +265,7 @@ def _bulk(bulk: topic_book.Bulk, made: Mapping[str, Made]) -> Bulk:
     )
 
 
-def _latest(made: Mapping[str, Made], beginning: str) -> Made | None:
+def _latest(made: Mapping[str, Artefact], beginning: str) -> Artefact | None:
     """Of several summaries of the same turns, the longest."""
-    found: Sequence[Made] = [one for name, one in made.items() if name.startswith(beginning)]
+    found: Sequence[Artefact] = [one for name, one in made.items() if name.startswith(beginning)]
     return max(found, key=lambda one: one.tokens, default=None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from foveate.store import SessionRow, Sizes
+from foveate.store import SessionRow, StoredSizes
 from foveate.store.derived import Backlog
 from foveate.tokens import session_counter
 from foveate.turn import Json, from_us, turn_id
@@ -37,7 +37,7 @@ class SessionInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTurn:
     """A turn that a call recorded, or added to: how many messages went in, and what they weigh."""
 
     session_id: str
@@ -140,7 +140,7 @@ def describe_session(row: SessionRow) -> SessionInfo:
     )
 
 
-def describe_stats(row: SessionRow, sizes: Sizes, backlog: Backlog, *, pins: int) -> SessionStats:
+def describe_stats(row: SessionRow, sizes: StoredSizes, backlog: Backlog, *, pins: int) -> SessionStats:
     counter = session_counter(row.model, row.encoding)
     return SessionStats(
         turns=row.last_turn,

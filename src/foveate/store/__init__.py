@@ -139,7 +139,7 @@ class PinRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class StoredSizes:
     """What a session's own messages take: as they came, and as stored."""
 
     messages: int
@@ -162,7 +162,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneReport:
     """What a prune took away, or would."""
 
     turns: int
@@ -244,7 +244,7 @@ class Store(Protocol):
         """Under what key each message of the range was kept, None if under none; those for display are left out."""
         ...
 
-    async def sizes(self, session_id: str) -> Sizes:
+    async def sizes(self, session_id: str) -> StoredSizes:
         """Totals over everything the session reads, its ancestors' turns included."""
         ...
 
@@ -260,7 +260,7 @@ class Store(Protocol):
 
     async def remove_pin(self, session_id: str, number: int, *, even_if_locked: bool) -> None: ...
 
-    async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> Pruned:
+    async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
         """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
 
         What was made of them goes too: renditions, eras, keepsakes and artefacts. The keepsake `pruned` is another one

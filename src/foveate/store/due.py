@@ -31,7 +31,7 @@ class DueTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refined:
+class RefinedTurn:
     """What a model made of a turn; a level that is None stays as it was."""
 
     maker: str
@@ -50,7 +50,7 @@ class Refined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Postponed:
+class PostponedTurn:
     """What is noted of a turn whose renditions stay as they are."""
 
     due_us: int | None
@@ -64,7 +64,7 @@ class Postponed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RedoRequest:
     """What is made again, where it can be made better."""
 
     local_version: int
@@ -93,11 +93,11 @@ class DueQueue(Protocol):
         """Note, before they are made, that so many calls may be spent on the turn, in all."""
         ...
 
-    async def refine(self, due: DueTurn, made: Refined) -> bool:
+    async def refine(self, due: DueTurn, made: RefinedTurn) -> bool:
         """Keep what a model made, and give the lease back; False if the turn has other renditions by now."""
         ...
 
-    async def postpone(self, due: DueTurn, noted: Postponed) -> None:
+    async def postpone(self, due: DueTurn, noted: PostponedTurn) -> None:
         """Keep what there is, and give the lease back."""
         ...
 
@@ -117,6 +117,6 @@ class DueQueue(Protocol):
         """Give back whatever this owner has leased; calls that were reserved stay counted."""
         ...
 
-    async def want_again(self, session_id: str, wanted: Wanted, now_us: int) -> int:
+    async def want_again(self, session_id: str, wanted: RedoRequest, now_us: int) -> int:
         """Put what can be made better back into the queues, its calls forgotten; how many turns that are."""
         ...

@@ -12,7 +12,7 @@ NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TurnSpan:
     """Turns `first` to `last` of one session's rows; of the last one the messages up to `last_position`."""
 
     session: int
@@ -20,21 +20,21 @@ class Span:
     last: int
     last_position: int
 
-    def clamp(self, first: int, last: int) -> Span | None:
+    def clamp(self, first: int, last: int) -> TurnSpan | None:
         """The part of it between two turns."""
         low, high = max(self.first, first), min(self.last, last)
         if low > high:
             return None
-        return Span(self.session, low, high, self.last_position if high == self.last else NO_LIMIT)
+        return TurnSpan(self.session, low, high, self.last_position if high == self.last else NO_LIMIT)
 
 
-def spans(chain: Sequence[SessionRow]) -> list[Span]:
+def spans(chain: Sequence[SessionRow]) -> list[TurnSpan]:
     """The spans of a session given with its ancestors, nearest first; the oldest turns come first."""
-    found: list[Span] = []
+    found: list[TurnSpan] = []
     last, last_position = NO_LIMIT, NO_LIMIT
     for row in chain:
         if row.fork_turn < last:
-            found.append(Span(row.number, row.fork_turn + 1, last, last_position))
+            found.append(TurnSpan(row.number, row.fork_turn + 1, last, last_position))
             last, last_position = row.fork_turn, row.fork_position
     return found[::-1]
 

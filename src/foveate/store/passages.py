@@ -69,7 +69,7 @@ class Postings:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class IndexSnapshot:
     """The index as of one moment: what came since the last look, and where phrases stand."""
 
     epoch: int
@@ -103,7 +103,7 @@ class PassageIndex(Protocol):
 
     async def look(
         self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False
-    ) -> Look:
+    ) -> IndexSnapshot:
         """Rows with an id above `after`, and for each phrase up to `limit` passages beyond its key that have it.
 
         `is_most` says that most passages of the store are this session's, so that others need not be left out first.

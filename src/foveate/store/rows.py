@@ -10,7 +10,7 @@ from typing import Any
 
 from foveate.errors import SessionExists, SessionNotFound, TurnBegun, TurnNotFound
 from foveate.store import Draft, NewSession, Place, SessionRow, sql
-from foveate.store.lineage import HeadState, Span
+from foveate.store.lineage import HeadState, TurnSpan
 
 
 def now_us() -> int:
@@ -39,7 +39,7 @@ def chain_of(connection: sqlite3.Connection, session_id: str) -> list[SessionRow
 
 
 def select_spans(
-    connection: sqlite3.Connection, statement: str, lineage: Sequence[Span], first: int, last: int
+    connection: sqlite3.Connection, statement: str, lineage: Sequence[TurnSpan], first: int, last: int
 ) -> list[tuple[Any, ...]]:
     """The rows of a span statement over a session's lineage, oldest turn first."""
     wanted = (span.clamp(first, last) for span in lineage)

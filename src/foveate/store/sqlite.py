@@ -28,9 +28,9 @@ from foveate.store import (
     NewSession,
     PinRow,
     Place,
-    Pruned,
+    PruneReport,
     SessionRow,
-    Sizes,
+    StoredSizes,
     TurnRow,
     bodies,
     rows,
@@ -202,14 +202,16 @@ class SqliteStore:
 
         return await self._read(job)
 
-    async def sizes(self, session_id: str) -> Sizes:
-        def job(connection: sqlite3.Connection) -> Sizes:
+    async def sizes(self, session_id: str) -> StoredSizes:
+        def job(connection: sqlite3.Connection) -> StoredSizes:
             found = rows.select_spans(
                 connection, sql.READ_SIZES, spans(rows.chain_of(connection, session_id)), 1, NO_LIMIT
             )
             messages, tokens, calls, raw, stored = (sum(row[column] for row in found) for column in range(5))
             moments = [moment for row in found for moment in row[5:] if moment is not None]
-            return Sizes(messages, tokens, calls, raw, stored, min(moments, default=None), max(moments, default=None))
+            return StoredSizes(
+                messages, tokens, calls, raw, stored, min(moments, default=None), max(moments, default=None)
+            )
 
         return await self._read(job)
 
@@ -259,8 +261,8 @@ class SqliteStore:
 
         await self._writer.submit(job)
 
-    async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> Pruned:
-        def job(connection: sqlite3.Connection) -> Pruned:
+    async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
+        def job(connection: sqlite3.Connection) -> PruneReport:
             row = rows.get_session(connection, session_id)
             now = rows.now_us()
             values = {
@@ -280,7 +282,7 @@ class SqliteStore:
                     forget_passages(connection, sql.IN_OLD_TURN, values)
                 for statement in sql.PRUNE:
                     connection.execute(statement, values)
-            return Pruned(*counts)
+            return PruneReport(*counts)
 
         return await (self._read(job) if dry_run else self._writer.submit(job))
 

@@ -20,7 +20,7 @@ from foveate.store.derived import (
     RenditionSizes,
 )
 from foveate.store.due import LOCAL_MAKER
-from foveate.store.lineage import NO_LIMIT, Span, fork_turns, spans
+from foveate.store.lineage import NO_LIMIT, TurnSpan, fork_turns, spans
 from foveate.store.passages import NewPassages
 from foveate.store.sqlite_due import MAX_LEASE_US, Run, SqliteDue
 from foveate.store.sqlite_passages import DAMAGED, add_passages, is_damage, want_passages, written_now
@@ -198,7 +198,7 @@ def _eras(
     return [found[place] for place in sorted(found)]
 
 
-def _last_place(span: Span, level: int) -> int:
+def _last_place(span: TurnSpan, level: int) -> int:
     """The last era that counts in a span: an ancestor's ends before the fork, since later turns are not ours."""
     return NO_LIMIT if span.last == NO_LIMIT else (span.last - 1) // ERA_FANOUT**level - 1
 

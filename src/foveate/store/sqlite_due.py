@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from foveate.errors import SessionNotFound
 from foveate.store import rows, sql, sql_due
-from foveate.store.due import LOCAL_MAKER, DueTurn, Postponed, Refined, Wanted
+from foveate.store.due import LOCAL_MAKER, DueTurn, PostponedTurn, RedoRequest, RefinedTurn
 from foveate.store.lineage import spans
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class SqliteDue:
                 reserved = -(-max(0, max_calls - calls) // 2)
                 due = DueTurn(session_id, turn, messages, rendition, due_us, calls, reserved, smoothed, compressed)
                 if not reserved:
-                    _note(connection, due, Postponed(due_us=None, calls=calls, is_marked=True))
+                    _note(connection, due, PostponedTurn(due_us=None, calls=calls, is_marked=True))
                     continue
                 connection.execute(sql.ADD_LEASE, {**lease, "turn": turn})
                 connection.execute(sql_due.SET_CALLS, {"rendition": rendition, "calls": calls + reserved})
@@ -70,16 +70,16 @@ class SqliteDue:
 
         await self._write(job)
 
-    async def refine(self, due: DueTurn, made: Refined) -> bool:
+    async def refine(self, due: DueTurn, made: RefinedTurn) -> bool:
         def job(connection: sqlite3.Connection) -> bool:
             values = {**asdict(made), "rendition": due.rendition, "now_us": rows.now_us()}
             is_kept = connection.execute(sql_due.REFINE, values).rowcount > 0
-            _note(connection, due, Postponed(due_us=None, calls=made.calls))
+            _note(connection, due, PostponedTurn(due_us=None, calls=made.calls))
             return is_kept
 
         return await self._write(job)
 
-    async def postpone(self, due: DueTurn, noted: Postponed) -> None:
+    async def postpone(self, due: DueTurn, noted: PostponedTurn) -> None:
         await self._write(lambda connection: _note(connection, due, noted))
 
     async def hold(self, session_id: str, until_us: int) -> None:
@@ -108,7 +108,7 @@ class SqliteDue:
 
         await self._write(job)
 
-    async def want_again(self, session_id: str, wanted: Wanted, now_us: int) -> int:
+    async def want_again(self, session_id: str, wanted: RedoRequest, now_us: int) -> int:
         def job(connection: sqlite3.Connection) -> int:
             session = {"session": rows.get_session(connection, session_id).number}
             is_local_only = wanted.model_version is None
@@ -125,7 +125,7 @@ class SqliteDue:
         return await self._write(job)
 
 
-def _note(connection: sqlite3.Connection, due: DueTurn, noted: Postponed) -> None:
+def _note(connection: sqlite3.Connection, due: DueTurn, noted: PostponedTurn) -> None:
     values: dict[str, Any] = {**asdict(noted), "rendition": due.rendition, "local": LOCAL_MAKER}
     connection.execute(sql_due.POSTPONE, values)
     try:

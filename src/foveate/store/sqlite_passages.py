@@ -14,7 +14,16 @@ import msgspec
 from foveate.errors import Damaged
 from foveate.store import SessionRow, bodies, rows
 from foveate.store.lineage import fork_turns, spans
-from foveate.store.passages import KEY_SHIFT, IndexState, Look, NewPassages, PassagesRow, PassageText, Postings, Speaker
+from foveate.store.passages import (
+    KEY_SHIFT,
+    IndexSnapshot,
+    IndexState,
+    NewPassages,
+    PassagesRow,
+    PassageText,
+    Postings,
+    Speaker,
+)
 from foveate.store.sqlite_due import Run
 from foveate.store.sqlite_file import CREATE_WORDS
 
@@ -68,8 +77,8 @@ class SqlitePassages:
 
     async def look(
         self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False
-    ) -> Look:
-        def job(connection: sqlite3.Connection) -> Look:
+    ) -> IndexSnapshot:
+        def job(connection: sqlite3.Connection) -> IndexSnapshot:
             chain = rows.chain_of(connection, session_id)
             epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
             tags = "" if is_most else _tags(chain)
@@ -82,7 +91,7 @@ class SqlitePassages:
                     for phrase, beyond in phrases
                 ]
             found = list(_seen(connection, chain, after)) if newest > after else []
-            return Look(sum(epochs), chain[0].last_turn, _last_messages(chain[0]), newest, found, postings)
+            return IndexSnapshot(sum(epochs), chain[0].last_turn, _last_messages(chain[0]), newest, found, postings)
 
         return await self._read(job)
 

@@ -31,7 +31,18 @@ from types import ModuleType
 
 from foveate.errors import UnknownStrategy
 from foveate.plan import Strategy
-from foveate.plugins import Registry
+from foveate.plugins import Registry, renamed
+
+_MOVED = "Band DOCUMENTS Era Frame History MessageSize Overheads Plan Story TurnInfo step_starts"
+_OLD_NAMES = {
+    **{name: f"foveate.plan:{name}" for name in _MOVED.split()},
+    "Item": "foveate.plan:TurnSizes",
+    "Made": "foveate.plan:Artefact",
+    "Row": "foveate.plan:Block",
+    "Shown": "foveate.plan:ShownLevel",
+    "Told": "foveate.plan:PlanEvent",
+    "Wanted": "foveate.plan:ArtefactSpec",
+}
 
 
 def _strategy_in(module: ModuleType, name: str) -> type[Strategy]:
@@ -56,3 +67,7 @@ def load(name: str) -> type[Strategy]:
     if strategy is None:
         raise UnknownStrategy(name, names())
     return strategy
+
+
+def __getattr__(name: str) -> object:
+    return renamed(__name__, name, _OLD_NAMES)

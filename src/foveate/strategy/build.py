@@ -1,10 +1,10 @@
 """What strategies have made of turns: checkpoints, summaries of topics, short forms of messages.
 
-A strategy wants something (`foveate.strategy.Wanted`), a maker makes it. A maker is a pure function of its material,
-quick and local: no I/O, no model, the same text for the same material. Its kind is its name in `MAKERS`; a strategy
-from elsewhere has a method `make(material)` of its own for kinds that are not listed here.
+A strategy requests an artefact (`foveate.plan.ArtefactSpec`), a maker makes it. A maker is a pure function of its
+material, quick and local: no I/O, no model, the same text for the same material. Its kind is its name in `MAKERS`; a
+strategy from elsewhere has a method `make(material)` of its own for kinds that are not listed here.
 
-The driver counts what was made: `Made.tokens` and `Made.sizes` are filled in by it, whatever a maker says.
+The driver counts the result: it fills in `Artefact.tokens` and `Artefact.sizes`, whatever a maker says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from foveate.plan import Made, Wanted
+from foveate.plan import Artefact, ArtefactSpec
 from foveate.renditions import Count, Unit
 from foveate.text import message_text
 from foveate.turn import Json, Message, Part
@@ -60,21 +60,21 @@ class SourceTurn:
 class Material:
     """Everything a maker may use."""
 
-    wanted: Wanted
+    wanted: ArtefactSpec
     turns: Sequence[SourceTurn]
     """The turns from `wanted.first` to `wanted.last`, oldest first."""
     count: Count
     """What a text costs as the content of an A block."""
     cut: Callable[[str, int], str]
     """A text, or as much of it as fits so many tokens, with a note that it was cut."""
-    made: Mapping[str, Made] = field(default_factory=dict)
+    made: Mapping[str, Artefact] = field(default_factory=dict)
     """What the strategy had made before, by name."""
     goals: Sequence[Mapping[str, Json]] = ()
     """The session's goals as they are kept, in order."""
     model: str | None = None
 
 
-Maker = Callable[[Material], Made]
+Maker = Callable[[Material], Artefact]
 
 
 @cache
@@ -88,12 +88,12 @@ def load_maker(kind: str) -> Maker | None:
     return maker
 
 
-def made_of(wanted: Wanted, text: str = "", data: Mapping[str, Json] | None = None) -> Made:
+def made_of(wanted: ArtefactSpec, text: str = "", data: Mapping[str, Json] | None = None) -> Artefact:
     """What was made, under the name and for the turns it was wanted for."""
-    return Made(wanted.name, wanted.kind, wanted.first, wanted.last, text=text, data=data or {})
+    return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, text=text, data=data or {})
 
 
-def made_short(wanted: Wanted, texts: Mapping[int, str], data: Mapping[str, Json] | None = None) -> Made:
+def made_short(wanted: ArtefactSpec, texts: Mapping[int, str], data: Mapping[str, Json] | None = None) -> Artefact:
     """Short messages of one turn, by position; each text as `short_message` writes it."""
     assert wanted.first == wanted.last, "positions are of one turn"
     assert all(text.endswith("\n") or not text for text in texts.values()), "a message's text ends in a newline"
@@ -101,7 +101,7 @@ def made_short(wanted: Wanted, texts: Mapping[int, str], data: Mapping[str, Json
     return made_of(wanted, data={**(data or {}), SHORT: kept})
 
 
-def short_texts(made: Made) -> dict[int, str]:
+def short_texts(made: Artefact) -> dict[int, str]:
     """The short messages of something made, by position."""
     kept = made.data.get(SHORT)
     return {int(position): str(text) for position, text in kept.items()} if isinstance(kept, Mapping) else {}

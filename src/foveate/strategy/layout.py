@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from foveate.plan import Band, Era, History, Item, Overheads, Row, Shown
+from foveate.plan import Band, Block, Era, History, Overheads, ShownLevel, TurnSizes
 
 ERA_MINIMUM_TOKENS = 24
 """An era says nothing in less."""
@@ -25,7 +25,7 @@ MAX_MISSING_ERAS = 200
 class Cover:
     """Eras and named ranges that together stand for the turns 1 to some boundary, newest first."""
 
-    eras: tuple[Era | Row, ...]
+    eras: tuple[Era | Block, ...]
     """An era that exists, or the row of a range that is only named."""
     overheads: Overheads
 
@@ -39,13 +39,13 @@ class Cover:
         """What they cost in full."""
         return sum(self._fixed(era) + self._largest(era) for era in self.eras)
 
-    def rows(self, room_tokens: int) -> list[Row]:
+    def rows(self, room_tokens: int) -> list[Block]:
         """Oldest first, together as large as the room allows: none is cut while a larger one could be."""
         spare = room_tokens - self.least
         assert spare >= 0, "a cover is made to fit"
         sizes = [self._smallest(era) for era in self.eras]
         level = _water_level(sizes, [self._largest(era) for era in self.eras], spare)
-        rows: list[Row] = []
+        rows: list[Block] = []
         for era, size in zip(self.eras, sizes, strict=True):
             grown = min(self._largest(era), max(size, level))
             spare -= grown - size
@@ -57,26 +57,26 @@ class Cover:
         rows.reverse()
         return _joined(rows)
 
-    def _row(self, era: Era | Row, size: int) -> Row:
-        if isinstance(era, Row):
+    def _row(self, era: Era | Block, size: int) -> Block:
+        if isinstance(era, Block):
             return era
-        return Row(era.first, era.last, "E", self.overheads.range + size, era_level=era.level)
+        return Block(era.first, era.last, "E", self.overheads.range + size, era_level=era.level)
 
-    def _fixed(self, era: Era | Row) -> int:
-        return era.tokens if isinstance(era, Row) else self.overheads.range
-
-    @staticmethod
-    def _smallest(era: Era | Row) -> int:
-        return 0 if isinstance(era, Row) else min(ERA_MINIMUM_TOKENS, era.tokens)
+    def _fixed(self, era: Era | Block) -> int:
+        return era.tokens if isinstance(era, Block) else self.overheads.range
 
     @staticmethod
-    def _largest(era: Era | Row) -> int:
-        return 0 if isinstance(era, Row) else era.tokens
+    def _smallest(era: Era | Block) -> int:
+        return 0 if isinstance(era, Block) else min(ERA_MINIMUM_TOKENS, era.tokens)
+
+    @staticmethod
+    def _largest(era: Era | Block) -> int:
+        return 0 if isinstance(era, Block) else era.tokens
 
 
-def _joined(rows: list[Row]) -> list[Row]:
+def _joined(rows: list[Block]) -> list[Block]:
     """Neighbouring eras of the finest level in one block: what their tags would take goes to what they say."""
-    joined: list[Row] = []
+    joined: list[Block] = []
     eras = 0
     for row in rows:
         last = joined[-1] if joined else None
@@ -101,9 +101,9 @@ def _water_level(sizes: list[int], limits: list[int], spare: int) -> int:
     return low
 
 
-def stub_row(first: int, last: int, overheads: Overheads) -> Row:
+def stub_row(first: int, last: int, overheads: Overheads) -> Block:
     """A range that is only named, so that its turns can still be asked for."""
-    return Row(first, last, "E", overheads.range + overheads.cut_note, is_cut=True)
+    return Block(first, last, "E", overheads.range + overheads.cut_note, is_cut=True)
 
 
 def finest_tokens(history: History) -> int:
@@ -120,12 +120,12 @@ def make_cover(history: History, boundary: int, last: int, room_tokens: int, ove
     """
     assert boundary <= last, "eras stand for turns that are not shown"
     reader = _Reader(history)
-    found: list[Era | Row] = [stub_row(boundary + 1, last, overheads)] if boundary < last else []
+    found: list[Era | Block] = [stub_row(boundary + 1, last, overheads)] if boundary < last else []
     for level, index in _blocks(history, boundary, room_tokens, overheads):
         for piece in reader.resolve(level, index):
             if isinstance(piece, Era):
                 found.append(piece)
-            elif found and isinstance(found[-1], Row):
+            elif found and isinstance(found[-1], Block):
                 found[-1] = stub_row(piece[0], found[-1].last, overheads)
             else:
                 found.append(stub_row(*piece, overheads))
@@ -138,7 +138,7 @@ def make_cover(history: History, boundary: int, last: int, room_tokens: int, ove
         dropped += 1
     if not dropped:
         return cover
-    if dropped < len(found) and isinstance(found[dropped], Row):
+    if dropped < len(found) and isinstance(found[dropped], Block):
         dropped += 1
     return Cover((stub_row(found[dropped - 1].first, found[0].last, overheads), *found[dropped:]), overheads)
 
@@ -210,7 +210,7 @@ class _Reader:
         ]
 
 
-LEVELS: tuple[Shown, ...] = ("R", "S", "C", "T")
+LEVELS: tuple[ShownLevel, ...] = ("R", "S", "C", "T")
 RAW, SMOOTHED, COMPRESSED, TINY = range(4)
 TINY_TOKENS = 50
 """A turn that has no Tiny yet is cut to this, its note included."""
@@ -231,7 +231,7 @@ class Option(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Costing:
+class CostModel:
     """How items are priced: what structure costs, which turns are short, and from which size on a Tiny is cut."""
 
     overheads: Overheads
@@ -248,7 +248,7 @@ class Costing:
         """A range that is only named."""
         return self.overheads.range + self.overheads.cut_note
 
-    def at(self, item: Item, level: int) -> Option:
+    def at(self, item: TurnSizes, level: int) -> Option:
         """How the item is shown in a band: where the band's level is not made yet, at the next higher one that is."""
         if level == TINY:
             return self._tiny(item)
@@ -258,7 +258,7 @@ class Costing:
             return self.option(item, SMOOTHED, item.smoothed)
         return self.option(item, RAW, item.raw)
 
-    def _tiny(self, item: Item) -> Option:
+    def _tiny(self, item: TurnSizes) -> Option:
         """Its Tiny, a higher level that is as small, or a cut."""
         if item.tiny is not None and item.tiny <= self.tiny_limit:
             return self.option(item, TINY, item.tiny)
@@ -267,7 +267,7 @@ class Costing:
             return higher
         return Option(TINY_TOKENS, ALONE, higher.level if item.tiny is None else TINY, True)
 
-    def option(self, item: Item, level: int, text: int) -> Option:
+    def option(self, item: TurnSizes, level: int, text: int) -> Option:
         if item.step:
             return Option(text, item.turn * STEP_KEYS + len(LEVELS) + level, level, False)
         is_shared = level >= COMPRESSED or text < self.short_tokens
@@ -283,7 +283,7 @@ class Costing:
 class Ledger:
     """The choices made from the newest item on, and their exact cost."""
 
-    def __init__(self, items: list[Item], costing: Costing) -> None:
+    def __init__(self, items: list[TurnSizes], costing: CostModel) -> None:
         self.items = items
         self.costing = costing
         self.chosen: list[Option] = []
@@ -375,10 +375,10 @@ class Ledger:
         return block(newer + 1 + older) - block(newer) - block(older)
 
 
-def chosen_rows(ledger: Ledger) -> list[Row]:
+def chosen_rows(ledger: Ledger) -> list[Block]:
     """A row for each block of items that are shown, oldest first."""
     items, chosen = ledger.items, ledger.chosen
-    rows: list[Row] = []
+    rows: list[Block] = []
     end = len(chosen)
     while end:
         key = chosen[end - 1].key
@@ -390,9 +390,9 @@ def chosen_rows(ledger: Ledger) -> list[Row]:
     return rows
 
 
-def _row(items: Sequence[Item], options: Sequence[Option], structure_tokens: int) -> Row:
+def _row(items: Sequence[TurnSizes], options: Sequence[Option], structure_tokens: int) -> Block:
     """One block; its items come newest first."""
-    return Row(
+    return Block(
         items[-1].turn,
         items[0].turn,
         LEVELS[options[0].level],
@@ -404,9 +404,9 @@ def _row(items: Sequence[Item], options: Sequence[Option], structure_tokens: int
     )
 
 
-def hidden_step_rows(ledger: Ledger, overheads: Overheads) -> list[Row]:
+def hidden_step_rows(ledger: Ledger, overheads: Overheads) -> list[Block]:
     """Oldest first, the steps older than those chosen: ranges that are only named, and the kept ones."""
-    rows: list[Row] = []
+    rows: list[Block] = []
     items = ledger.items
     for index in range(len(ledger.chosen), len(items)):
         item = items[index]
@@ -422,13 +422,13 @@ def hidden_step_rows(ledger: Ledger, overheads: Overheads) -> list[Row]:
     return rows
 
 
-def step_stub(turn: int, first_step: int, last_step: int, overheads: Overheads) -> Row:
+def step_stub(turn: int, first_step: int, last_step: int, overheads: Overheads) -> Block:
     """Steps of a running turn that are only named."""
     tokens = stub_row(turn, turn, overheads).tokens
-    return Row(turn, turn, "E", tokens, first_step=first_step, last_step=last_step, is_cut=True)
+    return Block(turn, turn, "E", tokens, first_step=first_step, last_step=last_step, is_cut=True)
 
 
-def bands_of(rows: Sequence[Row], target_shares: Mapping[Shown, float]) -> tuple[Band, ...]:
+def bands_of(rows: Sequence[Block], target_shares: Mapping[ShownLevel, float]) -> tuple[Band, ...]:
     """What the rows spend on each level, the most detailed first."""
     bands: list[Band] = []
     for level, share in target_shares.items():
@@ -444,12 +444,12 @@ def bands_of(rows: Sequence[Row], target_shares: Mapping[Shown, float]) -> tuple
 CUT_MINIMUM_TOKENS = 8
 
 
-def compact_rows(history: History, budget_tokens: int, overheads: Overheads) -> list[Row]:
+def compact_rows(history: History, budget_tokens: int, overheads: Overheads) -> list[Block]:
     """Rows for a budget too small for bands; none where it can't even name the range."""
     newest = next(iter(history.newest()), None)
     if newest is None:
         return []
-    others: list[Row] = []
+    others: list[Block] = []
     if newest.turn > 1:
         others.append(stub_row(1, newest.turn - 1, overheads))
     if newest.step > 1:
@@ -461,9 +461,9 @@ def compact_rows(history: History, budget_tokens: int, overheads: Overheads) -> 
     return [everything] if everything.tokens <= budget_tokens else []
 
 
-def _shown(item: Item, room_tokens: int, overheads: Overheads) -> Row | None:
+def _shown(item: TurnSizes, room_tokens: int, overheads: Overheads) -> Block | None:
     """The item at its highest level that fits, else cut."""
-    sizes: tuple[tuple[Shown, int | None], ...] = (
+    sizes: tuple[tuple[ShownLevel, int | None], ...] = (
         ("R", item.raw),
         ("S", item.smoothed),
         ("C", item.compressed),
@@ -472,10 +472,10 @@ def _shown(item: Item, room_tokens: int, overheads: Overheads) -> Row | None:
     made = [(level, size) for level, size in sizes if size is not None]
     for level, size in made:
         if size + overheads.tag <= room_tokens:
-            return Row(item.turn, item.turn, level, size + overheads.tag, item.step, item.step)
+            return Block(item.turn, item.turn, level, size + overheads.tag, item.step, item.step)
     if room_tokens - overheads.tag - overheads.cut_note < CUT_MINIMUM_TOKENS:
         return None
-    return Row(item.turn, item.turn, made[-1][0], room_tokens, item.step, item.step, is_cut=True)
+    return Block(item.turn, item.turn, made[-1][0], room_tokens, item.step, item.step, is_cut=True)
 
 
 TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
@@ -483,8 +483,8 @@ TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
 
 
 def rolled_rows(
-    history: History, items: Sequence[Item], last: int, room_tokens: int, overheads: Overheads
-) -> list[Row]:
+    history: History, items: Sequence[TurnSizes], last: int, room_tokens: int, overheads: Overheads
+) -> list[Block]:
     """Turns 1 to `last` as Tiny, eras for the oldest where that is too much; only named where nothing else fits, and
     nothing where not even that does.
 
@@ -492,7 +492,7 @@ def rolled_rows(
     """
     if not last:
         return []
-    ledger = Ledger(list(items), Costing(overheads, 0, TINY_TOKENS))
+    ledger = Ledger(list(items), CostModel(overheads, 0, TINY_TOKENS))
     if _append_tinies(ledger, room_tokens) == last:
         return chosen_rows(ledger)
     for share in TINY_SHARES:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from foveate.errors import HistoryExceedsBudget
-from foveate.plan import Item, Overheads, Plan, Row, Story
+from foveate.plan import Block, Overheads, Plan, Story, TurnSizes
 from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
 CUT_MINIMUM_TOKENS = 8
@@ -35,12 +35,12 @@ class Standard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         notes = {"dropped_turns": story.last_turn - len(shown)}
         return Plan(tuple(rows), bands, tokens, budget_tokens, notes=notes)
 
-    def _rows(self, story: Story, budget_tokens: int, overheads: Overheads) -> list[Row]:
+    def _rows(self, story: Story, budget_tokens: int, overheads: Overheads) -> list[Block]:
         """Oldest first."""
-        newest: list[Row] = []
+        newest: list[Block] = []
         left = budget_tokens
         stub = stub_row(1, 1, overheads).tokens
-        running: list[Item] = []
+        running: list[TurnSizes] = []
         for item in story.newest():
             # Before the oldest turn there is nothing to name.
             room = left - (stub if item.turn > 1 else 0)
@@ -54,7 +54,7 @@ class Standard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 cost = item.raw + overheads.tag
                 if cost > room:
                     break
-                newest.append(Row(item.turn, item.turn, "R", cost))
+                newest.append(Block(item.turn, item.turn, "R", cost))
                 left -= cost
         oldest = newest[-1].first if newest else 0
         if not newest or left < (stub if oldest > 1 else 0):
@@ -63,27 +63,27 @@ class Standard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             newest.append(stub_row(1, oldest - 1, overheads))
         return newest[::-1]
 
-    def _running(self, items: list[Item], room_tokens: int, overheads: Overheads) -> list[Row]:
+    def _running(self, items: list[TurnSizes], room_tokens: int, overheads: Overheads) -> list[Block]:
         """A turn at work, newest step first: the newest steps that fit behind its prompt, the rest only named."""
         prompt = items[-1]
         most = int(room_tokens * self.prompt_share) if len(items) > 1 else room_tokens
         kept = min(prompt.raw + overheads.tag, most)
-        rows: list[Row] = []
+        rows: list[Block] = []
         left = room_tokens - kept - 2 * stub_row(1, 1, overheads).tokens
         for item in items[:-1]:
             cost = item.raw + overheads.tag
             if cost > left:
                 break
-            rows.append(Row(item.turn, item.turn, "R", cost, item.step, item.step))
+            rows.append(Block(item.turn, item.turn, "R", cost, item.step, item.step))
             left -= cost
         if not rows and len(items) > 1 and left - overheads.tag - overheads.cut_note >= CUT_MINIMUM_TOKENS:
-            rows.append(Row(prompt.turn, prompt.turn, "R", left, items[0].step, items[0].step, is_cut=True))
+            rows.append(Block(prompt.turn, prompt.turn, "R", left, items[0].step, items[0].step, is_cut=True))
         hidden = len(items) - 1 - len(rows)
         if hidden:
             rows.append(step_stub(prompt.turn, 2, hidden + 1, overheads))
         is_cut = prompt.raw + overheads.tag > kept
         if not is_cut or kept - overheads.tag - overheads.cut_note >= CUT_MINIMUM_TOKENS:
-            rows.append(Row(prompt.turn, prompt.turn, "R", kept, 1, 1, is_cut=is_cut))
+            rows.append(Block(prompt.turn, prompt.turn, "R", kept, 1, 1, is_cut=is_cut))
         return rows
 
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from foveate.compress.eras import roll_up
 from foveate.compress.facts import Facts, find_facts
-from foveate.compress.guard import CLAIMS, Source, check
+from foveate.compress.guard import CLAIMS, GuardSource, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
 from foveate.compress.model.answer import load_object
-from foveate.compress.model.checks import Original, made_up, visible, wrong_in
+from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
 from foveate.compress.model.clauses import (
     CLAUSE_SHAPE_TOKENS,
     COVERED_SHARE,
@@ -33,10 +33,10 @@ from foveate.compress.model.request import OTHER_TOKENIZERS, SHAPE_TOKENS, SPEAK
 from foveate.compress.reader import read_turn
 from foveate.models import Answer, Ask
 from foveate.models.settings import ModelsSettings
-from foveate.plan import Made
+from foveate.plan import Artefact
 from foveate.renditions import Count, Unit
 from foveate.strategy.build import Material, SourceTurn
-from foveate.strategy.checkpoint.build import Wording, reword_checkpoint
+from foveate.strategy.checkpoint.build import ModelWording, reword_checkpoint
 from foveate.strategy.checkpoint.extract import Find, goal_lines
 from foveate.strategy.topics.build import MAX_TITLE_CHARS, reword_topic
 from foveate.text import compact_json
@@ -70,10 +70,10 @@ class ArtefactAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Reworded:
+class WordingReport:
     """An artefact as a model has worded it; or the reason why it stays as it was."""
 
-    made: Made | None = None
+    made: Artefact | None = None
     reason: str = ""
 
 
@@ -103,35 +103,37 @@ def assign_artefact(material: Material, *, nonce: str, settings: ModelsSettings)
     return ArtefactAssignment(ask, nonce)
 
 
-def judge_artefact(assignment: ArtefactAssignment, answer: Answer, material: Material, before: Made) -> Reworded:
+def judge_artefact(
+    assignment: ArtefactAssignment, answer: Answer, material: Material, before: Artefact
+) -> WordingReport:
     """The artefact with what passes of an answer, if that tells of the turns as well as what rules chose."""
     loaded, problem = load_object(answer)
     if loaded is None:
-        return Reworded(reason=problem)
+        return WordingReport(reason=problem)
     wanted, count = material.wanted, material.count
     is_checkpoint = wanted.kind in CHECKPOINTS
     notes = notes_of(material)
     judge = ClauseJudge(notes, assignment.nonce, count)
     passed = judge.passed(loaded.get("summary" if is_checkpoint else "clauses"), "assistant" if is_checkpoint else "")
     if not passed.is_enough:
-        return Reworded(reason=f"{passed.refused} of {passed.refused + len(passed.units)} clauses were refused")
+        return WordingReport(reason=f"{passed.refused} of {passed.refused + len(passed.units)} clauses were refused")
     kept = fitting(passed.units, wanted.tokens, count)
     if weight(kept) < COVERED_SHARE * weight(roll_up(notes, wanted.tokens, count)):
-        return Reworded(reason="it has too few of the facts that rules keep")
+        return WordingReport(reason="it has too few of the facts that rules keep")
     said = "\n".join(map(words_of, kept))
-    known = Source({key: unit.worth for unit in notes for key in unit.facts}, ())
+    known = GuardSource({key: unit.worth for unit in notes for key in unit.facts}, ())
     verdict = check("T", known, said, tokens=count(said), above_tokens=wanted.tokens, pairs=(), written_by_model=True)
     if not verdict.ok:
-        return Reworded(reason=verdict.reason)
+        return WordingReport(reason=verdict.reason)
     if is_checkpoint:
         named = [_finds(judge.passed(loaded.get(name), "assistant").units) for name in ("decisions", "next_steps")]
-        made = reword_checkpoint(material, before, Wording(notes, kept, *named))
+        made = reword_checkpoint(material, before, ModelWording(notes, kept, *named))
     else:
         title = _title(loaded.get("title"), notes, assignment.nonce) or str(before.data.get("title", ""))
         made = reword_topic(material, title, kept)
     if not made.text or count(made.text) > wanted.tokens:
-        return Reworded(reason="it does not fit")
-    return Reworded(replace(made, data={**made.data, "model": answer.message.model or ""}))
+        return WordingReport(reason="it does not fit")
+    return WordingReport(replace(made, data={**made.data, "model": answer.message.model or ""}))
 
 
 def notes_of(material: Material) -> list[Unit]:
@@ -187,7 +189,7 @@ def _title(given: object, notes: Sequence[Unit], nonce: str) -> str:
     forms = {key[2:] for key in known}
     is_wrong = (
         any(key[0] in CLAIMS and key[2:] not in forms for key in find_facts(title))
-        or wrong_in(title, Original("\n".join(words), Source(known, words), 0, known), nonce)
+        or wrong_in(title, SourceWords("\n".join(words), GuardSource(known, words), 0, known), nonce)
         or made_up(title, known)
     )
     return "" if is_wrong else title

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foveate.plan import Era, Frame, Item, Made, MessageSize, Overheads, Plan, Strategy, TurnInfo, Wanted
+from foveate.plan import Artefact, ArtefactSpec, Era, Frame, MessageSize, Overheads, Plan, Strategy, TurnInfo, TurnSizes
 from foveate.turn import Json
 
 USUAL_OVERHEADS = Overheads(line=5, tag=16, range=22, cut_note=12)
@@ -15,7 +15,7 @@ USUAL_OVERHEADS = Overheads(line=5, tag=16, range=22, cut_note=12)
 class ListedHistory:
     """A history of the items given, oldest first; eras of one size, but for those said to be missing."""
 
-    items: Sequence[Item]
+    items: Sequence[TurnSizes]
     fanout: int = 32
     era_tokens: int | None = 120
     """None: no era is made yet."""
@@ -25,7 +25,7 @@ class ListedHistory:
     def last_turn(self) -> int:
         return self.items[-1].turn if self.items else 0
 
-    def newest(self) -> Iterator[Item]:
+    def newest(self) -> Iterator[TurnSizes]:
         return reversed(self.items)
 
     def era(self, level: int, index: int) -> Era | None:
@@ -38,7 +38,7 @@ class EvenHistory:
     """Any number of turns like one, in no memory; counts what is read of it."""
 
     turns: int
-    like: Item
+    like: TurnSizes
     fanout: int = 32
     era_tokens: int | None = 120
     reads: dict[str, int] = field(default_factory=lambda: {"items": 0, "eras": 0})
@@ -47,11 +47,11 @@ class EvenHistory:
     def last_turn(self) -> int:
         return self.turns
 
-    def newest(self) -> Iterator[Item]:
+    def newest(self) -> Iterator[TurnSizes]:
         like, reads = self.like, self.reads
         for turn in range(self.turns, 0, -1):
             reads["items"] += 1
-            yield Item(turn, 0, like.raw, like.smoothed, like.compressed, like.tiny)
+            yield TurnSizes(turn, 0, like.raw, like.smoothed, like.compressed, like.tiny)
 
     def era(self, level: int, index: int) -> Era | None:
         self.reads["eras"] += 1
@@ -65,9 +65,9 @@ def make_era(history: ListedHistory | EvenHistory, level: int, index: int, token
     return Era(level, index, index * size + 1, last, tokens) if index >= 0 and last <= history.last_turn else None
 
 
-def sized(raw: int, smoothed: int | None, compressed: int | None, tiny: int | None, *, turn: int = 1) -> Item:
+def sized(raw: int, smoothed: int | None, compressed: int | None, tiny: int | None, *, turn: int = 1) -> TurnSizes:
     """A whole turn that takes this much at each level."""
-    return Item(turn, 0, raw, smoothed, compressed, tiny)
+    return TurnSizes(turn, 0, raw, smoothed, compressed, tiny)
 
 
 MAX_ROUNDS = 8
@@ -82,8 +82,8 @@ class ListedStory:
     turns: Sequence[TurnInfo]
     frame: Frame = field(default_factory=lambda: Frame(16_000))
     state: Mapping[str, Json] = field(default_factory=dict)
-    made: Mapping[str, Made] = field(default_factory=dict)
-    items: Sequence[Item] = ()
+    made: Mapping[str, Artefact] = field(default_factory=dict)
+    items: Sequence[TurnSizes] = ()
     """Oldest first."""
     fanout: int = 32
 
@@ -91,7 +91,7 @@ class ListedStory:
     def last_turn(self) -> int:
         return self.turns[-1].turn if self.turns else 0
 
-    def newest(self) -> Iterator[Item]:
+    def newest(self) -> Iterator[TurnSizes]:
         return reversed(self.items or [item_of(info) for info in self.turns])
 
     def era(self, level: int, index: int) -> Era | None:
@@ -103,17 +103,17 @@ class ListedStory:
         return [info for info in self.turns if first <= info.turn <= last]
 
 
-def item_of(info: TurnInfo) -> Item:
+def item_of(info: TurnInfo) -> TurnSizes:
     """A turn as a history has it, with levels of the usual sizes."""
     raw = info.tokens
-    return Item(info.turn, 0, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40))
+    return TurnSizes(info.turn, 0, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40))
 
 
-def step_items(info: TurnInfo) -> list[Item]:
+def step_items(info: TurnInfo) -> list[TurnSizes]:
     """A turn at work as a history has it, oldest step first."""
     sizes = [sum(message.tokens for message in step) for step in info.steps]
     return [
-        Item(info.turn, number, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40), is_kept=number == 1)
+        TurnSizes(info.turn, number, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40), is_kept=number == 1)
         for number, raw in enumerate(sizes, 1)
     ]
 
@@ -145,10 +145,12 @@ def drive(
     return plan, story if plan.state is None else replace(story, state=plan.state)
 
 
-def pretend(wanted: Wanted, story: ListedStory) -> Made:
+def pretend(wanted: ArtefactSpec, story: ListedStory) -> Artefact:
     """Something made, of the size that was wanted, without content."""
     sizes: dict[int, int] = {}
     if wanted.first == wanted.last:
         (info,) = story.infos(wanted.first, wanted.last)
         sizes = {message.position: min(message.tokens, SHORT_TOKENS) for message in info.messages}
-    return Made(wanted.name, wanted.kind, wanted.first, wanted.last, wanted.tokens, "made up", sizes, dict(wanted.data))
+    return Artefact(
+        wanted.name, wanted.kind, wanted.first, wanted.last, wanted.tokens, "made up", sizes, dict(wanted.data)
+    )

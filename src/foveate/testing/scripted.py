@@ -52,7 +52,7 @@ __all__ = [
     "Says",
     "SaysJson",
     "Script",
-    "Scripted",
+    "ScriptedModel",
     "Stalls",
     "Truncates",
     "load",
@@ -68,7 +68,7 @@ FREE = Price(input=0, output=0)
 Script: TypeAlias = Behaviour | Sequence[Behaviour] | Callable[[Ask], Behaviour]
 
 
-class Scripted:
+class ScriptedModel:
     """See `foveate.models.Model`. `asks` has every request it was given, the refused ones included."""
 
     def __init__(
@@ -208,7 +208,7 @@ STORM_GARBAGE: tuple[Behaviour, ...] = (
 )
 
 
-def load(name: str, settings: ModelsSettings) -> Scripted:
+def load(name: str, settings: ModelsSettings) -> ScriptedModel:
     """The model that `scripted:FILE` names; the file is TOML (or JSON of the same shape). Its calls are counted here.
 
     window_tokens = 2048                       # these three may be left out
@@ -227,7 +227,7 @@ def load(name: str, settings: ModelsSettings) -> Scripted:
     """
     del settings
     script = read_script(name, Path(name.partition(":")[2]).expanduser())
-    return Scripted(
+    return ScriptedModel(
         FileScript(script),
         name=name,
         provider=script.provider,

@@ -15,7 +15,7 @@ from pathlib import Path
 from foveate import client as api
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
-from foveate.context.tags import Block, parse_blocks
+from foveate.context.tags import TagBlock, parse_blocks
 from foveate.demo.conversation import make_conversation
 from foveate.events import Event
 from foveate.history.blocks import user_text
@@ -241,7 +241,7 @@ async def clocks_may_run_backwards(fov: api.Foveate, strategy: str) -> None:
         await looked_at(session)
 
 
-def _is_ordered(blocks: Sequence[Block]) -> bool:
+def _is_ordered(blocks: Sequence[TagBlock]) -> bool:
     places = [(block.first, block.first_step, block.last, block.last_step) for block in blocks]
     return places == sorted(places)
 

@@ -10,7 +10,7 @@ from typing import Any
 from foveate.compress.eras import era_text
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import cut_text
-from foveate.plan import Made, Strategy
+from foveate.plan import Artefact, Strategy
 from foveate.store import bodies
 from foveate.store.artefacts import ArtefactRow
 from foveate.strategy.build import Maker, Material, load_maker, made_of, short_texts
@@ -22,7 +22,7 @@ FALLBACK_TOKENS = 200
 _log = logging.getLogger(__name__)
 
 
-def make_all(strategy: Strategy, materials: Sequence[Material], counter: Counter) -> list[Made]:
+def make_all(strategy: Strategy, materials: Sequence[Material], counter: Counter) -> list[Artefact]:
     """Everything that is wanted, counted as it will be shown."""
     return [counted(_make(_maker(strategy, material.wanted.kind), material), counter) for material in materials]
 
@@ -39,7 +39,7 @@ def _maker(strategy: Strategy, kind: str) -> Maker | None:
     return listed or own
 
 
-def _make(maker: Maker | None, material: Material) -> Made:
+def _make(maker: Maker | None, material: Material) -> Artefact:
     wanted = material.wanted
     if maker is None:
         _log.warning("nothing makes a %s; name its maker in MAKERS, or give the strategy a make()", wanted.kind)
@@ -51,27 +51,27 @@ def _make(maker: Maker | None, material: Material) -> Made:
         return _fallback(material)
 
 
-def _fallback(material: Material) -> Made:
+def _fallback(material: Material) -> Artefact:
     """The clauses that tell most, or nothing where short messages were wanted: those are then shown whole."""
     units = [unit for turn in material.turns for unit in turn.units]
     return made_of(material.wanted, era_text(units, material.wanted.tokens or FALLBACK_TOKENS, material.count))
 
 
-def counted(made: Made, counter: Counter) -> Made:
+def counted(made: Artefact, counter: Counter) -> Artefact:
     """With the sizes that it is shown at."""
     sizes = {place: content_tokens(text, "M", counter) for place, text in short_texts(made).items()}
     return replace(made, tokens=content_tokens(made.text, "A", counter) if made.text else 0, sizes=sizes)
 
 
-def pack_made(made: Made) -> ArtefactRow:
+def pack_made(made: Artefact) -> ArtefactRow:
     sizes = {str(place): tokens for place, tokens in made.sizes.items()}
     data = bodies.squeeze({"text": made.text, "sizes": sizes, "data": made.data})
     return ArtefactRow(made.name, made.kind, made.first, made.last, made.tokens, data)
 
 
-def unpack_made(row: ArtefactRow) -> Made:
+def unpack_made(row: ArtefactRow) -> Artefact:
     kept: Any = bodies.expand(row.data)
     sizes: Mapping[int, int] = {int(place): tokens for place, tokens in kept["sizes"].items()}
-    return Made(
+    return Artefact(
         row.name, row.kind, row.first_turn, row.last_turn, row.tokens, kept["text"], sizes=sizes, data=kept["data"]
     )

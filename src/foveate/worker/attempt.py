@@ -13,12 +13,12 @@ from foveate.compress.model import PROMPT_VERSION, Assignment, Group, assign, is
 from foveate.context.costs import content_tokens
 from foveate.errors import ModelError, ModelHeldBack
 from foveate.models import Answer
-from foveate.models.caller import Answered, Caller
+from foveate.models.caller import Caller, CallReport
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import TINY_TOKENS, Level, without_recalled
 from foveate.store import MessageRow, Store, bodies
 from foveate.store.codec import restore_message
-from foveate.store.due import LOCAL_MAKER, DueTurn, Refined
+from foveate.store.due import LOCAL_MAKER, DueTurn, RefinedTurn
 from foveate.text import MARK_WORDS, encodable
 from foveate.tokens import EncodingName, exact_counter
 from foveate.turn import Message
@@ -43,10 +43,10 @@ class Means:
 
 
 @dataclass(slots=True)
-class Parts:
+class AttemptState:
     """What the guard let pass, in this attempt or an earlier one, and by whom."""
 
-    passed: dict[Level, Passed] = field(default_factory=dict)
+    passed: dict[Level, PassedLevel] = field(default_factory=dict)
     maker: str = ""
 
 
@@ -56,14 +56,14 @@ class Attempt:
 
     means: Means
     due: DueTurn
-    original: Original
+    original: SourceTurnRows
     raw_tokens: int
     made: int = 0
     """Calls made so far, in this attempt."""
     refusals: int = 0
     is_garbled: bool = False
     """The last answer could not even be read."""
-    parts: Parts = field(default_factory=Parts)
+    parts: AttemptState = field(default_factory=AttemptState)
     failed: list[tuple[Group, ModelError]] = field(default_factory=list)
     """Who could not be asked, and why."""
     _promised: int = 0
@@ -89,7 +89,7 @@ class Attempt:
         return self._asked - OPTIONAL <= self.parts.passed.keys() and bool(self.parts.passed)
 
     @property
-    def usable(self) -> dict[Level, Passed]:
+    def usable(self) -> dict[Level, PassedLevel]:
         """What passed, without a level that would be smaller than what rules made of the one below it."""
         usable = dict(self.parts.passed)
         if "C" in usable and "T" not in usable and usable["C"].tokens < TINY_TOKENS:
@@ -110,9 +110,9 @@ class Attempt:
                 return  # what is made of the last can't be made, or would fail like it
             await self._run(group, await self._source(group) if mode == "chained" else None)
 
-    def refined(self) -> Refined:
+    def refined(self) -> RefinedTurn:
         smoothed, compressed, tiny = (self.usable.get(level) for level in ("S", "C", "T"))
-        return Refined(
+        return RefinedTurn(
             maker=self.parts.maker if self.parts.maker != LOCAL_MAKER else f"model {self.parts.maker}",
             version=PROMPT_VERSION,
             calls=self.calls,
@@ -143,7 +143,7 @@ class Attempt:
             self._asked.update(assignment.levels)
         return assignment
 
-    async def _ask(self, group: Group, assignment: Assignment) -> Answered:
+    async def _ask(self, group: Group, assignment: Assignment) -> CallReport:
         allowed = await self._allow(group.models[0])
         spent = 0
         try:
@@ -179,13 +179,13 @@ class Attempt:
             await self.means.store.derived.due.reserve(self.due, self._noted)
         return allowed
 
-    async def _weigh(self, group: Group, assignment: Assignment, answered: Answered) -> None:
+    async def _weigh(self, group: Group, assignment: Assignment, answered: CallReport) -> None:
         """Take what passes; what does not is asked for once more, if the answer allows of it."""
         weighed = await self._weighed(assignment, answered)
         if weighed.again:
             await self._weighed(weighed.again, await self._ask(group, weighed.again))
 
-    async def _weighed(self, assignment: Assignment, answered: Answered) -> Weighed:
+    async def _weighed(self, assignment: Assignment, answered: CallReport) -> AnswerVerdict:
         job = (assignment, answered.answer, self.original, self._above())
         (weighed,) = await self.means.pool.run(weigh, [job])
         if not weighed.passed:
@@ -225,7 +225,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class SourceTurnRows:
     """A turn as it came."""
 
     turn: int
@@ -237,7 +237,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PassedLevel:
     """A level that the guard let pass."""
 
     text: str
@@ -248,10 +248,10 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class AnswerVerdict:
     """What an answer is worth."""
 
-    passed: Mapping[Level, Passed]
+    passed: Mapping[Level, PassedLevel]
     refusals: int
     is_garbled: bool
     """Nothing of it could be read; another time it may be better. What was read and refused would come again."""
@@ -259,7 +259,7 @@ class Weighed:
 
 
 def write_request(
-    group: Group, original: Original, nonce: str, settings: ModelsSettings, source: str | None
+    group: Group, original: SourceTurnRows, nonce: str, settings: ModelsSettings, source: str | None
 ) -> Assignment | None:
     """What a model is asked for one turn; None if it is not worth asking."""
     messages = original.messages()
@@ -272,17 +272,19 @@ def write_request(
     return assignment if assignment.levels else None
 
 
-def weigh(assignment: Assignment, answer: Answer, original: Original, above: Mapping[Level, int]) -> Weighed:
+def weigh(
+    assignment: Assignment, answer: Answer, original: SourceTurnRows, above: Mapping[Level, int]
+) -> AnswerVerdict:
     """What may stand of an answer. One that can't even be judged is worth nothing, and not asked about again."""
     counter = exact_counter(original.encoding)
     try:
         judged = judge(assignment, answer, original.messages(), counter.base, above=above)
     except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
         _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
-        return Weighed({}, len(assignment.levels), is_garbled=True)
-    passed: dict[Level, Passed] = {}
+        return AnswerVerdict({}, len(assignment.levels), is_garbled=True)
+    passed: dict[Level, PassedLevel] = {}
     for level, said in judged.texts.items():
         text = encodable(said)
-        passed[level] = Passed(text, counter.base(text), content_tokens(text, level, counter))
+        passed[level] = PassedLevel(text, counter.base(text), content_tokens(text, level, counter))
     is_garbled = not passed and not any(refusal.text for refusal in judged.refusals)
-    return Weighed(passed, len(judged.refusals), is_garbled, judged.again)
+    return AnswerVerdict(passed, len(judged.refusals), is_garbled, judged.again)

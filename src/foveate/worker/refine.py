@@ -24,9 +24,9 @@ from foveate.models.caller import Caller
 from foveate.renditions import Level
 from foveate.settings import Settings
 from foveate.store import Store
-from foveate.store.due import DueTurn, Postponed, Wanted
+from foveate.store.due import DueTurn, PostponedTurn, RedoRequest
 from foveate.turn import Json, turn_id
-from foveate.worker.attempt import Attempt, Means, Original, Parts
+from foveate.worker.attempt import Attempt, AttemptState, Means, SourceTurnRows
 from foveate.worker.pool import Pool
 
 START_SECONDS = 0.5
@@ -89,7 +89,7 @@ class Refiner:
         self._task: asyncio.Task[None] | None = None
         self._unavailable_until = 0.0
         self._told: set[str] = set()
-        self._parts: dict[int, Parts] = {}
+        self._parts: dict[int, AttemptState] = {}
         """What passed of turns that wait for the rest, by the rendition they have."""
         self._failures = 0
         """Attempts in a row that failed, of whatever turns."""
@@ -124,7 +124,7 @@ class Refiner:
     async def want_again(self, session_id: str) -> int:
         """Have made again what older compressors made, what is marked, and what no model made though one could."""
         model_version = PROMPT_VERSION if self._means.groups else None
-        wanted = Wanted(local_version=LocalCompressor().version, model_version=model_version)
+        wanted = RedoRequest(local_version=LocalCompressor().version, model_version=model_version)
         return await self._due.want_again(session_id, wanted, self._now_us())
 
     async def close(self) -> None:
@@ -215,7 +215,7 @@ class Refiner:
                 yield due
         finally:
             for due in claims[taken:]:
-                await asyncio.shield(self._due.postpone(due, Postponed(due_us=due.due_us, calls=due.calls)))
+                await asyncio.shield(self._due.postpone(due, PostponedTurn(due_us=due.due_us, calls=due.calls)))
 
     async def _due_sessions(self, session_ids: Collection[str] | None, moment_us: int) -> list[str]:
         return [
@@ -242,10 +242,10 @@ class Refiner:
             session = await self._store.get_session(due.session_id)
             rows = await self._store.read(due.session_id, due.turn, due.turn)
             if len(rows) != due.messages or any(row.body is None for row in rows):
-                await self._due.postpone(due, Postponed(due_us=None, calls=due.calls))  # pruned meanwhile
+                await self._due.postpone(due, PostponedTurn(due_us=None, calls=due.calls))  # pruned meanwhile
                 return
-            original = Original(due.turn, rows, session.encoding)
-            before = self._parts.pop(due.rendition, Parts())
+            original = SourceTurnRows(due.turn, rows, session.encoding)
+            before = self._parts.pop(due.rendition, AttemptState())
             attempt = Attempt(self._means, due, original, sum(row.tokens for row in rows), parts=before)
             self._tell("llm-summarizing", due, {"model": self._means.groups[0].models[0]})
             await attempt.run()
@@ -255,12 +255,12 @@ class Refiner:
         except Exception:  # noqa: BLE001 - the worker's boundary: one turn's fault must not stop the rest
             _log.warning("%s of %s can't be given to a model", turn_id(due.turn), due.session_id, exc_info=True)
             calls = attempt.calls if attempt else due.calls
-            await self._due.postpone(due, Postponed(due_us=None, calls=calls, is_marked=True))
+            await self._due.postpone(due, PostponedTurn(due_us=None, calls=calls, is_marked=True))
 
     async def _conclude(self, attempt: Attempt) -> None:
         due = attempt.due
         if not attempt.was_asked:
-            await self._due.postpone(due, Postponed(due_us=None, calls=due.calls))
+            await self._due.postpone(due, PostponedTurn(due_us=None, calls=due.calls))
         elif attempt.failed:
             await self._fail(attempt, min((error for _, error in attempt.failed), key=_finality))
         elif attempt.has_passed:
@@ -286,7 +286,7 @@ class Refiner:
         self._remember(attempt)
         seconds = max(error.retry_after_seconds, LEAST_HOLD_SECONDS)
         until_us = self._now_us() + int(seconds * 1_000_000)
-        await self._due.postpone(attempt.due, Postponed(due_us=until_us, calls=attempt.calls))
+        await self._due.postpone(attempt.due, PostponedTurn(due_us=until_us, calls=attempt.calls))
         with suppress(SessionNotFound):
             await self._due.hold(attempt.due.session_id, until_us)
 
@@ -324,7 +324,7 @@ class Refiner:
             await self._keep(attempt)
         else:
             self._remember(attempt)
-            noted = Postponed(due_us=due_us, calls=attempt.calls, refusals=attempt.refusals, is_marked=True)
+            noted = PostponedTurn(due_us=due_us, calls=attempt.calls, refusals=attempt.refusals, is_marked=True)
             await self._due.postpone(due, noted)
         data: dict[str, Json] = {
             "model": attempt.parts.maker or self._means.groups[0].models[0],

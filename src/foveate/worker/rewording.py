@@ -16,7 +16,7 @@ from foveate.context.costs import counting
 from foveate.models import Answer
 from foveate.models.caller import Caller
 from foveate.models.settings import ModelsSettings
-from foveate.plan import Wanted
+from foveate.plan import ArtefactSpec
 from foveate.renditions import without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.artefacts import ArtefactRow
@@ -49,20 +49,20 @@ def asked_name(strategy: str, artefact: str) -> str:
     return f"asked:{strategy}:{artefact}"
 
 
-def pack_wants(wants: Sequence[Wanted]) -> bytes:
+def pack_wants(wants: Sequence[ArtefactSpec]) -> bytes:
     return bodies.squeeze([asdict(wanted) for wanted in wants])
 
 
-def unpack_wants(data: bytes) -> list[Wanted]:
+def unpack_wants(data: bytes) -> list[ArtefactSpec]:
     kept: Any = bodies.expand(data)
-    return [Wanted(**wanted) for wanted in kept]
+    return [ArtefactSpec(**wanted) for wanted in kept]
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
     """An artefact as it is kept, and what it was made of; can be pickled."""
 
-    wanted: Wanted
+    wanted: ArtefactSpec
     before: ArtefactRow
     rows: Sequence[MessageRow]
     units: Mapping[int, bytes]
@@ -134,10 +134,10 @@ class Rewording:
                 del self._seen[next(iter(self._seen))]
             self._seen[session_id] = packed
 
-    async def _is_asked(self, session: SessionRow, wanted: Wanted) -> bool:
+    async def _is_asked(self, session: SessionRow, wanted: ArtefactSpec) -> bool:
         return bool(await self._store.derived.kept(session.id, asked_name(session.strategy, wanted.name)))
 
-    async def _reword(self, session: SessionRow, wanted: Wanted, before: ArtefactRow) -> None:
+    async def _reword(self, session: SessionRow, wanted: ArtefactSpec, before: ArtefactRow) -> None:
         basis = await self._basis(session, wanted, before)
         nonce = secrets.token_hex(NONCE_BYTES)
         (assignment,) = await self._pool.run(write_artefact_request, [(basis, nonce, self._settings)])
@@ -158,7 +158,7 @@ class Rewording:
         else:
             await self.rounds.mark_unfit(answered)
 
-    async def _basis(self, session: SessionRow, wanted: Wanted, before: ArtefactRow) -> Basis:
+    async def _basis(self, session: SessionRow, wanted: ArtefactSpec, before: ArtefactRow) -> Basis:
         first, last = max(1, wanted.first), wanted.last
         is_read = wanted.kind not in WITHOUT_MESSAGES and last - first < MAX_READ_TURNS
         rows = await self._store.read(session.id, first, last) if is_read else []

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from foveate.errors import ModelError, ModelFailed, SessionNotFound
 from foveate.models import Ask
-from foveate.models.caller import Answered, Caller
+from foveate.models.caller import Caller, CallReport
 from foveate.models.names import models_for
 from foveate.models.settings import ModelsSettings
 from foveate.store import Store
@@ -62,7 +62,7 @@ class Rounds:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def ask(self, session_id: str, ask: Ask, note: Note) -> Answered | None:
+    async def ask(self, session_id: str, ask: Ask, note: Note) -> CallReport | None:
         """The answer; None if it failed as often as it may.
 
         That it was asked is noted before, so that nothing is paid for by one process after another; and taken back if
@@ -89,7 +89,7 @@ class Rounds:
             await self._derived.keep(session_id, self._failures, b"0")
         return answered
 
-    async def mark_unfit(self, answered: Answered) -> None:
+    async def mark_unfit(self, answered: CallReport) -> None:
         """Note that an answer did not pass."""
         await self._caller.mark_unfit(answered)
 

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from foveate.cli.chat.flow import Flow
+from foveate.cli.chat.flow import LineFlow
 
 pieces = st.lists(st.text(alphabet="ab,. \n日", max_size=12), max_size=20)
 
 
 def flowed(given_pieces: list[str], width: int | None) -> str:
     shown: list[str] = []
-    flow = Flow(shown.append, lambda: width)
+    flow = LineFlow(shown.append, lambda: width)
     for piece in given_pieces:
         flow.add(piece)
     flow.end()
@@ -46,7 +46,7 @@ def test_a_line_ends_between_words_whatever_the_pieces() -> None:
 
 def test_a_flow_can_be_used_again() -> None:
     shown: list[str] = []
-    flow = Flow(shown.append, lambda: 20)
+    flow = LineFlow(shown.append, lambda: 20)
     flow.add("One")
     flow.end()
     flow.end()
@@ -58,7 +58,7 @@ def test_a_flow_can_be_used_again() -> None:
 def test_lines_fit_a_terminal_that_is_resized_meanwhile() -> None:
     shown: list[str] = []
     widths = iter([10, 10, 20, 20])
-    flow = Flow(shown.append, lambda: next(widths, 20))
+    flow = LineFlow(shown.append, lambda: next(widths, 20))
     flow.add("one two three ")
     flow.add("four five six seven ")
     flow.end()

@@ -2,11 +2,11 @@
 
 import pytest
 
-from foveate.agents.chat import Finished
+from foveate.agents.chat import AnswerSummary
 from foveate.cli.chat.status import status
 
 MODEL = "qwen3-coder-30b@http://inference.example.com:11434/v1"
-DONE = Finished(
+DONE = AnswerSummary(
     turn_id="T-5",
     text="8443.",
     model=MODEL,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
-from foveate.compress.model.eras import EraAssignment, EraJudged, assign_era, judge_era
+from foveate.compress.model.eras import EraAssignment, EraReport, assign_era, judge_era
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Unit
 from foveate.tokens import count_tokens
@@ -47,7 +47,7 @@ def assigned() -> EraAssignment:
     return made
 
 
-def judged(clauses: Any) -> EraJudged:
+def judged(clauses: Any) -> EraReport:
     return judge_era(assigned(), answer(json.dumps({"clauses": clauses})), UNITS, count_tokens)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from foveate.context.assemble import Parts, assemble
+from foveate.context.assemble import ContextParts, assemble
 from foveate.context.invariants.pins_verbatim import problem
 from foveate.context.pins import PinText, parse_pins, write_pins
 from support import contexts
@@ -15,7 +15,7 @@ from support.contexts import sample_parts
 
 
 @given(contexts.parts())
-def test_pins_of_every_context_read_back_to_the_letter(parts: Parts) -> None:
+def test_pins_of_every_context_read_back_to_the_letter(parts: ContextParts) -> None:
     context = assemble(parts)
     assert problem(context, parts.pins) is None
     section = context.system[len(context.system) - len(write_pins(parts.pins)) :]

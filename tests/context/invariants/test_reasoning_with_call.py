@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given
 
-from foveate.context.assemble import Parts, assemble
+from foveate.context.assemble import ContextParts, assemble
 from foveate.context.invariants.reasoning_with_call import problem
 from foveate.formats import parse_messages
 from foveate.tokens import O200K
@@ -16,7 +16,7 @@ from support.contexts import FORMATS, native_block, sample_parts
 
 
 @given(contexts.parts())
-def test_reasoning_stays_with_its_call_in_every_context(parts: Parts) -> None:
+def test_reasoning_stays_with_its_call_in_every_context(parts: ContextParts) -> None:
     context = assemble(parts)
     for name in FORMATS:
         assert problem(name, context.messages(name), context.native_messages) is None
@@ -24,7 +24,7 @@ def test_reasoning_stays_with_its_call_in_every_context(parts: Parts) -> None:
 
 def assembled(name: str, records: list[Any]) -> Any:
     history = [native_block(1, parse_messages(records, name))]
-    return assemble(Parts(budget_tokens=4_000, counter=O200K, history=history, prompt="next"))
+    return assemble(ContextParts(budget_tokens=4_000, counter=O200K, history=history, prompt="next"))
 
 
 def test_thinking_that_left_its_call_is_noticed_for_anthropic() -> None:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from foveate.context.assemble import Parts, assemble
+from foveate.context.assemble import ContextParts, assemble
 from foveate.context.context import Context
 from foveate.context.invariants.tags_balanced import problem
-from foveate.plan import Row
+from foveate.plan import Block
 from support.contexts import sample_parts
 
 
@@ -17,7 +17,7 @@ def with_history(context: Context, history: str) -> Context:
     return replace(context, history=history, text=context.text.replace(context.history, history))
 
 
-def rows(parts: Parts) -> list[Row]:
+def rows(parts: ContextParts) -> list[Block]:
     return [block.row for block in parts.history]
 
 
@@ -52,7 +52,7 @@ def test_a_block_that_was_not_planned_is_noticed() -> None:
     parts = sample_parts()
     context = assemble(parts)
     assert "not as planned" in str(problem(context, rows(parts)[:-1]))
-    assert "not as planned" in str(problem(context, [*rows(parts), Row(16, 16, "R", 9)]))
+    assert "not as planned" in str(problem(context, [*rows(parts), Block(16, 16, "R", 9)]))
 
 
 def test_a_text_without_its_history_is_noticed() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from foveate.context.assemble import Parts, assemble
+from foveate.context.assemble import ContextParts, assemble
 from foveate.context.invariants.tool_pairs_whole import problem
 from support import contexts
 from support.contexts import FORMATS, sample_parts
 
 
 @given(contexts.parts())
-def test_pairs_are_whole_in_every_context(parts: Parts) -> None:
+def test_pairs_are_whole_in_every_context(parts: ContextParts) -> None:
     context = assemble(parts)
     for name in FORMATS:
         assert problem(name, context.messages(name)) is None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, detect_transcript
+from foveate.formats import TranscriptMessage, detect_transcript
 from foveate.formats.transcripts import aider
 from foveate.turn import Json, Message, Text, split_turns
 from support.transcripts import FIXTURES, Imported, foreign_messages, import_bytes, import_fixture, written
@@ -193,7 +193,7 @@ class Repeated:
 def peak_bytes(times: int) -> int:
     tracemalloc.start()
     try:
-        found = sum(isinstance(item, Found) for item in aider.read(Repeated(times), "history.md"))  # type: ignore[arg-type]
+        found = sum(isinstance(item, TranscriptMessage) for item in aider.read(Repeated(times), "history.md"))  # type: ignore[arg-type]
         assert found == times * 11
         return tracemalloc.get_traced_memory()[1]
     finally:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Problem, detect_transcript, parse_message
+from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem, detect_transcript, parse_message
 from foveate.formats.transcripts import claude_code
 from foveate.formats.transcripts.claude_code import MAX_LEADING_LINES
 from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
@@ -24,20 +24,22 @@ MAIN = "3f1c9a52-7d0e-4b86-9c41-5ae2d8b7f013"
 BRANCHED = "c94e7712-5a3b-4d08-8e6f-b1f02d3c4e5a"
 
 
-def read(name: str) -> list[Header | Found | Problem]:
+def read(name: str) -> list[SessionHeader | TranscriptMessage | TranscriptProblem]:
     with (FIXTURES / name).open("rb") as stream:
         return list(claude_code.read(stream, name))
 
 
-def read_bytes(content: bytes, name: str = f"{MAIN}.jsonl") -> list[Header | Found | Problem]:
+def read_bytes(
+    content: bytes, name: str = f"{MAIN}.jsonl"
+) -> list[SessionHeader | TranscriptMessage | TranscriptProblem]:
     return list(claude_code.read(io.BytesIO(content), name))
 
 
-def found(items: list[Header | Found | Problem]) -> list[Found]:
-    return [item for item in items if isinstance(item, Found)]
+def found(items: list[SessionHeader | TranscriptMessage | TranscriptProblem]) -> list[TranscriptMessage]:
+    return [item for item in items if isinstance(item, TranscriptMessage)]
 
 
-def by_line(items: list[Header | Found | Problem]) -> dict[str, Message]:
+def by_line(items: list[SessionHeader | TranscriptMessage | TranscriptProblem]) -> dict[str, Message]:
     return {item.place: item.message for item in found(items)}
 
 
@@ -55,7 +57,7 @@ def prompt(text: str, **fields: Json) -> dict[str, Json]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_line_comes_in_once(path: Path) -> None:
-    places = [item.place for item in read(path.name) if not isinstance(item, Header)]
+    places = [item.place for item in read(path.name) if not isinstance(item, SessionHeader)]
     assert places == [f"line {number + 1}" for number, _ in enumerate(path.read_bytes().splitlines())]
 
 
@@ -203,7 +205,7 @@ def test_a_subagent_is_a_session_of_its_own() -> None:
         f"{BRANCHED}/a7f3c21": 2,
     }
     assert {item.session for item in found(read("agent-ab12f09.jsonl"))} == {f"{MAIN}/ab12f09"}
-    titles = {item.session: item.title for item in read("sidechains.jsonl") if isinstance(item, Header)}
+    titles = {item.session: item.title for item in read("sidechains.jsonl") if isinstance(item, SessionHeader)}
     assert titles[f"{BRANCHED}/a7f3c21"] == "Count our constituents."
 
 
@@ -211,24 +213,24 @@ def test_every_session_has_a_header_before_its_first_message() -> None:
     for path in FILES:
         known = set()
         for item in read(path.name):
-            if isinstance(item, Header):
+            if isinstance(item, SessionHeader):
                 known.add(item.session)
-            elif isinstance(item, Found):
+            elif isinstance(item, TranscriptMessage):
                 assert item.session in known
 
 
 def test_headers_tell_title_model_and_folder_as_they_become_known() -> None:
-    headers = [item for item in read("everyday.jsonl") if isinstance(item, Header)]
-    assert headers[0] == Header(MAIN, platform="claude-code")
+    headers = [item for item in read("everyday.jsonl") if isinstance(item, SessionHeader)]
+    assert headers[0] == SessionHeader(MAIN, platform="claude-code")
     assert headers[1].title == "The tide table for Skarvik is an hour off since Sunday. Please find out why and…"
-    assert headers[-1] == Header(
+    assert headers[-1] == SessionHeader(
         MAIN,
         title="Fix the tide table after the clock change",
         model="claude-opus-4-8",
         platform="claude-code",
         channel="/home/mara/tidepool",
     )
-    moved = [item for item in read("every_kind.jsonl") if isinstance(item, Header)][-1]
+    moved = [item for item in read("every_kind.jsonl") if isinstance(item, SessionHeader)][-1]
     assert (moved.title, moved.channel) == ("browser chart", "/home/mara/tidepool/site")
 
 
@@ -240,7 +242,7 @@ def test_a_title_a_person_chose_is_not_replaced_by_a_made_one() -> None:
             {"type": "ai-title", "aiTitle": "made", "sessionId": MAIN},
         )
     )
-    assert [item.title for item in items if isinstance(item, Header)] == ["/ship it now", "mine"]
+    assert [item.title for item in items if isinstance(item, SessionHeader)] == ["/ship it now", "mine"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -266,9 +268,9 @@ def test_lines_before_the_session_is_named_go_to_it() -> None:
 def test_damaged_lines_are_reported_and_the_rest_is_read() -> None:
     whole = lines_of(prompt("one"))
     content = whole + b"\n  \n" + b'{"type": "user", "message": "\xff\xfe"}\n' + b"[1, 2]\n" + whole[:40]
-    items = [item for item in read_bytes(content) if not isinstance(item, Header)]
+    items = [item for item in read_bytes(content) if not isinstance(item, SessionHeader)]
     assert [type(item).__name__ for item in items] == ["Found", "Problem", "Problem", "Problem"]
-    reasons = [(item.place, item.reason) for item in items if isinstance(item, Problem)]
+    reasons = [(item.place, item.reason) for item in items if isinstance(item, TranscriptProblem)]
     assert reasons[0] == ("line 4", "invalid UTF-8 at byte 29")
     assert reasons[1][0] == "line 5"
     assert "object" in reasons[1][1]
@@ -282,7 +284,7 @@ def test_damaged_lines_are_reported_and_the_rest_is_read() -> None:
 def test_a_message_that_can_not_be_read_is_a_problem_not_an_exception(message: Json) -> None:
     items = read_bytes(lines_of({"type": "user", "sessionId": MAIN, "uuid": "u", "message": message}))
     (problem,) = items
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, TranscriptProblem)
     assert problem.reason.startswith("record.message")
     with pytest.raises(InvalidMessage):
         claude_code.parse({"type": "user", "message": message}, "record")
@@ -364,7 +366,7 @@ RECORDS = st.builds(
 
 @given(st.lists(RECORDS | VALUES, max_size=6))
 def test_whatever_the_lines_hold_each_is_found_or_a_problem(records: list[Json]) -> None:
-    items = [item for item in read_bytes(lines_of(*records)) if not isinstance(item, Header)]
+    items = [item for item in read_bytes(lines_of(*records)) if not isinstance(item, SessionHeader)]
     assert sorted(int(item.place.split()[1]) for item in items) == list(range(1, len(records) + 1))
-    written = "".join(claude_code.write([item.message for item in items if isinstance(item, Found)]))
-    assert written.count("\n") == sum(isinstance(item, Found) for item in items)
+    written = "".join(claude_code.write([item.message for item in items if isinstance(item, TranscriptMessage)]))
+    assert written.count("\n") == sum(isinstance(item, TranscriptMessage) for item in items)

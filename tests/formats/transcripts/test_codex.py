@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Problem, detect_transcript, parse_message
+from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem, detect_transcript, parse_message
 from foveate.formats.transcripts import codex
 from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
 from support.paths import ROOT
@@ -23,17 +23,19 @@ BARE, LEGACY, LATER = FILES
 FIRST = "019a4c10-2b7e-7d31-9f55-6c0e81d2a4b7"
 
 
-def read(path: Path) -> list[Header | Found | Problem]:
+def read(path: Path) -> list[SessionHeader | TranscriptMessage | TranscriptProblem]:
     with path.open("rb") as stream:
         return list(codex.read(stream, path.name))
 
 
-def read_bytes(content: bytes, name: str = f"rollout-{FIRST}.jsonl") -> list[Header | Found | Problem]:
+def read_bytes(
+    content: bytes, name: str = f"rollout-{FIRST}.jsonl"
+) -> list[SessionHeader | TranscriptMessage | TranscriptProblem]:
     return list(codex.read(io.BytesIO(content), name))
 
 
-def found(items: list[Header | Found | Problem]) -> list[Found]:
-    return [item for item in items if isinstance(item, Found)]
+def found(items: list[SessionHeader | TranscriptMessage | TranscriptProblem]) -> list[TranscriptMessage]:
+    return [item for item in items if isinstance(item, TranscriptMessage)]
 
 
 def messages(path: Path) -> list[Message]:
@@ -52,7 +54,7 @@ def said(role: str, *texts: str) -> dict[str, Json]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_line_comes_in_once_and_in_order(path: Path) -> None:
-    places = [item.place for item in read(path) if not isinstance(item, Header)]
+    places = [item.place for item in read(path) if not isinstance(item, SessionHeader)]
     assert places == [f"line {number + 1}" for number, _ in enumerate(path.read_bytes().splitlines())]
 
 
@@ -221,10 +223,10 @@ def test_compactions_snapshots_and_unknown_lines_are_kept_for_display() -> None:
 
 
 def test_headers_tell_title_model_and_folder_and_a_fork_keeps_its_own_name() -> None:
-    headers = [item for item in read(LEGACY) if isinstance(item, Header)]
-    assert headers[0] == Header(FIRST, platform="codex", channel="/home/mara/lantern")
+    headers = [item for item in read(LEGACY) if isinstance(item, SessionHeader)]
+    assert headers[0] == SessionHeader(FIRST, platform="codex", channel="/home/mara/lantern")
     assert headers[-2].title == "Why does the lantern flicker when two scenes overlap?"
-    assert headers[-1] == Header(
+    assert headers[-1] == SessionHeader(
         FIRST, title="lantern flicker", model="gpt-5.6-codex", platform="codex", channel="/home/mara/lantern"
     )
     assert {item.session for item in found(read(LATER))} == {"019a4c22-91c0-7a45-8d10-3b7f5e6a9c02"}
@@ -249,9 +251,9 @@ def test_keys_are_unique_and_stay_when_the_file_grows(path: Path) -> None:
 def test_damaged_lines_are_reported_and_the_rest_is_read() -> None:
     whole = lines_of(said("user", "one"))
     content = whole + b"\n\t\n" + b'{"type": "\xff"}\n' + b'"text"\n' + whole[:50]
-    items = [item for item in read_bytes(content) if not isinstance(item, Header)]
+    items = [item for item in read_bytes(content) if not isinstance(item, SessionHeader)]
     assert [type(item).__name__ for item in items] == ["Found", "Problem", "Problem", "Problem"]
-    reasons = [(item.place, item.reason) for item in items if isinstance(item, Problem)]
+    reasons = [(item.place, item.reason) for item in items if isinstance(item, TranscriptProblem)]
     assert reasons[0] == ("line 4", "invalid UTF-8 at byte 10")
     assert "object" in reasons[1][1]
     assert "cut off" in reasons[2][1]
@@ -263,7 +265,7 @@ def test_damaged_lines_are_reported_and_the_rest_is_read() -> None:
 )
 def test_an_item_that_can_not_be_read_is_a_problem_not_an_exception(payload: Json) -> None:
     (problem,) = read_bytes(lines_of({"type": "response_item", "payload": payload}))
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, TranscriptProblem)
     assert problem.reason.startswith("record.payload")
     with pytest.raises(InvalidMessage):
         codex.parse({"type": "response_item", "payload": payload}, "record")
@@ -345,6 +347,6 @@ RECORDS = st.builds(
 
 @given(st.lists(RECORDS | VALUES, max_size=6))
 def test_whatever_the_lines_hold_each_is_found_or_a_problem(records: list[Json]) -> None:
-    items = [item for item in read_bytes(lines_of(*records)) if not isinstance(item, Header)]
+    items = [item for item in read_bytes(lines_of(*records)) if not isinstance(item, SessionHeader)]
     assert [item.place for item in items] == [f"line {number + 1}" for number in range(len(records))]
-    assert all(item.reason for item in items if isinstance(item, Problem))
+    assert all(item.reason for item in items if isinstance(item, TranscriptProblem))

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, detect_transcript
+from foveate.formats import TranscriptMessage, detect_transcript
 from foveate.formats.transcripts import jsonl
 from foveate.turn import Json, Message, ToolCall
 from support.transcripts import (
@@ -208,7 +208,7 @@ class Endless(io.BytesIO):
 @pytest.mark.parametrize(("begin", "end"), [(b"", b"\n"), (b"[", b",")])
 def test_a_file_is_read_as_it_comes(begin: bytes, end: bytes) -> None:
     items = jsonl.read(Endless(begin, json.dumps(HI).encode() + end), "endless.json")
-    found = [item for item, _ in zip(items, range(500), strict=False) if isinstance(item, Found)]
+    found = [item for item, _ in zip(items, range(500), strict=False) if isinstance(item, TranscriptMessage)]
     assert len(found) == 499
 
 

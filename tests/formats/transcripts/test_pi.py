@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foveate.formats import Header, detect_transcript
+from foveate.formats import SessionHeader, detect_transcript
 from foveate.formats.transcripts import pi
 from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
 from support.transcripts import (
@@ -43,9 +43,9 @@ def test_every_entry_is_found_once_under_its_own_id() -> None:
 
 def test_the_header_has_the_model_and_the_name_the_user_gave() -> None:
     imported = import_fixture("pi", "tidebook.jsonl")
-    expected = Header(SESSION, title="Husum is late", model="claude-sonnet-4-5", platform="pi")
+    expected = SessionHeader(SESSION, title="Husum is late", model="claude-sonnet-4-5", platform="pi")
     assert imported.headers == {SESSION: expected}
-    first_prompt = next(item.title for item in imported.items if isinstance(item, Header) and item.title)
+    first_prompt = next(item.title for item in imported.items if isinstance(item, SessionHeader) and item.title)
     assert first_prompt == "Why is high water an hour late in Husum?"
 
 

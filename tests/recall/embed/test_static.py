@@ -46,7 +46,7 @@ def test_any_text_gets_a_vector_of_length_one_or_none(texts: list[str]) -> None:
 
 
 def test_the_model_is_small() -> None:
-    assert len(files("foveate.recall").joinpath("static.npz").read_bytes()) <= MAX_BYTES
+    assert len(files("foveate.recall.embed").joinpath("static.npz").read_bytes()) <= MAX_BYTES
 
 
 def _slowly(text: str) -> list[str]:

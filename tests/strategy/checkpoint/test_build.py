@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foveate.compress.local import LocalCompressor
 from foveate.context.costs import counting
-from foveate.plan import Made, Wanted
+from foveate.plan import Artefact, ArtefactSpec
 from foveate.strategy.build import Material, SourceTurn
 from foveate.strategy.checkpoint.build import make_checkpoint, make_merged
 from foveate.strategy.checkpoint.extract import find_all, is_architecture, is_decision
@@ -72,10 +72,10 @@ def material(
     text_tokens: int = 1_178,
     *,
     architecture_tokens: int = 400,
-    made: Mapping[str, Made] | None = None,
+    made: Mapping[str, Artefact] | None = None,
     goals: Sequence[Mapping[str, Json]] = (),
 ) -> Material:
-    wanted = Wanted(
+    wanted = ArtefactSpec(
         "checkpoint",
         "checkpoint",
         turns[0].number if turns else 1,

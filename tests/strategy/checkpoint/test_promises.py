@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.plan import Frame, Overheads, Plan, Row
+from foveate.plan import Block, Frame, Overheads, Plan
 from foveate.strategy.checkpoint import Checkpoint
 from support.checkpoint_stories import MadeUpStory, Talk, lived_through, settled
 
@@ -52,7 +52,7 @@ def room_of(story: MadeUpStory) -> int:
     return max(0, story.frame.nominal_tokens - story.frame.fixed_tokens - story.frame.prompt_tokens)
 
 
-def numbers(row: Row) -> range:
+def numbers(row: Block) -> range:
     return range(row.first, row.last + 1)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.errors import InputError, UnknownStrategy
-from foveate.plan import History, Item, Overheads, Plan, Row
+from foveate.plan import Block, History, Overheads, Plan, TurnSizes
 from foveate.strategy import load, names
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
@@ -23,7 +23,7 @@ SIZES = st.one_of(st.integers(0, 60), st.integers(0, 4_000), st.integers(0, 200_
 
 
 @st.composite
-def items_of(draw: st.DrawFn, turn: int, step: int = 0) -> Item:
+def items_of(draw: st.DrawFn, turn: int, step: int = 0) -> TurnSizes:
     """Any sizes, made or not; mostly each level smaller than the one above it, at times not."""
     raw = draw(SIZES)
     if draw(st.integers(0, 9)) == 0:
@@ -31,7 +31,7 @@ def items_of(draw: st.DrawFn, turn: int, step: int = 0) -> Item:
     else:
         sizes = raw * 6 // 10, raw * 35 // 100, min(45, raw * 35 // 100)
         others = [None if draw(st.integers(0, 7)) == 0 else size for size in sizes]
-    return Item(turn, step, raw, others[0], others[1], others[2])
+    return TurnSizes(turn, step, raw, others[0], others[1], others[2])
 
 
 @st.composite
@@ -59,13 +59,13 @@ OVERHEADS = st.builds(
 BUDGETS = st.one_of(st.integers(0, 2_000), st.integers(256, 40_000), st.integers(256, 300_000))
 
 
-def covered(rows: tuple[Row, ...]) -> list[tuple[int, int]]:
+def covered(rows: tuple[Block, ...]) -> list[tuple[int, int]]:
     """Each turn and step that a row stands for; a whole turn as its step 0."""
     steps = [(row, range(row.first_step, row.last_step + 1)) for row in rows]
     return [(turn, step) for row, own in steps for turn in range(row.first, row.last + 1) for step in own]
 
 
-def price(history: ListedHistory, row: Row, overheads: Overheads) -> int:
+def price(history: ListedHistory, row: Block, overheads: Overheads) -> int:
     """What a row of whole texts costs by the contract."""
     size = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}[row.level]
     texts: list[int] = [
@@ -127,7 +127,7 @@ def ordinary(draw: st.DrawFn, largest: int) -> ListedHistory:
     items = []
     for turn in range(1, count + 1):
         raw = raws[turn * turn % len(raws)]
-        items.append(Item(turn, 0, raw, raw * 6 // 10, raw * 35 // 100, min(45, raw * 35 // 100)))
+        items.append(TurnSizes(turn, 0, raw, raw * 6 // 10, raw * 35 // 100, min(45, raw * 35 // 100)))
     return ListedHistory(items, draw(st.sampled_from([8, 10, 32])), draw(st.sampled_from([None, 40, 120, 300])))
 
 
@@ -269,7 +269,7 @@ def test_a_turn_larger_than_the_budget_is_cut_and_says_so() -> None:
 
 def test_steps_of_a_running_turn_form_a_row_for_each_level() -> None:
     items = [sized(2_000, 1_200, 700, 45, turn=turn) for turn in range(1, 101)]
-    items += [Item(101, step, 800, 400, 200, 30, is_kept=step == 1) for step in range(1, 301)]
+    items += [TurnSizes(101, step, 800, 400, 200, 30, is_kept=step == 1) for step in range(1, 301)]
     rows = GRADIENT.plan(ListedHistory(items), 100_000, USUAL_OVERHEADS).rows
     steps = [(row.level, row.first_step, row.last_step) for row in rows if row.first == 101]
     assert [level for level, _, _ in steps] == ["R", "T", "C", "S", "R"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foveate.context.costs import content_tokens, counting
 from foveate.context.tags import parse_blocks, tag_turn
-from foveate.plan import Made, Wanted
+from foveate.plan import Artefact, ArtefactSpec
 from foveate.strategy.build import Material, SourceTurn, short_texts
 from foveate.strategy.hybrid import Hybrid
 from foveate.testing.strategies import HOSTILE
@@ -32,10 +32,10 @@ LONG = (
 ) * 4
 
 
-def made(messages: Sequence[Message], *before: Sequence[Message], **data: Any) -> Made:
+def made(messages: Sequence[Message], *before: Sequence[Message], **data: Any) -> Artefact:
     """What is made of a turn's messages, counted, with turns before it."""
     turns = [SourceTurn(number, tuple(own), (), "") for number, own in enumerate((*before, messages), 1)]
-    wanted = Wanted("short", "short", 1, len(turns), data=data)
+    wanted = ArtefactSpec("short", "short", 1, len(turns), data=data)
     material = Material(wanted, turns, counting("A", O200K), cutter(O200K))
     (one,) = make_all(Hybrid(), [material], O200K)  # type: ignore[arg-type]
     return one

@@ -8,7 +8,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from foveate.compress.local import LocalCompressor
-from foveate.plan import Wanted
+from foveate.plan import ArtefactSpec
 from foveate.strategy.build import Material, SourceTurn, short_texts
 from foveate.strategy.topics.build import TRUNCATED, make_boundary, make_bulk, make_topic, make_truncated, truncate
 from foveate.strategy.topics.subjects import Gist, farness
@@ -41,7 +41,7 @@ def turns(*talks: tuple[str, str], first: int = 1) -> list[SourceTurn]:
 
 
 def material(kind: str, sources: Sequence[SourceTurn], tokens: int = 0, **data: Json) -> Material:
-    wanted = Wanted("it", kind, sources[0].number, sources[-1].number, tokens, data)
+    wanted = ArtefactSpec("it", kind, sources[0].number, sources[-1].number, tokens, data)
     return Material(wanted, sources, count, lambda text, _: text)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foveate.plan import Frame, Plan
 from foveate.strategy.topics import Topics
-from foveate.strategy.topics.state import Book
+from foveate.strategy.topics.state import TopicsState
 from foveate.testing.histories import USUAL_OVERHEADS, ListedStory
 from support.topic_stories import about, rows_of, said, settled
 
@@ -59,7 +59,7 @@ def test_every_turn_is_shown_or_named_and_the_tiers_keep_to_their_shares(
         shares: Any = plan.notes.get("room_tokens")
         if not shares or keep_full:
             continue
-        book = Book.from_json(story.state)
+        book = TopicsState.from_json(story.state)
         past = sum(row.tokens for row in plan.rows if row.level == "A" and row.artefact.startswith("topic-"))
         bulks = sum(row.tokens for row in plan.rows if row.level == "A" and row.artefact.startswith("bulk-"))
         assert past <= shares["past"]

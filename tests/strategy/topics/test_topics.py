@@ -11,7 +11,7 @@ from foveate.settings import load_settings
 from foveate.strategy import load
 from foveate.strategy.topics import Language, Topics
 from foveate.strategy.topics.phrases import languages
-from foveate.strategy.topics.state import MAX_BULKS, Book, Bulk, Seal, Topic
+from foveate.strategy.topics.state import MAX_BULKS, BulkState, Seal, TopicsState, TopicState
 from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, exchange, step_items
 from support.topic_stories import about, lived_through, rows_of, said, settled, talk
 
@@ -116,26 +116,28 @@ def test_a_subject_goes_on_over_a_topic_that_was_sealed_for_its_size() -> None:
 
 
 def test_a_seal_by_hand_ends_the_topic_at_once() -> None:
-    story = ListedStory(talk(4, 20, 100), state=Book(seals=(Seal(4, 7),)).as_json())
+    story = ListedStory(talk(4, 20, 100), state=TopicsState(seals=(Seal(4, 7),)).as_json())
     plan, after = settled(TOPICS, story, ROOM)
     assert [(event.data["why"], event.turn) for event in plan.events] == [("manual", 4)]
     assert rows_of(plan) == [(1, 4, "A")]
-    book = Book.from_json(after.state)
+    book = TopicsState.from_json(after.state)
     assert (book.start, book.seals, book.topics[0].sealed_us) == (5, (), 7)
 
 
 def test_a_turn_without_an_answer_is_not_sealed_by_hand() -> None:
     turns = [*talk(2, 20, 100), exchange(3, 20, is_open=True)]
-    plan, after = settled(TOPICS, ListedStory(turns, state=Book(seals=(Seal(3, 7),)).as_json()), ROOM)
+    plan, after = settled(TOPICS, ListedStory(turns, state=TopicsState(seals=(Seal(3, 7),)).as_json()), ROOM)
     assert rows_of(plan) == [(1, 2, "A"), (3, 3, "R")]
-    alone, _ = settled(TOPICS, ListedStory(turns[2:], state=Book(start=3, seen=3, seals=(Seal(3, 7),)).as_json()), ROOM)
+    alone, _ = settled(
+        TOPICS, ListedStory(turns[2:], state=TopicsState(start=3, seen=3, seals=(Seal(3, 7),)).as_json()), ROOM
+    )
     assert not alone.events
-    assert Book.from_json(after.state).seals == ()
+    assert TopicsState.from_json(after.state).seals == ()
 
 
 def test_a_turn_that_goes_on_after_it_was_sealed_is_shown_until_the_next_begins() -> None:
     turns = talk(3, 20, 100)
-    _, story = settled(TOPICS, ListedStory(turns, state=Book(seals=(Seal(3, 7),)).as_json()), ROOM)
+    _, story = settled(TOPICS, ListedStory(turns, state=TopicsState(seals=(Seal(3, 7),)).as_json()), ROOM)
     grown = [*turns[:2], exchange(3, 20, 100, 50, 60, started_us=turns[2].started_us)]
     plan, story = settled(TOPICS, replace(story, turns=grown), ROOM)
     assert rows_of(plan) == [(1, 2, "A"), (3, 3, "R")]
@@ -144,7 +146,7 @@ def test_a_turn_that_goes_on_after_it_was_sealed_is_shown_until_the_next_begins(
     more = [*grown, said(4, 20, 100, before=grown[-1])]
     plan, story = settled(TOPICS, replace(story, turns=more), ROOM)
     assert rows_of(plan) == [(1, 2, "A"), (3, 3, "A"), (4, 4, "R")]
-    assert [topic.why for topic in Book.from_json(story.state).topics] == ["manual", "manual"]
+    assert [topic.why for topic in TopicsState.from_json(story.state).topics] == ["manual", "manual"]
 
 
 def test_steps_are_taken_in_the_order_of_the_design_and_each_only_when_needed() -> None:
@@ -187,7 +189,7 @@ def test_the_oldest_bulk_is_left_out_when_bulks_exceed_their_share_and_stays_kep
     pauses = dict.fromkeys(range(2, 80), 40.0)
     story = ListedStory(talk(60, 20, 100, pauses=pauses), Frame(ROOM))
     plan, after = settled(TOPICS, story, ROOM)
-    bulks = Book.from_json(after.state).bulks
+    bulks = TopicsState.from_json(after.state).bulks
     notes: Any = plan.notes
     assert len(bulks) == len(notes["bulks"]) + notes["left_out_bulks"]
     assert notes["left_out_bulks"] > 0
@@ -281,16 +283,16 @@ def test_a_room_too_small_for_topics_still_shows_the_newest_turn(room: int) -> N
 
 
 def test_what_is_kept_comes_back_as_it_was() -> None:
-    topic = Topic(4, 10, 12, 99, "silence", 300)
-    book = Book(13, 10, 15, (topic,), (Bulk(1, 98, (topic, topic)),), 4, 1, (Seal(15, 5, waits=True),), 3)
-    assert Book.from_json(book.as_json()) == book
-    assert Book.from_json({}) == Book()
+    topic = TopicState(4, 10, 12, 99, "silence", 300)
+    book = TopicsState(13, 10, 15, (topic,), (BulkState(1, 98, (topic, topic)),), 4, 1, (Seal(15, 5, waits=True),), 3)
+    assert TopicsState.from_json(book.as_json()) == book
+    assert TopicsState.from_json({}) == TopicsState()
 
 
 def test_the_kept_bulks_have_a_limit() -> None:
-    book = Book()
+    book = TopicsState()
     for number in range(1, MAX_BULKS + 5):
-        book = book.with_bulk(Bulk(number, 0, (Topic(number, number, number, 0, "size", 10),)))
+        book = book.with_bulk(BulkState(number, 0, (TopicState(number, number, number, 0, "size", 10),)))
     assert len(book.bulks) == MAX_BULKS
     assert (book.bulks[0].first, book.bulks[0].last, book.bulks[1].first) == (1, 5, 6)
     assert sum(topic.tokens for topic in book.bulks[0].topics) == 50

@@ -117,7 +117,7 @@ def command(
         raise SystemExit(1)
 
 
-class Chosen(NamedTuple):
+class ChosenSession(NamedTuple):
     """The session to go on with, and the model that it names; or the id of one to begin."""
 
     session_id: str
@@ -130,17 +130,17 @@ async def _open(path: Path, settings: Settings) -> Foveate:
     return await foveate.open(path, settings=settings)
 
 
-async def _find(room: Room, session_id: str | None, *, is_new: bool) -> Chosen:
+async def _find(room: Room, session_id: str | None, *, is_new: bool) -> ChosenSession:
     from foveate.cli.chat.room import new_name
 
     if session_id is None:
-        return Chosen(await room.new_id(new_name()))
+        return ChosenSession(await room.new_id(new_name()))
     if not is_new:
         session = await room.fov.find_session(session_id)
-        return Chosen(session.id, session.info.model)
+        return ChosenSession(session.id, session.info.model)
     if any(info.id == session_id for info in await room.fov.sessions()):
         raise SessionExists(session_id)
-    return Chosen(session_id)
+    return ChosenSession(session_id)
 
 
 def _model(wished: str | None, lines: Lines, *, settings: ModelsSettings, own: str | None = None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 _WORD_OR_SPACE = re.compile(r"\s+|\S+")
 
 
-class Flow:
+class LineFlow:
     """Breaks lines at a width, which may change meanwhile; without one the text goes through as it comes."""
 
     def __init__(self, write: Callable[[str], object], width: Callable[[], int | None]) -> None:

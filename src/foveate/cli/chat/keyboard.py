@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TICK_SECONDS = 1.0
 
 
-class Reading:
+class WaitLine:
     """A dim line with the seconds that pass; nothing where it could not be taken away again."""
 
     def __init__(self, out: Console) -> None:

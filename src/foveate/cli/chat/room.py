@@ -10,10 +10,20 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foveate.agents.chat import INTERRUPTED, Asked, Chat, ChatEvent, Finished, Noticed, Piece, ToolAnswered, ToolAsked
+from foveate.agents.chat import (
+    INTERRUPTED,
+    AnswerPiece,
+    AnswerSummary,
+    Chat,
+    ChatEvent,
+    Notice,
+    RequestSent,
+    ToolRequest,
+    ToolResponse,
+)
 from foveate.cli.chat.budget import check_model, fitting_budget, most_output
-from foveate.cli.chat.flow import Flow
-from foveate.cli.chat.keyboard import Reading
+from foveate.cli.chat.flow import LineFlow
+from foveate.cli.chat.keyboard import WaitLine
 from foveate.cli.chat.status import status
 from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
 from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
@@ -64,8 +74,8 @@ class Room:
         self._is_typed = is_typed
         self._as_json = as_json
         self._chat: Chat | None = None
-        self._flow = Flow(self._write, lambda: out.width if out.is_terminal else None)
-        self._reading = Reading(out)
+        self._flow = LineFlow(self._write, lambda: out.width if out.is_terminal else None)
+        self._reading = WaitLine(out)
         self._is_begun_here = False
 
     @property
@@ -177,20 +187,20 @@ class Room:
 
     async def _show_event(self, event: ChatEvent, tools: list[dict[str, object]]) -> None:
         match event:
-            case Asked(tokens):
+            case RequestSent(tokens):
                 if not self._as_json:
                     self._reading.begin(tokens)
-            case Piece(text):
+            case AnswerPiece(text):
                 if not self._as_json:
                     self._flow.add(text)
-            case ToolAsked(name, arguments):
+            case ToolRequest(name, arguments):
                 tools.append({"name": name, "arguments": arguments})
                 self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
-            case ToolAnswered(name, tokens):
+            case ToolResponse(name, tokens):
                 self._note(f"← {name}: {tokens:,} tokens")
-            case Noticed(text):
+            case Notice(text):
                 self._note(text)
-            case Finished():
+            case AnswerSummary():
                 await self._finish(event, tools)
 
     def end_line(self) -> None:
@@ -279,7 +289,7 @@ class Room:
             self.end_line()
             self.notes.print(line((text, "dim")))
 
-    async def _finish(self, done: Finished, tools: Sequence[dict[str, object]]) -> None:
+    async def _finish(self, done: AnswerSummary, tools: Sequence[dict[str, object]]) -> None:
         if self._as_json:
             shares = {"predicted_cached_share": done.predicted_cached_share, "cached_share": done.cached_share}
             whole = {"session_id": self.session.id, **asdict(done), **shares, "usd": done.usd, "tools": tools}

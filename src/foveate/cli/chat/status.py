@@ -9,7 +9,7 @@ from foveate.cli.ui.terminal import line, shorten
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from foveate.agents.chat import Finished
+    from foveate.agents.chat import AnswerSummary
 
 BAR_CELLS = 8
 BETWEEN = " · "
@@ -18,7 +18,7 @@ LEAST_NAME_CHARS = 8
 CENT = 0.01
 
 
-def status(done: Finished, spent_usd: float, *, width: int) -> Text:
+def status(done: AnswerSummary, spent_usd: float, *, width: int) -> Text:
     """What an answer took, in a line; where the terminal is narrow, with less of the model's name, then of the rest."""
     filled = min(BAR_CELLS, round(BAR_CELLS * done.tokens / done.budget_tokens))
     bar = f"{'█' * filled}{'░' * (BAR_CELLS - filled)}"

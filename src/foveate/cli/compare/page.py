@@ -8,13 +8,13 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from foveate.cli.compare.plots import Layer, Line, Tick, Tip, line_plot, stack_plot, strip_plot
+from foveate.cli.compare.plots import PlotLine, StackLayer, Tick, Tip, line_plot, stack_plot, strip_plot
 from foveate.cli.ui.picture import LEVELS
 from foveate.cli.ui.terminal import amount
 from foveate.replay.report import ABSENT, FIDELITY
 
 if TYPE_CHECKING:
-    from foveate.replay.report import Comparison, Point, Run
+    from foveate.replay.report import Comparison, Point, StrategyRun
 
 MAX_POINTS = 120
 """Prompts that are drawn of a run; of more, so many at even distances."""
@@ -80,7 +80,7 @@ def _section(compared: Comparison, budget: int) -> str:
 </section>"""
 
 
-def _words(compared: Comparison, runs: Sequence[Run]) -> str:
+def _words(compared: Comparison, runs: Sequence[StrategyRun]) -> str:
     return "".join(
         f'<li><b class="s{_colour(compared, run)}">{escape(run.strategy)}</b> {escape(compared.words(run))}</li>'
         for run in runs
@@ -116,7 +116,7 @@ def _level_head(level: str) -> str:
     return "absent" if level == ABSENT else f"{level} {LEVEL_NAMES[level]}"
 
 
-def _shares(run: Run, level: str) -> str:
+def _shares(run: StrategyRun, level: str) -> str:
     at_end, average = run.levels_at_end.get(level, 0.0), run.levels_on_average.get(level, 0.0)
     return f"{at_end:.0%} <small>{average:.0%}</small>" if at_end or average else ""
 
@@ -145,19 +145,19 @@ def _toggles(compared: Comparison) -> str:
     )
 
 
-def _levels_in(runs: Sequence[Run]) -> list[str]:
+def _levels_in(runs: Sequence[StrategyRun]) -> list[str]:
     return [level for level in LEVEL_NAMES if any(level in run.strip for run in runs)]
 
 
-def _strips(runs: Sequence[Run]) -> str:
+def _strips(runs: Sequence[StrategyRun]) -> str:
     return strip_plot("Levels of turns", {run.strategy: run.strip for run in runs}, LEVEL_NAMES)
 
 
-def _facts(compared: Comparison, runs: Sequence[Run]) -> str:
+def _facts(compared: Comparison, runs: Sequence[StrategyRun]) -> str:
     ages = [(share.least, share.most) for share in runs[0].facts_by_age] if runs else []
     last = max(1, len(ages) - 1)
     lines = [
-        Line(
+        PlotLine(
             run.strategy,
             _colour(compared, run),
             [(place / last, share.kept) for place, share in enumerate(run.facts_by_age)],
@@ -177,12 +177,12 @@ def _age(least: int, most: int) -> str:
     return f"{least}" if least == most else f"{least}\u2013{most}"
 
 
-def _cached(compared: Comparison, runs: Sequence[Run]) -> str:
+def _cached(compared: Comparison, runs: Sequence[StrategyRun]) -> str:
     turns = max(1, compared.turns)
     bins = min(MAX_BINS, turns)
     shares = {run.strategy: _binned(run.points, bins, turns) for run in runs}
     lines = [
-        Line(
+        PlotLine(
             run.strategy,
             _colour(compared, run),
             [((place + 0.5) / bins, share) for place, share in enumerate(shares[run.strategy])],
@@ -210,14 +210,14 @@ def _binned(points: Sequence[Point], bins: int, turns: int) -> list[float | None
     return [had / all_ if all_ else None for had, all_ in zip(cached, tokens, strict=True)]
 
 
-def _stack(run: Run) -> str:
+def _stack(run: StrategyRun) -> str:
     points = _thinned(run.points)
     turns = max(2, run.turns)
     places = [(point.turn - 1) / (turns - 1) for point in points]
     # Several prompts of one turn stand side by side in its place.
     places = list(_spread(places, 1 / (turns - 1)))
     layers = [
-        Layer(part, [point.parts.get(part, 0) / run.budget_tokens for point in points])
+        StackLayer(part, [point.parts.get(part, 0) / run.budget_tokens for point in points])
         for part in PARTS
         if any(part in point.parts for point in points)
     ]
@@ -253,5 +253,5 @@ def _turn_ticks(turns: int) -> list[Tick]:
     return [Tick((turn - 1) / max(1, turns - 1), f"{turn:,}") for turn in chosen]
 
 
-def _colour(compared: Comparison, run: Run) -> int:
+def _colour(compared: Comparison, run: StrategyRun) -> int:
     return compared.strategies.index(run.strategy) % 8

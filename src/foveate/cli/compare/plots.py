@@ -27,7 +27,7 @@ MIN_RUN = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """A named line; both coordinates are from 0 to 1, and a point may be missing."""
 
     name: str
@@ -51,14 +51,14 @@ class Tip:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class StackLayer:
     """One part of a stack: its heights, of 0 to 1, at each place."""
 
     part: str
     heights: Sequence[float]
 
 
-def line_plot(name: str, lines: Sequence[Line], x_ticks: Sequence[Tick], x_name: str, tips: Sequence[Tip]) -> str:
+def line_plot(name: str, lines: Sequence[PlotLine], x_ticks: Sequence[Tick], x_name: str, tips: Sequence[Tip]) -> str:
     """Lines from 0 to 100 %, each named at its end."""
     ticks = [Tick(share, f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
     drawn = [_axes(x_ticks, ticks, x_name, right=RIGHT)]
@@ -82,7 +82,7 @@ def stack_plot(
     name: str,
     places: Sequence[float],
     *,
-    layers: Sequence[Layer],
+    layers: Sequence[StackLayer],
     x_ticks: Sequence[Tick],
     y_ticks: Sequence[Tick],
     tips: Sequence[Tip],
@@ -148,9 +148,9 @@ def _axes(x_ticks: Sequence[Tick], y_ticks: Sequence[Tick], x_name: str, *, righ
     return "".join(drawn)
 
 
-def _named_ends(ends: Sequence[tuple[Line, float]]) -> list[str]:
+def _named_ends(ends: Sequence[tuple[PlotLine, float]]) -> list[str]:
     """The lines' names beside their ends, moved apart where they would touch."""
-    placed: list[tuple[Line, float]] = []
+    placed: list[tuple[PlotLine, float]] = []
     for line, y in sorted(ends, key=lambda end: -end[1]):
         wanted = _y(y) + 4
         placed.append((line, max(wanted, placed[-1][1] + LABEL_GAP) if placed else wanted))
@@ -164,10 +164,10 @@ def _named_ends(ends: Sequence[tuple[Line, float]]) -> list[str]:
     ]
 
 
-def _moved_up(placed: Sequence[tuple[Line, float]]) -> list[tuple[Line, float]]:
+def _moved_up(placed: Sequence[tuple[PlotLine, float]]) -> list[tuple[PlotLine, float]]:
     """From the lowest up, none below the plot."""
     limit = LOWEST_END
-    moved: list[tuple[Line, float]] = []
+    moved: list[tuple[PlotLine, float]] = []
     for line, y in reversed(placed):
         moved.append((line, min(y, limit)))
         limit = moved[-1][1] - LABEL_GAP

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.replay.report import Comparison, Run
+    from foveate.replay.report import Comparison, StrategyRun
 
 BEST = "bold green"
 MAX_NEEDLES_NAMED = 5
@@ -50,7 +50,7 @@ def _show_figures(out: Console, compared: Comparison, budget: int) -> None:
     print_table(out, [Column(""), *(Column(run.strategy, "number") for run in runs)], rows)
 
 
-def _show_levels(out: Console, runs: tuple[Run, ...]) -> None:
+def _show_levels(out: Console, runs: tuple[StrategyRun, ...]) -> None:
     from foveate.replay.report import ABSENT, FIDELITY
 
     levels = [
@@ -63,6 +63,6 @@ def _show_levels(out: Console, runs: tuple[Run, ...]) -> None:
     print_table(out, [Column(""), *(Column(head, "number") for head in heads)], rows)
 
 
-def _shares(run: Run, level: str) -> str:
+def _shares(run: StrategyRun, level: str) -> str:
     at_end, average = run.levels_at_end.get(level, 0.0), run.levels_on_average.get(level, 0.0)
     return f"{at_end:.0%}/{average:.0%}".replace("%", "") if at_end or average else ""

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.context.context import Context, Planned, Segment
-    from foveate.plan import Shown
+    from foveate.context.context import Context, PlanReport, Segment
+    from foveate.plan import ShownLevel
     from foveate.turn import Json
 
-LEVELS: dict[Shown, tuple[str, str]] = {
+LEVELS: dict[ShownLevel, tuple[str, str]] = {
     "R": ("raw", "black on color(221)"),
     "S": ("smoothed", "black on color(150)"),
     "C": ("compressed", "black on color(73)"),
@@ -28,9 +28,9 @@ LEVELS: dict[Shown, tuple[str, str]] = {
     "M": ("some messages short", "black on color(115)"),
     "A": ("summaries", "white on color(97)"),
 }
-USUAL: tuple[Shown, ...] = ("R", "S", "C", "T", "E")
+USUAL: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
 """Levels that the legend always names; the others where they are shown."""
-WIDE: tuple[Shown, ...] = ("E", "A")
+WIDE: tuple[ShownLevel, ...] = ("E", "A")
 """Levels whose cell stands for a range of turns."""
 MAX_NOTE_CHARS = 100
 FIXED_STYLE = "white on color(95)"
@@ -67,7 +67,7 @@ class Cell:
 
     first: int
     last: int
-    level: Shown
+    level: ShownLevel
 
     def label(self, width: int) -> str:
         if self.level in WIDE:
@@ -109,7 +109,7 @@ def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
             yield from (Cell(turn, turn, level) for turn in range(first, last + 1))
 
 
-def _legend(shown: Collection[Shown | None]) -> Text:
+def _legend(shown: Collection[ShownLevel | None]) -> Text:
     parts: list[str | tuple[str, str]] = []
     for level, (name, style) in LEVELS.items():
         if level in USUAL or level in shown:
@@ -242,7 +242,7 @@ def _note(value: Json) -> str:
     return text if len(text) <= MAX_NOTE_CHARS else f"{text[: MAX_NOTE_CHARS - 1]}…"
 
 
-def _changed(planned: Planned) -> str:
+def _changed(planned: PlanReport) -> str:
     if not planned.changes:
         return "No turn changed its level."
     turns = sum(change.last - change.first + 1 for change in planned.changes)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from foveate.compress.guard import Shares
 from foveate.compress.local import MAX_TOKENS, RETRY_SHARE, compressed_share
 from foveate.compress.model.answer import Fields, Ruling, read_answer, rule_on, rule_on_passages
-from foveate.compress.model.checks import Original, read_original
+from foveate.compress.model.checks import SourceWords, read_original
 from foveate.compress.model.request import (
     NAMES,
     answer_tokens,
@@ -77,7 +77,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class AnswerReport:
     """What the guard lets pass of an answer."""
 
     texts: Mapping[Level, str]
@@ -168,7 +168,7 @@ def judge(
     *,
     above: Mapping[Level, int],
     shares: Shares | None = None,
-) -> Judged:
+) -> AnswerReport:
     """What may stand of the answer. `above` has, for each level, the tokens of the next higher level in use."""
     fields = read_answer(answer, assignment.levels)
     texts: dict[Level, str] = {}
@@ -190,14 +190,14 @@ def judge(
     refusals = tuple(
         Refusal(level, ruling.reason, ruling.kept_share, ruling.lost, ruling.text) for level, ruling in rulings.items()
     )
-    return Judged(texts, refusals, _again(assignment, answer, rulings, messages, count))
+    return AnswerReport(texts, refusals, _again(assignment, answer, rulings, messages, count))
 
 
 def _rule(
     level: Level,
     fields: Fields,
     messages: Sequence[Message],
-    original: Original,
+    original: SourceWords,
     count: Count,
     *,
     room: int,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from foveate.compress.clauses import cut_text
 from foveate.compress.facts import find_facts
-from foveate.compress.guard import Shares, Source, check
+from foveate.compress.guard import GuardSource, Shares, check
 from foveate.compress.marks import escape_inline, marked, one_line
-from foveate.compress.model.checks import Original, made_up, said_by_another, visible, wrong_in
+from foveate.compress.model.checks import SourceWords, made_up, said_by_another, visible, wrong_in
 from foveate.compress.model.request import NAMES, SPEAKERS, find_passages, with_passages
 from foveate.compress.smooth import smooth_messages
 from foveate.models import Answer
@@ -28,7 +28,7 @@ _TOOLS_NOTE = re.compile(r"\s*\{\d+ tools? called\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LevelAnswer:
     """A C or T in its two parts."""
 
     user: str
@@ -43,7 +43,7 @@ class Said:
 class Fields:
     """An answer by levels; `problems` says what is wrong with those that are not there."""
 
-    said: Mapping[Level, Said]
+    said: Mapping[Level, LevelAnswer]
     smoothed: Mapping[int, str] | None
     """Texts by the number of their passage."""
     problems: Mapping[Level, str]
@@ -54,13 +54,13 @@ def read_answer(answer: Answer, levels: Sequence[Level]) -> Fields:
     loaded, problem = load_object(answer)
     if loaded is None:
         return Fields({}, None, dict.fromkeys(levels, problem))
-    said: dict[Level, Said] = {}
+    said: dict[Level, LevelAnswer] = {}
     smoothed: Mapping[int, str] | None = None
     problems: dict[Level, str] = {}
     for level in levels:
         value = loaded.get(NAMES[level])
         found = _read_passages(value) if level == "S" else _read_said(value)
-        if isinstance(found, Said):
+        if isinstance(found, LevelAnswer):
             said[level] = found
         elif found is not None:
             smoothed = found
@@ -91,13 +91,13 @@ def load_object(answer: Answer) -> tuple[dict[str, object] | None, str]:
     return (loaded, "") if isinstance(loaded, dict) else (None, "the answer is no JSON object")
 
 
-def _read_said(value: object) -> Said | None:
+def _read_said(value: object) -> LevelAnswer | None:
     if not isinstance(value, dict):
         return None
     parts = [value.get(speaker) for speaker in SPEAKERS]
     if not all(isinstance(part, str) for part in parts):
         return None
-    return Said(*(_tidy(str(part)) for part in parts))
+    return LevelAnswer(*(_tidy(str(part)) for part in parts))
 
 
 def _read_passages(value: object) -> dict[int, str] | None:
@@ -145,7 +145,14 @@ class Ruling:
 
 
 def rule_on(
-    level: Level, said: Said, original: Original, count: Count, *, room: int, nonce: str, shares: Shares | None
+    level: Level,
+    said: LevelAnswer,
+    original: SourceWords,
+    count: Count,
+    *,
+    room: int,
+    nonce: str,
+    shares: Shares | None,
 ) -> Ruling:
     """C or T: put together if both its parts say what they may, in their room."""
     text = _together(level, said, original.tool_calls)
@@ -170,7 +177,7 @@ def rule_on(
     return Ruling(text, verdict.reason, verdict.kept_share, verdict.lost, missing)
 
 
-def _together(level: Level, said: Said, tool_calls: int) -> str:
+def _together(level: Level, said: LevelAnswer, tool_calls: int) -> str:
     """The parts behind our marks; whatever looks like one inside them is escaped."""
     user, assistant = (escape_inline(part) for part in (said.user, said.assistant))
     parts = [part for part in (user, marked("assistant", assistant) if assistant else "") if part]
@@ -180,7 +187,7 @@ def _together(level: Level, said: Said, tool_calls: int) -> str:
     return one_line(" ".join(parts)) + note if parts else ""
 
 
-def _wrong_speaker(said: Said, original: Original) -> str:
+def _wrong_speaker(said: LevelAnswer, original: SourceWords) -> str:
     if said.user and not original.has_user:
         return 'it has words for "user", who said nothing'
     alien = said_by_another(said.user, original.user)
@@ -193,7 +200,7 @@ def _wrong_speaker(said: Said, original: Original) -> str:
 def rule_on_passages(
     texts: Mapping[int, str],
     messages: Sequence[Message],
-    original: Original,
+    original: SourceWords,
     count: Count,
     *,
     room: int,
@@ -206,7 +213,7 @@ def rule_on_passages(
     for number, passage in enumerate(passages, 1):
         text = texts.get(number, "")
         own = replace(original, text=passage.text)
-        source = Source(find_facts(passage.text), [clause.text for clause in cut_text(passage.text)])
+        source = GuardSource(find_facts(passage.text), [clause.text for clause in cut_text(passage.text)])
         verdict = check("S", source, text, tokens=count(text), above_tokens=count(passage.text), written_by_model=True)
         reason = wrong_in(text, own, nonce) or verdict.reason
         kept.append(None if reason else text)

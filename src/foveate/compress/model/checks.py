@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from foveate.compress.clauses import sentences
 from foveate.compress.facts import Facts, find_facts
-from foveate.compress.guard import CLAIMS, Source
+from foveate.compress.guard import CLAIMS, GuardSource
 from foveate.compress.lexicon import as_words
 from foveate.compress.reader import read_turn
 from foveate.text import MARK_WORDS, part_text, turn_text
@@ -54,11 +54,11 @@ _STRUCTURE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class SourceWords:
     """A turn, ready to compare what a model says of it."""
 
     text: str
-    source: Source
+    source: GuardSource
     tool_calls: int
     user: Facts
 
@@ -67,7 +67,7 @@ class Original:
         return bool(self.user)
 
 
-def read_original(messages: Sequence[Message]) -> Original:
+def read_original(messages: Sequence[Message]) -> SourceWords:
     """What was said, by whom. Facts of the full text count as known, though only a reading's have weight."""
     shown = tuple(message for message in messages if message.kind != "display")
     text = turn_text(shown)
@@ -75,7 +75,7 @@ def read_original(messages: Sequence[Message]) -> Original:
     every = dict.fromkeys(find_facts(text), FAINT)
     clauses = [candidate.text for candidate in reading.candidates]
     user = find_facts("\n".join(part for message in shown for part in _own_words(message)))
-    return Original(text, Source({**every, **reading.facts}, clauses), reading.tool_calls, user)
+    return SourceWords(text, GuardSource({**every, **reading.facts}, clauses), reading.tool_calls, user)
 
 
 def _own_words(message: Message) -> Iterator[str]:
@@ -90,7 +90,7 @@ def visible(text: str) -> str:
     return "\n".join(_INVISIBLE.sub("", text).splitlines())
 
 
-def wrong_in(text: str, original: Original, nonce: str) -> str:
+def wrong_in(text: str, original: SourceWords, nonce: str) -> str:
     """What no answer may have, whoever is said to speak."""
     return (
         structure_in(text, nonce)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from foveate.compress.facts import Facts, base_weight, find_facts
-from foveate.compress.guard import CLAIMS, Source
+from foveate.compress.guard import CLAIMS, GuardSource
 from foveate.compress.marks import escape_inline, marked, one_line, unescape_inline
-from foveate.compress.model.checks import Original, made_up, visible, wrong_in
+from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
 from foveate.compress.model.request import closed_object
 from foveate.renditions import Count, Unit
 from foveate.turn import Json
@@ -60,11 +60,11 @@ class _Said:
 
     known: Facts
     forms: frozenset[str]
-    original: Original
+    original: SourceWords
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class ClauseVerdict:
     """The clauses that may stand, in the order of the answer, and how many may not."""
 
     units: tuple[Unit, ...]
@@ -86,12 +86,12 @@ class ClauseJudge:
             self._by_turn.setdefault(unit.turn, []).append(unit)
         self._said: dict[tuple[int, str], _Said | None] = {}
 
-    def passed(self, clauses: object, speaker: str = "") -> Passed:
+    def passed(self, clauses: object, speaker: str = "") -> ClauseVerdict:
         """Those of a list of clauses that their turn says; `speaker` where they need not name one."""
         listed = clauses if isinstance(clauses, list) else []
         judged = [self._clause(clause, speaker) for clause in listed[: 2 * MAX_CLAUSES]]
         units = tuple({unit.text: unit for unit in judged if unit}.values())
-        return Passed(units, len(judged) - len(units))
+        return ClauseVerdict(units, len(judged) - len(units))
 
     def _clause(self, clause: object, speaker: str) -> Unit | None:
         """A clause as a unit, if its turn and its speaker say so."""
@@ -126,7 +126,7 @@ def _read(units: Sequence[Unit]) -> _Said:
     words = [words_of(unit) for unit in units]
     text = "\n".join(words)
     known: Facts = find_facts(text) | {key: base_weight(key) for unit in units for key in unit.facts}
-    return _Said(known, frozenset(key[2:] for key in known), Original(text, Source(known, words), 0, known))
+    return _Said(known, frozenset(key[2:] for key in known), SourceWords(text, GuardSource(known, words), 0, known))
 
 
 def fitting(units: Iterable[Unit], max_tokens: int, count: Count) -> list[Unit]:

@@ -40,7 +40,7 @@ class EraAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class EraJudged:
+class EraReport:
     """The units of an era, best first; none, and the reason, if what rules made stands."""
 
     units: tuple[Unit, ...] = ()
@@ -83,18 +83,18 @@ def _turn(line: str) -> int:
     return int(line.partition(" ")[0])
 
 
-def judge_era(assignment: EraAssignment, answer: Answer, units: Sequence[Unit], count: Count) -> EraJudged:
+def judge_era(assignment: EraAssignment, answer: Answer, units: Sequence[Unit], count: Count) -> EraReport:
     """The clauses that may stand, if they are enough to tell of the range as well as rules do."""
     loaded, problem = load_object(answer)
     clauses = loaded.get("clauses") if loaded is not None else None
     if problem or not isinstance(clauses, list):
-        return EraJudged(reason=problem or '"clauses" is missing, or not as the schema has it')
+        return EraReport(reason=problem or '"clauses" is missing, or not as the schema has it')
     passed = ClauseJudge(units, assignment.nonce, count).passed(clauses)
     if not passed.is_enough:
         judged = passed.refused + len(passed.units)
-        return EraJudged(reason=f"{passed.refused} of {judged} clauses were refused", refused=passed.refused)
+        return EraReport(reason=f"{passed.refused} of {judged} clauses were refused", refused=passed.refused)
     kept = fitting(passed.units, assignment.max_tokens, count)
     local = roll_up(units, assignment.max_tokens, count)
     if weight(kept) < COVERED_SHARE * weight(local):
-        return EraJudged(reason="it has too few of the facts that rules keep", refused=passed.refused)
-    return EraJudged(tuple(kept), refused=passed.refused)
+        return EraReport(reason="it has too few of the facts that rules keep", refused=passed.refused)
+    return EraReport(tuple(kept), refused=passed.refused)

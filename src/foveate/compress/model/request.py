@@ -35,7 +35,7 @@ _LINE_MARK = re.compile(rf"\[(?:{MARK_WORDS})\b[^\]\n]*\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class ProsePassage:
     """Words of a turn that a model may smooth: where they are, and what they say."""
 
     message: int
@@ -43,10 +43,10 @@ class Passage:
     text: str
 
 
-def find_passages(messages: Sequence[Message], count: Count) -> tuple[Passage, ...]:
+def find_passages(messages: Sequence[Message], count: Count) -> tuple[ProsePassage, ...]:
     """What the user and the assistant say or think at some length, in order."""
     found = [
-        Passage(place, index, part.text)
+        ProsePassage(place, index, part.text)
         for place, message in enumerate(messages)
         if message.kind == "message" and message.role in ("user", "assistant")
         for index, part in enumerate(message.parts)
@@ -55,7 +55,9 @@ def find_passages(messages: Sequence[Message], count: Count) -> tuple[Passage, .
     return tuple([passage for passage in found if count(passage.text) >= PASSAGE_TOKENS][:MAX_PASSAGES])
 
 
-def source_text(messages: Sequence[Message], max_tokens: int, count: Count, *, passages: Sequence[Passage] = ()) -> str:
+def source_text(
+    messages: Sequence[Message], max_tokens: int, count: Count, *, passages: Sequence[ProsePassage] = ()
+) -> str:
     """What stands in the envelope, in at most `max_tokens`; passages bring their numbers along if nothing is cut."""
     raw = _numbered(messages, passages) if passages else turn_text(tuple(messages))
     if count(raw) <= max_tokens:
@@ -67,7 +69,7 @@ def source_text(messages: Sequence[Message], max_tokens: int, count: Count, *, p
     return _cut(min(noted, smoothed, key=len), max_tokens, count)
 
 
-def _numbered(messages: Sequence[Message], passages: Sequence[Passage]) -> str:
+def _numbered(messages: Sequence[Message], passages: Sequence[ProsePassage]) -> str:
     numbers = {(passage.message, passage.part): number for number, passage in enumerate(passages, 1)}
     lines: list[str] = []
     for place, message in enumerate(messages):
@@ -81,7 +83,7 @@ def _numbered(messages: Sequence[Message], passages: Sequence[Passage]) -> str:
 
 
 def with_passages(
-    messages: Sequence[Message], passages: Sequence[Passage], texts: Sequence[str | None]
+    messages: Sequence[Message], passages: Sequence[ProsePassage], texts: Sequence[str | None]
 ) -> list[Message]:
     """The messages with new words for these passages, where there are some."""
     new = {(passage.message, passage.part): text for passage, text in zip(passages, texts, strict=True) if text}

@@ -33,7 +33,7 @@ __all__ = [
     "unregister",
 ]
 
-_BY_SHAPE = ("tests", "diffs", "json-data", "search")
+_BY_SHAPE = ("tests", "diffs", "json_data", "search")
 """Asked in this order what an output is, where no compressor serves the tool's name."""
 _LAST = "generic"
 
@@ -63,7 +63,7 @@ class ToolCompressor(Protocol):
         ...
 
 
-REGISTRY: Registry[ToolCompressor] = Registry("foveate.tool_compressors", (__name__,))
+REGISTRY: Registry[ToolCompressor] = Registry("foveate.tool_compressors", (__name__,), name_of=str)
 _registered: dict[str, ToolCompressor] = {}
 
 

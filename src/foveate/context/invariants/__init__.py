@@ -17,24 +17,24 @@ from foveate.context.invariants import (
     tool_pairs_whole,
 )
 from foveate.errors import InvariantBroken
-from foveate.plan import Row
+from foveate.plan import Block
 from foveate.turn import Json, Message
 
 if TYPE_CHECKING:
     from foveate.context.context import Context
-    from foveate.context.pins import Pinned
+    from foveate.context.pins import ShownPin
 
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
 
 
-def check(context: Context, *, pins: Sequence[Pinned], rows: Sequence[Row]) -> None:
+def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
     """All invariants; `InvariantBroken` names the first that does not hold."""
     check_text(context, pins=pins, rows=rows)
     for name in FORMATS:
         context.messages(name)
 
 
-def check_text(context: Context, *, pins: Sequence[Pinned], rows: Sequence[Row]) -> None:
+def check_text(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
     """Those that need no messages."""
     _demand("fits_budget", fits_budget.problem(context))
     _demand("pins_verbatim", pins_verbatim.problem(context, pins))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foveate.context.pins import Pinned, parse_pins, write_pins
+from foveate.context.pins import ShownPin, parse_pins, write_pins
 from foveate.context.tags import TagsBroken
 
 if TYPE_CHECKING:
     from foveate.context.context import Context
 
 
-def problem(context: Context, pins: Sequence[Pinned]) -> str | None:
+def problem(context: Context, pins: Sequence[ShownPin]) -> str | None:
     section = write_pins(pins)
     if section not in context.system or not context.text.startswith(context.system):
         return "the pins are not in the context's fixed part"

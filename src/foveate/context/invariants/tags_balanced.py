@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foveate.context.tags import Block, TagsBroken, parse_blocks
-from foveate.plan import Row
+from foveate.context.tags import TagBlock, TagsBroken, parse_blocks
+from foveate.plan import Block
 
 if TYPE_CHECKING:
     from foveate.context.context import Context
@@ -20,7 +20,7 @@ BEHIND = ("prompt", "tools", "framing")
 """Parts that are no part of the text."""
 
 
-def problem(context: Context, rows: Sequence[Row]) -> str | None:
+def problem(context: Context, rows: Sequence[Block]) -> str | None:
     try:
         blocks = parse_blocks(context.history)
     except TagsBroken as error:
@@ -44,5 +44,5 @@ def _shown(context: Context) -> str:
     return "".join(part.text for part in context.segments if part.name not in BEHIND)
 
 
-def _place(shown: Row | Block) -> tuple[object, ...]:
+def _place(shown: Block | TagBlock) -> tuple[object, ...]:
     return (shown.first, shown.last, shown.first_step, shown.last_step, shown.level, shown.is_range)

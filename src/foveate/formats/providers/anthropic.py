@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from foveate.formats.parse import (
-    Block,
+    ContentBlock,
     Media,
     Record,
     anthropic_usage,
@@ -32,10 +32,10 @@ from foveate.formats.parse import (
     text_in,
 )
 from foveate.formats.render import (
-    Answer,
-    Piece,
+    FamilyPart,
+    PairedResult,
     Results,
-    Said,
+    Utterance,
     exchanges,
     note_of,
     plain_or_list,
@@ -91,7 +91,7 @@ def parse(data: Json, path: str) -> Message:
     )
 
 
-def _parse_block(block: Block) -> Part:
+def _parse_block(block: ContentBlock) -> Part:
     data, path = block.data, block.path
     match block.type:
         case "thinking":
@@ -112,7 +112,7 @@ def _parse_result(data: Record, path: str) -> ToolResult:
     return ToolResult(text_in(data, "tool_use_id", path), parts, is_error=data.get("is_error") is True)
 
 
-def _parse_content(block: Block) -> Text | Attachment | Opaque:
+def _parse_content(block: ContentBlock) -> Text | Attachment | Opaque:
     """What both a message and a result may hold."""
     if block.type == "text":
         return Text(text_in(block.data, "text", block.path))
@@ -121,7 +121,7 @@ def _parse_content(block: Block) -> Text | Attachment | Opaque:
     return Opaque(NAME, block.data)
 
 
-def _parse_attachment(block: Block) -> Attachment | None:
+def _parse_attachment(block: ContentBlock) -> Attachment | None:
     source = record_in(block.data, "source", block.path)
     path = f"{block.path}.source"
     media: Media = "image" if block.type == "image" else "file"
@@ -147,21 +147,21 @@ def render(messages: Sequence[Message]) -> list[Json]:
     ]
 
 
-def _render_entry(entry: Said | Results) -> list[Record]:
+def _render_entry(entry: Utterance | Results) -> list[Record]:
     if isinstance(entry, Results):
         return [_render_answer(answer) for answer in entry.answers]
     return [block for piece in entry.pieces for block in _render_part(piece, role=entry.role)]
 
 
-def _render_answer(answer: Answer) -> Record:
+def _render_answer(answer: PairedResult) -> Record:
     result = answer.result
-    content = [block for part in result.content for block in _render_part(Piece(part, answer.family), role="tool")]
+    content = [block for part in result.content for block in _render_part(FamilyPart(part, answer.family), role="tool")]
     rendered: dict[str, Json] = {"type": "tool_result", "tool_use_id": result.call_id}
     rendered["content"] = plain_or_list(content)
     return {**rendered, "is_error": True} if result.is_error else rendered
 
 
-def _render_part(piece: Piece, *, role: Role) -> list[Record]:
+def _render_part(piece: FamilyPart, *, role: Role) -> list[Record]:
     part = piece.part
     block: Record | None = None
     match part:
@@ -186,7 +186,7 @@ def _text(text: str, role: Role) -> list[Record]:
     return [{"type": "text", "text": wrap_system(text) if role in ("system", "developer") else text}]
 
 
-def _render_reasoning(piece: Piece, reasoning: Reasoning) -> list[Record]:
+def _render_reasoning(piece: FamilyPart, reasoning: Reasoning) -> list[Record]:
     if not piece.may_be_of(NAME):
         return []
     if reasoning.signature is not None:

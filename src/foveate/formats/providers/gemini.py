@@ -32,7 +32,16 @@ from foveate.formats.parse import (
     role_of,
     text_in,
 )
-from foveate.formats.render import Answer, Piece, Results, Said, exchanges, note_of, two_sided, wrap_system
+from foveate.formats.render import (
+    FamilyPart,
+    PairedResult,
+    Results,
+    Utterance,
+    exchanges,
+    note_of,
+    two_sided,
+    wrap_system,
+)
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 NAME: Final = "gemini"
@@ -148,13 +157,13 @@ def render(messages: Sequence[Message]) -> list[Json]:
     ]
 
 
-def _render_entry(entry: Said | Results) -> list[Record]:
+def _render_entry(entry: Utterance | Results) -> list[Record]:
     if isinstance(entry, Results):
         return [_render_answer(answer) for answer in entry.answers]
     return _render_said(entry)
 
 
-def _render_said(said: Said) -> list[Record]:
+def _render_said(said: Utterance) -> list[Record]:
     parts: list[Record] = []
     for piece in said.pieces:
         part = piece.part
@@ -182,7 +191,7 @@ def _add_reasoning(parts: list[Record], reasoning: Reasoning) -> None:
         parts.append({**signed, "thoughtSignature": reasoning.signature})
 
 
-def _render_call(call: ToolCall, piece: Piece, *, is_first: bool) -> Record:
+def _render_call(call: ToolCall, piece: FamilyPart, *, is_first: bool) -> Record:
     named: dict[str, Json] = {"id": call.id} if call.id else {}
     part = {"functionCall": {**named, "name": call.name, "args": arguments_object(call.arguments)}}
     if call.signature and piece.may_be_of(NAME):
@@ -204,7 +213,7 @@ def _render_content(part: Attachment | Opaque, *, own: bool) -> Record:
     return {"text": note_of(part)}
 
 
-def _render_answer(answer: Answer) -> Record:
+def _render_answer(answer: PairedResult) -> Record:
     result = answer.result
     texts: list[str] = []
     parts: list[Record] = []

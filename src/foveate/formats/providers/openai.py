@@ -19,7 +19,7 @@ from typing import Final
 
 from foveate.errors import InvalidMessage
 from foveate.formats.parse import (
-    Block,
+    ContentBlock,
     Record,
     arguments_text,
     data_uri,
@@ -35,7 +35,7 @@ from foveate.formats.parse import (
     role_of,
     text_in,
 )
-from foveate.formats.render import Answer, Piece, Results, Said, exchanges, note_of, plain_or_list
+from foveate.formats.render import FamilyPart, PairedResult, Results, Utterance, exchanges, note_of, plain_or_list
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 NAME: Final = "openai"
@@ -131,7 +131,7 @@ def _parse_result(message: Record, path: str) -> Message:
     return Message("tool", (ToolResult(call_id, parts, name=name),))
 
 
-def _parse_block(block: Block) -> Text | Attachment | Opaque:
+def _parse_block(block: ContentBlock) -> Text | Attachment | Opaque:
     data, path = block.data, block.path
     match block.type:
         case "text":
@@ -168,7 +168,7 @@ def render(messages: Sequence[Message]) -> list[Json]:
     return rendered
 
 
-def _render_assistant(said: Said) -> list[Json]:
+def _render_assistant(said: Utterance) -> list[Json]:
     content: list[Record] = []
     calls: list[Record] = []
     audio: Record = {}
@@ -206,12 +206,12 @@ def _render_results(results: Results) -> list[Json]:
     return [*rendered, {"role": "user", "content": attached}] if attached else rendered
 
 
-def _render_answer(answer: Answer) -> tuple[list[Record], list[Record]]:
+def _render_answer(answer: PairedResult) -> tuple[list[Record], list[Record]]:
     """What a tool message can hold, and what has to follow it."""
     content: list[Record] = []
     attached: list[Record] = []
     for part in answer.result.content:
-        piece = Piece(part, answer.family)
+        piece = FamilyPart(part, answer.family)
         block = _render_attachment(part, own=piece.may_be_of(NAME)) if isinstance(part, Attachment) else None
         content.append(_render_part(piece, role="tool"))
         if block:
@@ -223,7 +223,7 @@ def _text(text: str) -> Record:
     return {"type": "text", "text": text}
 
 
-def _render_part(piece: Piece, *, role: Role) -> Record:
+def _render_part(piece: FamilyPart, *, role: Role) -> Record:
     part = piece.part
     if isinstance(part, Text):
         return _text(part.text)

@@ -20,7 +20,7 @@ from typing import Final
 
 from foveate.errors import InvalidMessage
 from foveate.formats.parse import (
-    Block,
+    ContentBlock,
     Record,
     arguments_text,
     data_uri,
@@ -35,7 +35,7 @@ from foveate.formats.parse import (
     role_of,
     text_in,
 )
-from foveate.formats.render import Answer, Piece, Results, Said, exchanges, note_of, plain_or_list
+from foveate.formats.render import FamilyPart, PairedResult, Results, Utterance, exchanges, note_of, plain_or_list
 from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 
 NAME: Final = "openai-responses"
@@ -94,7 +94,7 @@ def parse(data: Json, path: str) -> Message:
     return Message("tool" if from_caller else "assistant", (Opaque(NAME, item),))
 
 
-def _parse_block(block: Block) -> Text | Attachment | Opaque:
+def _parse_block(block: ContentBlock) -> Text | Attachment | Opaque:
     data, path = block.data, block.path
     match block.type:
         case "input_text" | "output_text" | "text":
@@ -153,7 +153,7 @@ def _parse_result(item: Record, path: str) -> ToolResult:
     if item["type"] == "shell_call_output" and not isinstance(output, str):
         content = tuple(part for chunk, at in elements(output, where) for part in _shell_output(chunk, at))
     elif isinstance(output, Mapping):
-        content = (_parse_block(Block(text_in(output, "type", where), output, where)),)
+        content = (_parse_block(ContentBlock(text_in(output, "type", where), output, where)),)
     else:
         content = () if output is None else parse_content(output, where, _parse_block)
     return ToolResult(call_id, content)
@@ -176,7 +176,7 @@ def render(messages: Sequence[Message]) -> list[Json]:
     return items
 
 
-def _render_assistant(said: Said) -> list[Json]:
+def _render_assistant(said: Utterance) -> list[Json]:
     if not said.pieces:
         return [{"role": "assistant", "content": ""}]
     items: list[Json] = []
@@ -191,7 +191,7 @@ def _render_assistant(said: Said) -> list[Json]:
     return [*items, *_spoken("assistant", spoken)]
 
 
-def _render_input(said: Said) -> list[Json]:
+def _render_input(said: Utterance) -> list[Json]:
     own_items = [piece for piece in said.pieces if _render_item(piece) is not None]
     content = [_render_part(piece, role=said.role) for piece in said.pieces if piece not in own_items]
     items: list[Json] = [_render_item(piece) for piece in own_items]
@@ -207,7 +207,7 @@ def _spoken(role: Role, content: list[Record]) -> list[Json]:
     return [{"role": role, "content": plain}]
 
 
-def _render_item(piece: Piece) -> Record | None:
+def _render_item(piece: FamilyPart) -> Record | None:
     """The part as an item of its own; None where it belongs into a message, or has no place here."""
     part = piece.part
     if isinstance(part, Reasoning):
@@ -236,9 +236,9 @@ def _render_reasoning(reasoning: Reasoning) -> Record | None:
     return {"type": "reasoning", **named, "summary": summary, **sealed}
 
 
-def _render_answer(answer: Answer) -> Record:
+def _render_answer(answer: PairedResult) -> Record:
     custom = answer.call is not None and isinstance(answer.call.arguments, str)
-    content = [_render_part(Piece(part, answer.family), role="tool") for part in answer.result.content]
+    content = [_render_part(FamilyPart(part, answer.family), role="tool") for part in answer.result.content]
     return {
         "type": "custom_tool_call_output" if custom else "function_call_output",
         "call_id": answer.result.call_id,
@@ -246,7 +246,7 @@ def _render_answer(answer: Answer) -> Record:
     }
 
 
-def _render_part(piece: Piece, *, role: Role) -> Record:
+def _render_part(piece: FamilyPart, *, role: Role) -> Record:
     part = piece.part
     kind = "output_text" if role == "assistant" else "input_text"
     if isinstance(part, Text):

@@ -20,7 +20,14 @@ from itertools import chain
 from typing import BinaryIO, Literal
 
 from foveate.errors import InvalidMessage
-from foveate.formats import HEAD_BYTES, Found, Header, Item, Problem, parse_message
+from foveate.formats import (
+    HEAD_BYTES,
+    SessionHeader,
+    TranscriptItem,
+    TranscriptMessage,
+    TranscriptProblem,
+    parse_message,
+)
 from foveate.formats.files import content_key
 from foveate.formats.parse import record as as_record
 from foveate.formats.parse import text_at, time_at
@@ -90,7 +97,7 @@ class _Open:
         self.type, self.size, self.unfinished = type_, sum(map(len, self.lines)), False
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:  # noqa: ARG001
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:  # noqa: ARG001
     head: list[bytes] = []
     while sum(map(len, head)) < HEAD_BYTES and (raw := stream.readline(MAX_LINE_BYTES + 1)):
         head.append(raw)
@@ -98,22 +105,22 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:  # noqa: ARG001
         return
     session = f"aider-{hashlib.sha256(b''.join(head[:ID_LINES])[:ID_BYTES]).hexdigest()[:16]}"
     marked = _MARKED_END.search(b"".join(head)) is not None
-    header = Header(session, platform=NAME)
+    header = SessionHeader(session, platform=NAME)
     yield header
     position = 0
     for item in _stretches(_lines(stream, head), marked=marked):
-        if isinstance(item, Problem):
+        if isinstance(item, TranscriptProblem):
             yield item
             continue
         number, record, model = item
         if model and model != header.model:
-            header = Header(session, platform=NAME, model=model)
+            header = SessionHeader(session, platform=NAME, model=model)
             yield header
-        yield Found(session, content_key(position, record), parse_message(NAME, record), f"line {number}")
+        yield TranscriptMessage(session, content_key(position, record), parse_message(NAME, record), f"line {number}")
         position += 1
 
 
-def _lines(stream: BinaryIO, head: list[bytes]) -> Iterator[tuple[int, str] | Problem]:
+def _lines(stream: BinaryIO, head: list[bytes]) -> Iterator[tuple[int, str] | TranscriptProblem]:
     number, begun = 0, True
     rest = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     for raw in chain(head, rest):
@@ -121,22 +128,26 @@ def _lines(stream: BinaryIO, head: list[bytes]) -> Iterator[tuple[int, str] | Pr
         was_begun, begun = begun, raw.endswith(b"\n")
         if len(raw) > MAX_LINE_BYTES or not was_begun:
             if was_begun:
-                yield Problem(f"line {number}", f"longer than {MAX_LINE_BYTES:,} bytes")
+                yield TranscriptProblem(f"line {number}", f"longer than {MAX_LINE_BYTES:,} bytes")
             continue
         try:
             yield number, raw.decode("utf-8", "strict")
         except UnicodeDecodeError as error:
-            yield Problem(f"line {number}", f"invalid UTF-8 at byte {error.start} of the line; the line was left out")
+            yield TranscriptProblem(
+                f"line {number}", f"invalid UTF-8 at byte {error.start} of the line; the line was left out"
+            )
 
 
 _Read = tuple[int, dict[str, Json], str | None]
 
 
-def _stretches(lines: Iterator[tuple[int, str] | Problem], *, marked: bool) -> Iterator[_Read | Problem]:
+def _stretches(
+    lines: Iterator[tuple[int, str] | TranscriptProblem], *, marked: bool
+) -> Iterator[_Read | TranscriptProblem]:
     """Each stretch with its first line's number and the model that is known by then."""
     stretch = _Open()
     for item in lines:
-        if isinstance(item, Problem):
+        if isinstance(item, TranscriptProblem):
             yield item
             continue
         number, line = item

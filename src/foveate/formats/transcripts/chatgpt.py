@@ -21,7 +21,7 @@ from pathlib import PurePath
 from typing import BinaryIO, Literal
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Item, Problem, parse_message
+from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
 from foveate.formats.files import Readable, array_elements, content_key, encode_json, made_session, short_title
 from foveate.formats.parse import number_at, parse_arguments, record, role_of, text_at, value_at
 from foveate.formats.render import result_text, said_in
@@ -57,7 +57,7 @@ def detect(head: bytes, name: str) -> bool:
     return start.startswith(b"[") and b'"mapping"' in start and (b'"title"' in start or b'"current_node"' in start)
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     """A zip file must be one that can be searched: its list of contents stands at its end."""
     if not stream.seekable():
         yield from _read_list(stream, "")
@@ -67,52 +67,54 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
     yield from _read_zip(stream, name) if start == _ZIP else _read_list(stream, "")
 
 
-def _read_zip(stream: BinaryIO, name: str) -> Iterator[Item]:
+def _read_zip(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     try:
         with zipfile.ZipFile(stream) as archive:
             members = archive.namelist()
             found = sorted(member for member in members if _CONVERSATIONS.fullmatch(PurePath(member).name))
             found = [member for member in found if "__MACOSX" not in member]
             if not found:
-                yield Problem(name, "the zip file has no conversations.json; is it ChatGPT's data export?")
+                yield TranscriptProblem(name, "the zip file has no conversations.json; is it ChatGPT's data export?")
             for member in found:
                 with archive.open(member) as file:
                     yield from _read_list(file, f"{member}, ")
     except _DAMAGED as error:
-        yield Problem(name, f"the zip file can't be read: {str(error) or type(error).__name__}")
+        yield TranscriptProblem(name, f"the zip file can't be read: {str(error) or type(error).__name__}")
 
 
-def _read_list(stream: Readable, where: str) -> Iterator[Item]:
+def _read_list(stream: Readable, where: str) -> Iterator[TranscriptItem]:
     for item in array_elements(stream, "conversation"):
-        if isinstance(item, Problem):
-            yield Problem(where + item.place, item.reason)
+        if isinstance(item, TranscriptProblem):
+            yield TranscriptProblem(where + item.place, item.reason)
             continue
         number, conversation = item
         place = f"{where}conversation {number}"
         nodes = value_at(conversation, "mapping")
         if not isinstance(conversation, Mapping) or not isinstance(nodes, Mapping):
-            yield Problem(place, "is not a conversation: it has no object 'mapping'")
+            yield TranscriptProblem(place, "is not a conversation: it has no object 'mapping'")
             continue
         yield from _read_conversation(conversation, nodes, place)
 
 
-def _read_conversation(conversation: Mapping[str, Json], nodes: _Nodes, place: str) -> Iterator[Item]:
+def _read_conversation(conversation: Mapping[str, Json], nodes: _Nodes, place: str) -> Iterator[TranscriptItem]:
     rest: dict[str, Json] = {**conversation, "mapping": {}}
     id_ = text_at(rest, "conversation_id") or text_at(rest, "id") or content_key(0, sorted(nodes))
     title = text_at(rest, "title")
     model = text_at(rest, "default_model_slug")
     main, *branches = _branches(nodes, text_at(rest, "current_node"))
-    header = Header(id_, title=short_title(title) if title else None, model=model, platform=NAME)
+    header = SessionHeader(id_, title=short_title(title) if title else None, model=model, platform=NAME)
     yield header
-    yield Found(id_, content_key(0, rest), parse_message(NAME, rest), place)
+    yield TranscriptMessage(id_, content_key(0, rest), parse_message(NAME, rest), place)
     yield from _read_branch(nodes, main, id_, place)
     for branch in branches:
         session = f"{id_}/branch-{branch[0]}"
-        yield Header(session, title=header.title, model=model, platform=NAME)
+        yield SessionHeader(session, title=header.title, model=model, platform=NAME)
         yield from _read_branch(nodes, branch, session, place)
 
 
-def _read_branch(nodes: _Nodes, branch: Sequence[str], session: str, place: str) -> Iterator[Found | Problem]:
+def _read_branch(
+    nodes: _Nodes, branch: Sequence[str], session: str, place: str
+) -> Iterator[TranscriptMessage | TranscriptProblem]:
     call: str | None = None
     for id_ in branch:
         message = value_at(nodes[id_], "message")
@@ -126,9 +128,9 @@ def _read_branch(nodes: _Nodes, branch: Sequence[str], session: str, place: str)
             call = id_ if role == "assistant" and called_tool(message) else None
         where = f"{place}, message {id_}"
         try:
-            yield Found(session, id_, parse_message(NAME, piece), where)
+            yield TranscriptMessage(session, id_, parse_message(NAME, piece), where)
         except InvalidMessage as error:
-            yield Problem(where, str(error))
+            yield TranscriptProblem(where, str(error))
 
 
 def _call_above(nodes: _Nodes, id_: str) -> str | None:

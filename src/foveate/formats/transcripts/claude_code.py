@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import BinaryIO, Final
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Header, Item, Problem, load, render_messages
+from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
 from foveate.formats.files import (
     Sessions,
     TitleRank,
@@ -84,11 +84,11 @@ def _is_record(record: Json) -> bool:
     return in_session or by_name or ("uuid" in record and "parentUuid" in record)
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     sessions = Sessions(NAME)
     threads = _Threads()
     for line in _with_session(stream, name):
-        if isinstance(line, Problem):
+        if isinstance(line, TranscriptProblem):
             yield line
             continue
         number, value, main = line
@@ -97,18 +97,18 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
             record = as_record(value, "record")
             message = replace(parse(record, "record"), original=Original(NAME, record))
         except InvalidMessage as error:
-            yield Problem(f"line {number}", str(error))
+            yield TranscriptProblem(f"line {number}", str(error))
             continue
         yield from _news(sessions, session, record, message)
         yield sessions.found(session, record, message, line=number, id_=text_at(record, "uuid"))
 
 
-def _with_session(stream: BinaryIO, name: str) -> Iterator[tuple[int, Json, str] | Problem]:
+def _with_session(stream: BinaryIO, name: str) -> Iterator[tuple[int, Json, str] | TranscriptProblem]:
     """Each line and its session. One that names none goes with the line before it, the first ones with the next."""
     session: str | None = None
     leading: list[tuple[int, Json]] = []
     for line in json_lines(stream):
-        if isinstance(line, Problem):
+        if isinstance(line, TranscriptProblem):
             yield line
             continue
         leading.append(line)
@@ -142,7 +142,7 @@ class _Threads:
         return f"{main}/sidechain-{root}"
 
 
-def _news(sessions: Sessions, session: str, record: Mapping[str, Json], message: Message) -> Iterator[Header]:
+def _news(sessions: Sessions, session: str, record: Mapping[str, Json], message: Message) -> Iterator[SessionHeader]:
     """What a record tells of its session besides its message."""
     kind = str(record.get("type"))
     title, rank = None, TitleRank.NONE

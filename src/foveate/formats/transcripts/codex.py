@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import BinaryIO, Final
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Header, Item, Problem, load, render_messages
+from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
 from foveate.formats.files import (
     Sessions,
     TitleRank,
@@ -89,11 +89,11 @@ def _is_bare_meta(record: Mapping[str, Json]) -> bool:
     return "type" not in record and "instructions" in record and bool(text_at(record, "id")) and "timestamp" in record
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     sessions = Sessions(NAME)
     session: str | None = None
     for line in json_lines(stream):
-        if isinstance(line, Problem):
+        if isinstance(line, TranscriptProblem):
             yield line
             continue
         number, value = line
@@ -101,7 +101,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
             record = as_record(value, "record")
             message = replace(parse(record, "record"), original=Original(NAME, record))
         except InvalidMessage as error:
-            yield Problem(f"line {number}", str(error))
+            yield TranscriptProblem(f"line {number}", str(error))
             continue
         # Only the first line names the session: a fork copies its ancestor's, first line and all, below its own.
         session = session or _session_of(record) or session_in_name(name)
@@ -115,7 +115,7 @@ def _session_of(record: Mapping[str, Json]) -> str | None:
     return text_at(record, "id") if _is_bare_meta(record) else None
 
 
-def _news(sessions: Sessions, session: str, record: Mapping[str, Json], message: Message) -> Iterator[Header]:
+def _news(sessions: Sessions, session: str, record: Mapping[str, Json], message: Message) -> Iterator[SessionHeader]:
     """What a line tells of its session besides its message."""
     title, rank = None, TitleRank.NONE
     if value_at(record, "payload", "type") == "thread_name_updated":

@@ -19,10 +19,10 @@ from typing import BinaryIO
 from foveate.errors import InvalidMessage
 from foveate.formats import (
     HEAD_BYTES,
-    Found,
-    Header,
-    Item,
-    Problem,
+    SessionHeader,
+    TranscriptItem,
+    TranscriptMessage,
+    TranscriptProblem,
     detect_messages,
     message_formats,
     parse_message,
@@ -61,17 +61,17 @@ def detect(head: bytes, name: str) -> bool:
     return not start or (start.startswith((b"{", b"[")) and any(word in head for word in _TELLING))
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     records = _records(stream, name)
     sample = list(islice(records, SAMPLE_RECORDS))
     session = PurePath(name).stem or "session"
-    usual = detect_messages([item[1] for item in sample if not isinstance(item, Problem)])
+    usual = detect_messages([item[1] for item in sample if not isinstance(item, TranscriptProblem)])
     seen = False
     position = 0
     for batch in (sample, records):
         for item in batch:
             position += 1
-            if isinstance(item, Problem):
+            if isinstance(item, TranscriptProblem):
                 yield item
                 continue
             place, value = item
@@ -82,7 +82,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
                 continue
             if not seen:
                 seen = True
-                yield Header(session, is_named_by_file=True)
+                yield SessionHeader(session, is_named_by_file=True)
             yield _read_one(value, session, position=position, place=place, usual=usual)
 
 
@@ -90,17 +90,17 @@ _WHOLE = "the file"
 _Placed = tuple[str, Json]
 
 
-def _records(stream: BinaryIO, name: str) -> Iterator[_Placed | Problem]:
+def _records(stream: BinaryIO, name: str) -> Iterator[_Placed | TranscriptProblem]:
     """The records of the file and where they stand, whichever of the three shapes it has."""
     rest = _Continued(stream.read(HEAD_BYTES), stream)
     if rest.begun.lstrip().startswith(b"["):
         for element in array_elements(rest, "record"):
-            yield element if isinstance(element, Problem) else (f"record {element[0]}", element[1])
+            yield element if isinstance(element, TranscriptProblem) else (f"record {element[0]}", element[1])
     elif _is_one_object(rest, name):
         yield _whole(rest)
     else:
         for line in json_lines(rest):  # type: ignore[arg-type]
-            yield line if isinstance(line, Problem) else (f"line {line[0]}", line[1])
+            yield line if isinstance(line, TranscriptProblem) else (f"line {line[0]}", line[1])
 
 
 def _is_one_object(rest: _Continued, name: str) -> bool:
@@ -116,14 +116,14 @@ def _is_one_object(rest: _Continued, name: str) -> bool:
     return name.lower().endswith(".json") and not rest.has_more()
 
 
-def _whole(rest: _Continued) -> _Placed | Problem:
+def _whole(rest: _Continued) -> _Placed | TranscriptProblem:
     raw = rest.read(MAX_LINE_BYTES + 1)
     try:
         if len(raw) > MAX_LINE_BYTES:
             raise ValueError(f"longer than {MAX_LINE_BYTES:,} bytes")
         return _WHOLE, decode_json(raw)
     except ValueError as error:
-        return Problem(_WHOLE, str(error))
+        return TranscriptProblem(_WHOLE, str(error))
 
 
 class _Continued:
@@ -178,8 +178,8 @@ def _provider_of(value: Json) -> str | None:
     return next((name for name, format_ in message_formats().items() if format_.recognises(value)), None)
 
 
-def _read_list(value: Mapping[str, Json], listed: list[Json], session: str, where: str) -> Iterator[Item]:
-    yield Header(session, is_named_by_file=True)
+def _read_list(value: Mapping[str, Json], listed: list[Json], session: str, where: str) -> Iterator[TranscriptItem]:
+    yield SessionHeader(session, is_named_by_file=True)
     usual = detect_messages(listed)
     if len(value) > 1:
         rest: dict[str, Json] = {key: [] if held is listed else held for key, held in value.items()}
@@ -188,14 +188,16 @@ def _read_list(value: Mapping[str, Json], listed: list[Json], session: str, wher
         yield _read_one(record, session, position=number, place=f"{where}message {number}", usual=usual)
 
 
-def _read_one(value: Json, session: str, *, position: int, place: str, usual: str) -> Found | Problem:
+def _read_one(
+    value: Json, session: str, *, position: int, place: str, usual: str
+) -> TranscriptMessage | TranscriptProblem:
     try:
         record = as_record(value, "record")
         format_ = (_provider_of(record) or usual) if _is_message(record) else NAME
         message = parse_message(format_, record, "record")
     except InvalidMessage as error:
-        return Problem(place, str(error))
-    return Found(session, content_key(position, record), message, place)
+        return TranscriptProblem(place, str(error))
+    return TranscriptMessage(session, content_key(position, record), message, place)
 
 
 def parse(data: Json, path: str) -> Message:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO, Literal, overload
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Item, Problem, parse_message
+from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
 from foveate.formats.files import (
     Sessions,
     TitleRank,
@@ -63,12 +63,12 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
     )
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     sessions = Sessions(NAME)
     session: str | None = None
     keys: set[str] = set()
     for position, item in enumerate(json_lines(stream)):
-        if isinstance(item, Problem):
+        if isinstance(item, TranscriptProblem):
             yield item
             continue
         line, record = item
@@ -77,17 +77,17 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
         try:
             message = parse_message(NAME, record, "entry")
         except InvalidMessage as error:
-            yield Problem(f"line {line}", str(error))
+            yield TranscriptProblem(f"line {line}", str(error))
             continue
         yield from _news(sessions, session, record, message)
         key = text_at(record, "id")
         if key is None or key in keys:
             key = content_key(position, record)
         keys.add(key)
-        yield Found(session, key, message, f"line {line}")
+        yield TranscriptMessage(session, key, message, f"line {line}")
 
 
-def _news(sessions: Sessions, session: str, record: Json, message: Message) -> Iterator[Header]:
+def _news(sessions: Sessions, session: str, record: Json, message: Message) -> Iterator[SessionHeader]:
     """What an entry tells of the session: its model, and its title, which is its first prompt until it is named."""
     if value_at(record, "type") == "session_info":
         return sessions.learn(session, title=text_at(record, "name"), rank=TitleRank.CHOSEN)

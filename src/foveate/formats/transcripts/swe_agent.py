@@ -15,7 +15,15 @@ from pathlib import PurePath
 from typing import BinaryIO
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Item, Problem, load, parse_message, render_messages
+from foveate.formats import (
+    SessionHeader,
+    TranscriptItem,
+    TranscriptMessage,
+    TranscriptProblem,
+    load,
+    parse_message,
+    render_messages,
+)
 from foveate.formats.files import content_key, decode_json, encode_json
 from foveate.formats.parse import record as as_record
 from foveate.formats.parse import text_at, value_at
@@ -33,7 +41,7 @@ def detect(head: bytes, name: str) -> bool:
     return name.endswith(".traj") or (b'"trajectory"' in start and (b'"environment"' in start or b'"history"' in start))
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     raw = stream.read(MAX_FILE_BYTES + 1)
     if not raw.strip():
         return
@@ -42,25 +50,27 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
             raise ValueError(f"longer than {MAX_FILE_BYTES:,} bytes")
         trajectory = decode_json(raw)
     except ValueError as error:
-        yield Problem("the file", str(error))
+        yield TranscriptProblem("the file", str(error))
         return
     history = value_at(trajectory, "history")
     if not isinstance(trajectory, Mapping) or not isinstance(history, list):
-        yield Problem("the file", "is not a trajectory: it has no list 'history'")
+        yield TranscriptProblem("the file", "is not a trajectory: it has no list 'history'")
         return
     session = PurePath(name).stem or "session"
-    yield Header(session, model=_model(trajectory), platform=NAME, is_named_by_file=True)
+    yield SessionHeader(session, model=_model(trajectory), platform=NAME, is_named_by_file=True)
     for position, record in enumerate(history):
         place = f"message {position + 1}"
         try:
             message = parse_message(NAME, record)
         except InvalidMessage as error:
-            yield Problem(place, str(error))
+            yield TranscriptProblem(place, str(error))
         else:
-            yield Found(session, content_key(position, record), message, place)
+            yield TranscriptMessage(session, content_key(position, record), message, place)
     if len(trajectory) > 1:
         rest: dict[str, Json] = {**trajectory, "history": []}
-        yield Found(session, content_key(len(history), rest), parse_message(NAME, rest), "after the messages")
+        yield TranscriptMessage(
+            session, content_key(len(history), rest), parse_message(NAME, rest), "after the messages"
+        )
 
 
 def _model(trajectory: Mapping[str, Json]) -> str | None:

@@ -11,7 +11,14 @@ from pathlib import PurePath
 from typing import BinaryIO
 
 from foveate.errors import InvalidMessage
-from foveate.formats import Found, Header, Item, Problem, parse_message, render_messages
+from foveate.formats import (
+    SessionHeader,
+    TranscriptItem,
+    TranscriptMessage,
+    TranscriptProblem,
+    parse_message,
+    render_messages,
+)
 from foveate.formats.files import array_elements, content_key, encode_json
 from foveate.formats.parse import record as as_record
 from foveate.turn import Json, Message
@@ -24,16 +31,16 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
     return start.startswith(b"[") and b'"task_id"' in start and (b'"reward"' in start or b'"traj"' in start)
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[Item]:
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     stem = PurePath(name).stem or "session"
     times: dict[str, int] = {}
     for item in array_elements(stream, "run"):
-        if isinstance(item, Problem):
+        if isinstance(item, TranscriptProblem):
             yield item
             continue
         number, run = item
         if not isinstance(run, Mapping) or not isinstance(run.get("traj"), list):
-            yield Problem(f"run {number}", "is not a run: it has no list 'traj'")
+            yield TranscriptProblem(f"run {number}", "is not a run: it has no list 'traj'")
             continue
         session = f"{stem}/{run.get('task_id', number)}-{run.get('trial', 0)}"
         times[session] = times.get(session, 0) + 1
@@ -42,9 +49,9 @@ def read(stream: BinaryIO, name: str) -> Iterator[Item]:
         yield from _read_run(run, session, f"run {number}")
 
 
-def _read_run(run: Mapping[str, Json], session: str, place: str) -> Iterator[Item]:
+def _read_run(run: Mapping[str, Json], session: str, place: str) -> Iterator[TranscriptItem]:
     title = f"tau-bench task {run.get('task_id')}, trial {run.get('trial', 0)}"
-    yield Header(session, title=title, platform=NAME, is_named_by_file=True)
+    yield SessionHeader(session, title=title, platform=NAME, is_named_by_file=True)
     traj = run["traj"]
     records = traj if isinstance(traj, list) else []
     for position, record in enumerate(records):
@@ -52,11 +59,11 @@ def _read_run(run: Mapping[str, Json], session: str, place: str) -> Iterator[Ite
         try:
             message = parse_message("openai", record)
         except InvalidMessage as error:
-            yield Problem(where, str(error))
+            yield TranscriptProblem(where, str(error))
         else:
-            yield Found(session, content_key(position, record), message, where)
+            yield TranscriptMessage(session, content_key(position, record), message, where)
     rest: dict[str, Json] = {**run, "traj": []}
-    yield Found(session, content_key(len(records), rest), parse_message(NAME, rest), place)
+    yield TranscriptMessage(session, content_key(len(records), rest), parse_message(NAME, rest), place)
 
 
 def parse(data: Json, path: str) -> Message:

@@ -83,7 +83,7 @@ class EndpointEmbedder:
         self._caller.lend(self._endpoint)
         try:
             answered = await self._caller.ask(ask, [self._endpoint.name], max_calls=1)
-            assert isinstance(answered.answer, Embedded)
+            assert isinstance(answered.answer, VectorAnswer)
             vectors = answered.answer.vectors
             if vectors.shape[1] != (self.dimensions or vectors.shape[1]):
                 await self._caller.mark_unfit(answered)
@@ -97,7 +97,7 @@ class EndpointEmbedder:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded(Answer):
+class VectorAnswer(Answer):
     """An answer in vectors."""
 
     vectors: Floats
@@ -112,7 +112,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 class Endpoint:
-    """A `foveate.models.Model` whose answers are `Embedded`, one vector for each message."""
+    """A `foveate.models.Model` whose answers are `VectorAnswer`, one vector for each message."""
 
     def __init__(self, recall: RecallSettings, models: ModelsSettings) -> None:
         try:
@@ -135,7 +135,7 @@ class Endpoint:
         """Differs from that of a model which talks at the same address."""
         return f"{self._model}@{self._url}"
 
-    async def ask(self, ask: Ask) -> Embedded:
+    async def ask(self, ask: Ask) -> VectorAnswer:
         texts = [message.text for message in ask.messages]
         try:
             answer = await asyncio.wait_for(asyncio.to_thread(self._post, texts), self._seconds)
@@ -176,7 +176,7 @@ class Endpoint:
             failed = self._failed(scrub_line(f"{self._url} can't be reached: {error}", [self._secret]), "network")
         raise failed
 
-    def _read(self, answer: bytes, count: int) -> Embedded:
+    def _read(self, answer: bytes, count: int) -> VectorAnswer:
         import numpy as np  # noqa: PLC0415
 
         try:
@@ -192,7 +192,7 @@ class Endpoint:
             raise self._failed(problem, "malformed")
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
         message = Message("assistant", (Text(f"{count} vectors"),), model=self._model, usage=_usage(told))
-        return Embedded(message, "stop", vectors)
+        return VectorAnswer(message, "stop", vectors)
 
     def _failed(self, problem: str, reason: str) -> ModelFailed:
         return ModelFailed(self.place, problem, reason=reason)

@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from foveate.plan import Overheads, Plan, Story
-from foveate.strategy.checkpoint.planner import Planner
+from foveate.strategy.checkpoint.planner import CheckpointPlanner
 from foveate.strategy.checkpoint.reliability import Reliability, reliability
-from foveate.strategy.checkpoint.state import Book
+from foveate.strategy.checkpoint.state import CheckpointState
 from foveate.turn import Json
 
 
@@ -82,7 +82,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability:
         """How far a conversation can be trusted as it is shown, by what was kept of it."""
-        compressions = Book.from_json(state).compressions if state else 0
+        compressions = CheckpointState.from_json(state).compressions if state else 0
         return reliability(
             model,
             compressions,
@@ -92,4 +92,4 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-        return Planner(self, story, budget_tokens, overheads).plan()
+        return CheckpointPlanner(self, story, budget_tokens, overheads).plan()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from foveate.plan import Item, Overheads, Row
-from foveate.strategy.checkpoint.flow import Sized
-from foveate.strategy.checkpoint.state import Book
+from foveate.plan import Block, Overheads, TurnSizes
+from foveate.strategy.checkpoint.flow import SizedTurn
+from foveate.strategy.checkpoint.state import CheckpointState
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS
 from foveate.strategy.gradient.steps import plan_steps
 
@@ -18,10 +18,10 @@ HEAD_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CheckpointLayout:
     """Rows in their order, and whether the newest turn had to be shown as less than it is."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Block, ...]
     is_lowered: bool = False
 
     @property
@@ -29,17 +29,17 @@ class Layout:
         return sum(row.tokens for row in self.rows)
 
 
-def checkpoint_rows(book: Book, names: Mapping[str, str]) -> list[Row]:
+def checkpoint_rows(book: CheckpointState, names: Mapping[str, str]) -> list[Block]:
     """One for each checkpoint, oldest first; `names` has each one's artefact by its id."""
     return [
-        Row(checkpoint.first, checkpoint.last, "A", checkpoint.tokens, artefact=names[checkpoint.id])
+        Block(checkpoint.first, checkpoint.last, "A", checkpoint.tokens, artefact=names[checkpoint.id])
         for checkpoint in book.checkpoints
     ]
 
 
-def user_rows(users: Sequence[Sized], overheads: Overheads) -> list[Row]:
+def user_rows(users: Sequence[SizedTurn], overheads: Overheads) -> list[Block]:
     """The user's words of consecutive turns, in one block each."""
-    rows: list[Row] = []
+    rows: list[Block] = []
     start = 0
     for end in range(1, len(users) + 1):
         if end < len(users) and users[end].turn == users[end - 1].turn + 1:
@@ -47,12 +47,14 @@ def user_rows(users: Sequence[Sized], overheads: Overheads) -> list[Row]:
         own = users[start:end]
         words = sum(turn.user for turn in own)
         structure = overheads.tag if len(own) == 1 else overheads.range + overheads.line * len(own)
-        rows.append(Row(own[0].turn, own[-1].turn, "U", words + structure, is_range=len(own) > 1))
+        rows.append(Block(own[0].turn, own[-1].turn, "U", words + structure, is_range=len(own) > 1))
         start = end
     return rows
 
 
-def newest_rows(newest: Sequence[Item], turn: Sized, room_tokens: int, overheads: Overheads) -> Layout:
+def newest_rows(
+    newest: Sequence[TurnSizes], turn: SizedTurn, room_tokens: int, overheads: Overheads
+) -> CheckpointLayout:
     """The newest turn, or its steps where it is at work, in the room that is left for it.
 
     Where it is too large its beginning, which has the user's words, and its end are shown; where the words alone are,
@@ -63,31 +65,31 @@ def newest_rows(newest: Sequence[Item], turn: Sized, room_tokens: int, overheads
     number, tag, note = turn.turn, overheads.tag, overheads.cut_note
     (item,) = newest
     if item.raw + tag <= room_tokens:
-        return Layout((Row(number, number, "R", item.raw + tag),))
+        return CheckpointLayout((Block(number, number, "R", item.raw + tag),))
     is_whole = turn.head <= (room_tokens - tag - note) * HEAD_SHARE
     if not is_whole and 0 < turn.user + tag <= room_tokens:
-        return Layout((Row(number, number, "U", turn.user + tag),), is_lowered=True)
-    cut = Row(number, number, "R", room_tokens, is_cut=True)
-    return Layout((cut,) if room_tokens - tag - note >= CUT_MINIMUM_TOKENS else (), is_lowered=True)
+        return CheckpointLayout((Block(number, number, "U", turn.user + tag),), is_lowered=True)
+    cut = Block(number, number, "R", room_tokens, is_cut=True)
+    return CheckpointLayout((cut,) if room_tokens - tag - note >= CUT_MINIMUM_TOKENS else (), is_lowered=True)
 
 
-def _step_rows(newest: Sequence[Item], room_tokens: int, overheads: Overheads) -> Layout:
+def _step_rows(newest: Sequence[TurnSizes], room_tokens: int, overheads: Overheads) -> CheckpointLayout:
     """The prompt as it is; its steps as the gradient shows them, the newest raw."""
     *steps, first = newest
     turn, tag = first.turn, overheads.tag
     if not first.is_kept:
         steps, rows, left = [*newest], [], room_tokens
     else:
-        prompt = Row(turn, turn, "R", first.raw + tag, 1, 1)
+        prompt = Block(turn, turn, "R", first.raw + tag, 1, 1)
         needed = min(MIN_HISTORY_TOKENS, sum(step.raw + tag for step in steps))
         if prompt.tokens + needed > room_tokens:
             most = int(room_tokens * PROMPT_SHARE) if steps else room_tokens
             if most < tag + overheads.cut_note + CUT_MINIMUM_TOKENS:
-                return Layout((), is_lowered=True)
+                return CheckpointLayout((), is_lowered=True)
             prompt = replace(prompt, tokens=most, is_cut=True) if prompt.tokens > most else prompt
         rows, left = [prompt], room_tokens - prompt.tokens
     if not steps:
-        return Layout(tuple(rows), is_lowered=bool(rows) and rows[0].is_cut)
+        return CheckpointLayout(tuple(rows), is_lowered=bool(rows) and rows[0].is_cut)
     planned = plan_steps([replace(step, is_kept=False) for step in steps], left, overheads)
     rows += [replace(row, first_step=max(steps[-1].step, row.first_step)) for row in planned]
-    return Layout(tuple(rows), is_lowered=any(row.level != "R" or row.is_cut for row in rows))
+    return CheckpointLayout(tuple(rows), is_lowered=any(row.level != "R" or row.is_cut for row in rows))

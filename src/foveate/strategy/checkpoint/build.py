@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from foveate.compress.choose import Choice, best_first
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
-from foveate.compress.guard import Pair, Source, check
+from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.marks import cut_line, escape_inline, one_line
 from foveate.compress.reader import Candidate, read_turn
 from foveate.compress.telegraph import estimate_tokens, headline, squeeze
-from foveate.plan import Made
+from foveate.plan import Artefact
 from foveate.renditions import Count, Unit
 from foveate.strategy.build import Material, SourceTurn, made_of
 from foveate.strategy.checkpoint.extract import Find, Finds, GoalWords, find_all, found_before, pack_finds, read_goals
@@ -57,7 +57,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class ModelWording:
     """What a model says of some turns, as far as it passed, and the notes it was shown."""
 
     notes: Sequence[Unit]
@@ -96,7 +96,7 @@ class _Listed:
     shortened: int = 0
 
 
-def make_checkpoint(material: Material) -> Made:
+def make_checkpoint(material: Material) -> Artefact:
     """A checkpoint from the messages of its turns."""
     goals = read_goals(material.goals)
     said, facts = _read(material.turns, goals)
@@ -110,7 +110,7 @@ def make_checkpoint(material: Material) -> Made:
     return _made(material, finds, goals, summarise, facts)
 
 
-def make_merged(material: Material) -> Made:
+def make_merged(material: Material) -> Artefact:
     """A checkpoint of very many turns: from what each of them says at its best, and what was found in them before."""
     goals = read_goals(material.goals)
     units = [_weighed(unit, goals) for turn in material.turns for unit in turn.units if unit.text.startswith("[")]
@@ -123,7 +123,7 @@ def make_merged(material: Material) -> Made:
     return _made(material, finds, goals, summarise, _facts(units))
 
 
-def reword_checkpoint(material: Material, before: Made, wording: Wording) -> Made:
+def reword_checkpoint(material: Material, before: Artefact, wording: ModelWording) -> Artefact:
     """A checkpoint whose summary and next steps a model has worded, and to whose decisions it may have added some.
 
     What rules found in it before, they found in the turns: that stays.
@@ -150,7 +150,7 @@ def _weighed(unit: Unit, goals: GoalWords) -> Unit:
     return Unit(unit.turn, unit.text, unit.worth * goals.weigh(unit.facts), unit.facts)
 
 
-def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summarise, facts: Facts) -> Made:
+def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summarise, facts: Facts) -> Artefact:
     count, rooms = material.count, _rooms(material)
     decisions = _decisions(finds, goals, rooms.decisions, count)
     architecture = _architecture(finds.architecture, rooms.architecture, count)
@@ -166,7 +166,7 @@ def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summari
     text = "\n".join([body, *_section("Architecture decisions (kept word for word):", architecture.lines)])
     verdict = check(
         "T",
-        Source(facts, ()),
+        GuardSource(facts, ()),
         text,
         tokens=count(text),
         above_tokens=material.wanted.tokens,
@@ -371,7 +371,7 @@ def _short(candidate: Candidate, scale: float) -> str:
     text = candidate.text
     short = squeeze(candidate.short, MAX_CLAUSE_TOKENS, scale)
     pair = Pair(text, short)
-    is_safe = check("T", Source({}, ()), short or "…", tokens=0, above_tokens=1, pairs=(pair,)).ok
+    is_safe = check("T", GuardSource({}, ()), short or "…", tokens=0, above_tokens=1, pairs=(pair,)).ok
     return (short if is_safe and short else text).rstrip(_ENDINGS)
 
 

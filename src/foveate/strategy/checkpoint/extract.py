@@ -14,7 +14,7 @@ from foveate.compress.clauses import cut_text
 from foveate.compress.exchange import read_exchange
 from foveate.compress.facts import find_facts
 from foveate.compress.tools import diffs
-from foveate.plan import Made
+from foveate.plan import Artefact
 from foveate.strategy.build import SourceTurn
 from foveate.turn import Json, Message, ToolCall
 
@@ -210,7 +210,7 @@ def pack_finds(finds: Finds) -> Json:
     }
 
 
-def found_before(made: Iterable[Made], first: int, last: int) -> Finds:
+def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
     """What earlier checkpoints of these turns found, in order; the next steps are those of the newest."""
     finds = Finds()
     for one in sorted(made, key=lambda one: (one.first, one.last, one.name)):

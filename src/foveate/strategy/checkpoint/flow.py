@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from foveate.plan import Overheads, TurnInfo
-from foveate.strategy.checkpoint.state import COMPACT, DETAILED, Book, Checkpoint, merge
+from foveate.strategy.checkpoint.state import COMPACT, DETAILED, CheckpointEntry, CheckpointState, merge
 from foveate.strategy.layout import stub_row
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ stand for the oldest of them then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
+class SizedTurn:
     """A turn as its sizes go."""
 
     turn: int
@@ -54,7 +54,7 @@ class Sized:
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class Compression:
     """A compression, as it went."""
 
     kind: Literal["compressed", "squeezed", "rolled over"]
@@ -64,34 +64,34 @@ class Happened:
     trigger_tokens: int
     available_tokens: int
     """As they were before it."""
-    book: Book
+    book: CheckpointState
     """As it was left."""
-    new: Checkpoint | None = None
+    new: CheckpointEntry | None = None
     aged: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
 
 
-def sized(info: TurnInfo, tiny_tokens: int) -> Sized:
+def sized(info: TurnInfo, tiny_tokens: int) -> SizedTurn:
     user = info.user_tokens
     last = max((message.position for message in info.messages if message.is_prompt), default=-1)
     head = sum(message.tokens for message in info.messages if message.position <= last)
-    return Sized(info.turn, len(info.messages), user, info.tokens - user, tiny_tokens, head)
+    return SizedTurn(info.turn, len(info.messages), user, info.tokens - user, tiny_tokens, head)
 
 
-class Flow:
+class CheckpointFlow:
     """One conversation on its way through the room there is."""
 
-    def __init__(self, settings: Settings, book: Book, room_tokens: int, overheads: Overheads) -> None:
+    def __init__(self, settings: Settings, book: CheckpointState, room_tokens: int, overheads: Overheads) -> None:
         self.settings = settings
         self.book = book
         self.room = room_tokens
         self.overheads = overheads
-        self.users: list[Sized] = []
+        self.users: list[SizedTurn] = []
         """Turns of which only the user's words are shown."""
         self.user_tokens = 0
-        self.fresh: list[Sized] = []
+        self.fresh: list[SizedTurn] = []
         """Turns that are shown as they were."""
-        self.happened: list[Happened] = []
+        self.happened: list[Compression] = []
         self._reached = (0, 0, 0)
 
     @property
@@ -116,12 +116,12 @@ class Flow:
         """What the compressed turns take besides their checkpoints."""
         return self.book.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
 
-    def begin(self, compressed: Sequence[Sized]) -> None:
+    def begin(self, compressed: Sequence[SizedTurn]) -> None:
         """The turns that the book has as the user's words alone."""
         self.users = list(compressed)
         self.user_tokens = sum(map(self._user, compressed))
 
-    def add(self, turn: Sized) -> None:
+    def add(self, turn: SizedTurn) -> None:
         """The next turn comes in; what has to give way does."""
         book = self.book
         self.fresh.append(turn)
@@ -143,14 +143,14 @@ class Flow:
         if self._lacks_room() and self.users:
             self._roll_over()
 
-    def _give_way(self, old: Sequence[Sized]) -> None:
+    def _give_way(self, old: Sequence[SizedTurn]) -> None:
         if self.limit:
             self._compress(old)
         else:
             self._leave(old)
             self._roll_over()
 
-    def _leave(self, old: Sequence[Sized]) -> None:
+    def _leave(self, old: Sequence[SizedTurn]) -> None:
         """Of these turns only the user's words are shown from now on."""
         messages = self.book.messages + sum(turn.messages for turn in old)
         self.book = replace(self.book, through=old[-1].turn, messages=messages)
@@ -158,7 +158,7 @@ class Flow:
         self.user_tokens += sum(map(self._user, old))
         del self.fresh[: len(old)]
 
-    def _user(self, turn: Sized) -> int:
+    def _user(self, turn: SizedTurn) -> int:
         return turn.user + self.overheads.line
 
     def _preserved(self) -> int:
@@ -186,7 +186,7 @@ class Flow:
         )
         return max(MIN_TEXT_TOKENS, most - self.overheads.range)
 
-    def _compress(self, old: Sequence[Sized]) -> None:
+    def _compress(self, old: Sequence[SizedTurn]) -> None:
         """A new checkpoint; those before it age, and past the tier's count the two oldest merge."""
         before = self.book
         original = sum(turn.rest for turn in old)
@@ -194,7 +194,7 @@ class Flow:
         if not original:
             return
         text = self._text_tokens(DETAILED, original, self.limit)
-        new = Checkpoint(
+        new = CheckpointEntry(
             id=f"cp-{before.created + 1}",
             level=DETAILED,
             first=old[0].turn,
@@ -216,7 +216,7 @@ class Flow:
         changed = tuple(was.id for was, now in zip(before.checkpoints, aged, strict=True) if was.level != now.level)
         self._note("compressed", new=new, aged=changed, merged=tuple(merged))
 
-    def _aged(self, checkpoint: Checkpoint, level: int) -> Checkpoint:
+    def _aged(self, checkpoint: CheckpointEntry, level: int) -> CheckpointEntry:
         level = max(COMPACT, level)
         text = min(checkpoint.text_tokens, self._text_tokens(level, checkpoint.original_tokens, self.limit))
         if level == checkpoint.level and text == checkpoint.text_tokens:
@@ -230,8 +230,11 @@ class Flow:
         )
 
     def _merged(
-        self, checkpoints: list[Checkpoint], before: Book, is_too_much: Callable[[list[Checkpoint]], bool]
-    ) -> tuple[list[Checkpoint], list[str]]:
+        self,
+        checkpoints: list[CheckpointEntry],
+        before: CheckpointState,
+        is_too_much: Callable[[list[CheckpointEntry]], bool],
+    ) -> tuple[list[CheckpointEntry], list[str]]:
         """The checkpoints with the two oldest merged until it is no longer too much, and the ids of those merged."""
         counts = {checkpoint.id: checkpoint.count for checkpoint in before.checkpoints}
         kept, merged = checkpoints, list[str]()
@@ -280,10 +283,10 @@ class Flow:
         self,
         kind: Literal["compressed", "squeezed", "rolled over"],
         *,
-        new: Checkpoint | None = None,
+        new: CheckpointEntry | None = None,
         aged: tuple[str, ...] = (),
         merged: tuple[str, ...] = (),
     ) -> None:
         used, trigger, available = self._reached
         turn = self.fresh[-1].turn
-        self.happened.append(Happened(kind, turn, used, trigger, available, self.book, new, aged, merged))
+        self.happened.append(Compression(kind, turn, used, trigger, available, self.book, new, aged, merged))

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foveate.plan import Item, Made, Overheads, Plan, Row, Shown, Story, Told, Wanted
-from foveate.strategy.checkpoint.blocks import Layout, checkpoint_rows, newest_rows, user_rows
-from foveate.strategy.checkpoint.flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, Flow, sized
-from foveate.strategy.checkpoint.state import DETAILED, Book, Checkpoint
+from foveate.plan import Artefact, ArtefactSpec, Block, Overheads, Plan, PlanEvent, ShownLevel, Story, TurnSizes
+from foveate.strategy.checkpoint.blocks import CheckpointLayout, checkpoint_rows, newest_rows, user_rows
+from foveate.strategy.checkpoint.flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, CheckpointFlow, sized
+from foveate.strategy.checkpoint.state import DETAILED, CheckpointEntry, CheckpointState
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import TINY_TOKENS, bands_of, compact_rows, rolled_rows, stub_row
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 from collections.abc import Iterator
 
 from foveate.plan import Frame
-from foveate.strategy.checkpoint.flow import Happened
+from foveate.strategy.checkpoint.flow import Compression
 from foveate.turn import Json, turn_id
 
 MAX_TRIES = 4
 """Plans with ever less room until what was made fits; then the smallest plan there is."""
 MAX_CATCH_UP_TURNS = 20_000
 """Of a longer history that was never planned, the turns before this many are one checkpoint at once."""
-_LEVELS: tuple[Shown, ...] = ("A", "U", "R", "S", "C", "T", "E")
+_LEVELS: tuple[ShownLevel, ...] = ("A", "U", "R", "S", "C", "T", "E")
 
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
     """A flow with what shows it."""
 
-    flow: Flow
-    layout: Layout
-    wants: tuple[Wanted, ...]
+    flow: CheckpointFlow
+    layout: CheckpointLayout
+    wants: tuple[ArtefactSpec, ...]
 
 
-class Planner:
+class CheckpointPlanner:
     """One plan in the making."""
 
     def __init__(self, settings: Settings, story: Story, budget_tokens: int, overheads: Overheads) -> None:
@@ -67,9 +67,9 @@ class Planner:
                 break
         return self._smallest()
 
-    def _read(self) -> list[Item]:
+    def _read(self) -> list[TurnSizes]:
         """The items, newest first, as far back as the room could show them."""
-        items: list[Item] = []
+        items: list[TurnSizes] = []
         least = 0
         for item in self.story.newest():
             items.append(item)
@@ -79,19 +79,19 @@ class Planner:
                 break
         return items
 
-    def _opened(self) -> Book:
+    def _opened(self) -> CheckpointState:
         """What was kept; a one-off context keeps the session's tier."""
         frame, state = self.story.frame, self.story.state
         nominal = frame.asked_tokens or frame.nominal_tokens
         if not state:
-            return Book(nominal, self.settings.tier(nominal))
-        book = Book.from_json(state)
+            return CheckpointState(nominal, self.settings.tier(nominal))
+        book = CheckpointState.from_json(state)
         if book.nominal_tokens == nominal or frame.is_one_off:
             return book
         return replace(book, nominal_tokens=nominal, tier=self.settings.tier(nominal))
 
-    def _try(self, book: Book, room: int) -> _Tried:
-        flow = Flow(self.settings, book, room, self.overheads)
+    def _try(self, book: CheckpointState, room: int) -> _Tried:
+        flow = CheckpointFlow(self.settings, book, room, self.overheads)
         last = self.story.last_turn
         if last - book.through > MAX_CATCH_UP_TURNS:
             flow.book = self._skipped(book, last - MAX_CATCH_UP_TURNS, room)
@@ -108,13 +108,13 @@ class Planner:
         flow.book = self._with_sizes(flow.book, wants)
         return _Tried(flow, self._lay_out(flow, wants), tuple(wants.values()))
 
-    def _skipped(self, book: Book, through: int, room: int) -> Book:
+    def _skipped(self, book: CheckpointState, through: int, room: int) -> CheckpointState:
         """A book whose turns up to here are rolled over at once: too many to go through one by one."""
         limit = self.settings.checkpoint_limit(book.tier)
         kept = book.checkpoints if len(book.checkpoints) < limit else ()
         oldest = next(iter(book.checkpoints[len(kept) :]), None)
         text = max(MIN_CHECKPOINT_TOKENS, min(self.settings.compact_tokens, room // 8) - self.overheads.range)
-        new = Checkpoint(
+        new = CheckpointEntry(
             id=f"cp-{book.created + 1}",
             level=DETAILED,
             first=oldest.first if oldest else book.through + 1,
@@ -137,7 +137,7 @@ class Planner:
             created=book.created + 1,
         )
 
-    def _wanted(self, checkpoint: Checkpoint) -> Wanted:
+    def _wanted(self, checkpoint: CheckpointEntry) -> ArtefactSpec:
         settings = self.settings
         return checkpoint.wanted(
             summary_tokens=settings.summary_max_tokens,
@@ -145,10 +145,10 @@ class Planner:
             architecture_tokens=settings.architecture_tokens,
         )
 
-    def _with_sizes(self, book: Book, wants: Mapping[str, Wanted]) -> Book:
+    def _with_sizes(self, book: CheckpointState, wants: Mapping[str, ArtefactSpec]) -> CheckpointState:
         """What was made has its real size; what was not is taken for as large as it may be."""
         tag = self.overheads.range
-        made: Mapping[str, Made] = self.story.made
+        made: Mapping[str, Artefact] = self.story.made
         kept = [
             replace(checkpoint, tokens=found.tokens + tag)
             if (found := made.get(wants[checkpoint.id].name))
@@ -157,7 +157,7 @@ class Planner:
         ]
         return replace(book, checkpoints=tuple(kept))
 
-    def _lay_out(self, flow: Flow, wants: Mapping[str, Wanted]) -> Layout:
+    def _lay_out(self, flow: CheckpointFlow, wants: Mapping[str, ArtefactSpec]) -> CheckpointLayout:
         book, overheads = flow.book, self.overheads
         rolled = [item for item in self.items if item.turn <= book.tiny_through]
         rows = checkpoint_rows(book, {name: wanted.name for name, wanted in wants.items()})
@@ -166,13 +166,13 @@ class Planner:
         rows += user_rows(flow.users, overheads)
         sizes = {item.turn: item.raw for item in self.items if not item.step}
         for turn in flow.fresh[:-1]:
-            rows.append(Row(turn.turn, turn.turn, "R", sizes.get(turn.turn, turn.raw) + overheads.tag))
+            rows.append(Block(turn.turn, turn.turn, "R", sizes.get(turn.turn, turn.raw) + overheads.tag))
         left = self.room - sum(row.tokens for row in rows)
         newest = [item for item in self.items if flow.fresh and item.turn == flow.fresh[-1].turn]
         if left <= 0 or not newest:
-            return Layout(tuple(rows))
+            return CheckpointLayout(tuple(rows))
         last = newest_rows(newest, flow.fresh[-1], left, overheads)
-        return Layout((*rows, *last.rows), last.is_lowered)
+        return CheckpointLayout((*rows, *last.rows), last.is_lowered)
 
     def _planned(self, tried: _Tried) -> Plan:
         flow, rows = tried.flow, tried.layout.rows
@@ -192,8 +192,8 @@ class Planner:
 
     def _smallest(self) -> Plan:
         """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
-        rows: Sequence[Row] = compact_rows(self.story, self.room, self.overheads)
-        told: tuple[Told, ...] = ()
+        rows: Sequence[Block] = compact_rows(self.story, self.room, self.overheads)
+        told: tuple[PlanEvent, ...] = ()
         notes = {"message": f"{self.room} tokens are too few for checkpoints: the newest turn as far as it fits"}
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys(_LEVELS, 0.0))
@@ -210,15 +210,15 @@ _CAUSES = {"compressed": "threshold", "squeezed": "room", "rolled over": "rollov
 class Teller:
     """Says what a plan came to; all tokens are the model's own."""
 
-    flow: Flow
+    flow: CheckpointFlow
     settings: Settings
     frame: Frame
 
-    def events(self) -> tuple[Told, ...]:
+    def events(self) -> tuple[PlanEvent, ...]:
         """What happened, the newest compressions of it."""
         return tuple(told for happened in self.flow.happened[-MAX_TOLD:] for told in self._events(happened))
 
-    def notes(self, layout: Layout) -> dict[str, Json]:
+    def notes(self, layout: CheckpointLayout) -> dict[str, Json]:
         book = self.flow.book
         trust = self.settings.reliability(self.frame.model, book.as_json())
         notes: dict[str, Json] = {
@@ -243,7 +243,7 @@ class Teller:
             notes["newest"] = "the newest turn is larger than the room that is left, so it is shown in part"
         return notes
 
-    def _events(self, happened: Happened) -> Iterator[Told]:
+    def _events(self, happened: Compression) -> Iterator[PlanEvent]:
         turn = happened.turn
         # The last one left the checkpoints that are there now, whose real sizes are known.
         book = self.flow.book if happened is self.flow.happened[-1] else happened.book
@@ -253,21 +253,21 @@ class Teller:
             "available_tokens": self._scaled(happened.available_tokens),
         }
         cause = _CAUSES[happened.kind]
-        yield Told("context-threshold-reached", reached, turn)
-        yield Told("compression-triggered", {"cause": cause}, turn)
+        yield PlanEvent("context-threshold-reached", reached, turn)
+        yield PlanEvent("compression-triggered", {"cause": cause}, turn)
         if happened.new:
             new = next((one for one in book.checkpoints if one.id == happened.new.id), happened.new)
-            yield Told("llm-summarizing", {"checkpoint": new.id, **_range(new)}, turn)
-            yield Told("checkpoint-created", self._described(new), turn)
+            yield PlanEvent("llm-summarizing", {"checkpoint": new.id, **_range(new)}, turn)
+            yield PlanEvent("checkpoint-created", self._described(new), turn)
         if happened.aged or happened.merged:
-            yield Told("checkpoints-aged", {"aged": list(happened.aged), "merged": list(happened.merged)}, turn)
-        yield Told("budget-recalculated", self._budget(book), turn)
+            yield PlanEvent("checkpoints-aged", {"aged": list(happened.aged), "merged": list(happened.merged)}, turn)
+        yield PlanEvent("budget-recalculated", self._budget(book), turn)
         done: dict[str, Json] = {"cause": cause, "compressions": book.compressions}
         if happened.kind == "rolled over":
             done |= {"rolled_over": True, "tiny_through": turn_id(book.tiny_through), "message": rolled_over(book)}
-        yield Told("compressed", done, turn)
+        yield PlanEvent("compressed", done, turn)
 
-    def _budget(self, book: Book) -> dict[str, Json]:
+    def _budget(self, book: CheckpointState) -> dict[str, Json]:
         """What is available now, and when the next compression comes."""
         available = max(0, self.flow.room - book.checkpoint_tokens)
         trigger = int(available * (self.settings.trigger if self.settings.enabled else 1.0))
@@ -277,7 +277,7 @@ class Teller:
             "checkpoint_tokens": self._scaled(book.checkpoint_tokens),
         }
 
-    def _described(self, checkpoint: Checkpoint) -> dict[str, Json]:
+    def _described(self, checkpoint: CheckpointEntry) -> dict[str, Json]:
         return {
             "id": checkpoint.id,
             "level": checkpoint.level,
@@ -294,11 +294,11 @@ class Teller:
         return round(tokens * asked / nominal) if asked and nominal else tokens
 
 
-def _range(checkpoint: Checkpoint) -> dict[str, Json]:
+def _range(checkpoint: CheckpointEntry) -> dict[str, Json]:
     return {"first": turn_id(checkpoint.first), "last": turn_id(checkpoint.last)}
 
 
-def rolled_over(book: Book) -> str:
+def rolled_over(book: CheckpointState) -> str:
     """The clear message of a rollover."""
     last = turn_id(book.tiny_through)
     return (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from foveate.plan import Wanted
+from foveate.plan import ArtefactSpec
 from foveate.turn import Json
 
 DETAILED, MODERATE, COMPACT = 3, 2, 1
@@ -17,7 +17,7 @@ MAX_READ_TURNS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class CheckpointEntry:
     """A checkpoint without its text, which is an artefact of its name."""
 
     id: str
@@ -43,7 +43,7 @@ class Checkpoint:
     def name(self) -> str:
         return f"checkpoint-{self.first}-{self.last}-{self.level}-{self.text_tokens}"
 
-    def wanted(self, *, summary_tokens: int, compact_tokens: int, architecture_tokens: int) -> Wanted:
+    def wanted(self, *, summary_tokens: int, compact_tokens: int, architecture_tokens: int) -> ArtefactSpec:
         data: dict[str, Json] = {
             "id": self.id,
             "level": self.level,
@@ -54,16 +54,16 @@ class Checkpoint:
         }
         kind = MESSAGES_KIND if self.last - self.first < MAX_READ_TURNS else UNITS_KIND
         name = f"{self.name}-{summary_tokens}-{compact_tokens}-{architecture_tokens}"
-        return Wanted(name, kind, self.first, self.last, self.text_tokens + architecture_tokens, data)
+        return ArtefactSpec(name, kind, self.first, self.last, self.text_tokens + architecture_tokens, data)
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class CheckpointState:
     """The strategy's state. Turns 1 to `tiny_through` are Tiny, the user's words stand alone up to `through`."""
 
     nominal_tokens: int
     tier: int
-    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoints: tuple[CheckpointEntry, ...] = ()
     """Oldest first."""
     through: int = 0
     """Turns up to this one are compressed: only the user's words of them are shown."""
@@ -90,13 +90,15 @@ class Book:
         return {**asdict(self), "checkpoints": [asdict(checkpoint) for checkpoint in self.checkpoints]}
 
     @classmethod
-    def from_json(cls, state: Mapping[str, Json]) -> Book:
+    def from_json(cls, state: Mapping[str, Json]) -> CheckpointState:
         known: dict[str, Any] = dict(state)
-        known["checkpoints"] = tuple(Checkpoint(**checkpoint) for checkpoint in known["checkpoints"])
+        known["checkpoints"] = tuple(CheckpointEntry(**checkpoint) for checkpoint in known["checkpoints"])
         return cls(**known)
 
 
-def merge(older: Checkpoint, newer: Checkpoint, *, text_tokens: int, tag_tokens: int, count: int) -> Checkpoint:
+def merge(
+    older: CheckpointEntry, newer: CheckpointEntry, *, text_tokens: int, tag_tokens: int, count: int
+) -> CheckpointEntry:
     """Two neighbours as one, at the newer one's level, compressed so often; made from the turns of both."""
     original = older.original_tokens + newer.original_tokens
     return replace(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from foveate.plan import History, Overheads, Plan
-from foveate.strategy.gradient.planner import Planner
+from foveate.strategy.gradient.planner import GradientPlanner
 
 _ROUNDING = 1e-6
 _RANGES = {"recent": (0.30, 0.50), "working": (0.10, 0.20), "background": (0.25, 0.35), "deep": (0.10, 0.20)}
@@ -58,4 +58,4 @@ class Gradient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("interval_limit_turns is at least interval_turns")
 
     def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
-        return Planner(self, history, budget_tokens, overheads).plan()
+        return GradientPlanner(self, history, budget_tokens, overheads).plan()

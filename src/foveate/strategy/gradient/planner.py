@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from foveate.plan import History, Item, Overheads, Plan, Row, Shown
+from foveate.plan import Block, History, Overheads, Plan, ShownLevel, TurnSizes
 from foveate.strategy.layout import (
     ALONE,
     COMPRESSED,
@@ -16,7 +16,7 @@ from foveate.strategy.layout import (
     SMOOTHED,
     TINY,
     TINY_TOKENS,
-    Costing,
+    CostModel,
     Ledger,
     Option,
     bands_of,
@@ -62,7 +62,7 @@ class Boundary(NamedTuple):
     """The newest turn that is part of an era; those between are only named."""
 
 
-class Planner:
+class GradientPlanner:
     """One plan in the making."""
 
     def __init__(self, settings: Gradient, history: History, budget_tokens: int, overheads: Overheads) -> None:
@@ -81,7 +81,7 @@ class Planner:
         settings = self.settings
         has_eras = any(row.level == "E" for row in rows)
         tiny = settings.tiny_share if has_eras else 1.0
-        targets: dict[Shown, float] = {
+        targets: dict[ShownLevel, float] = {
             "R": settings.recent,
             "S": settings.working,
             "C": settings.background,
@@ -90,11 +90,11 @@ class Planner:
         }
         return Plan(tuple(rows), bands_of(rows, targets), tokens, self.budget)
 
-    def _rows(self) -> list[Row] | None:
+    def _rows(self) -> list[Block] | None:
         """The plan's rows; None where the budget is too small for bands."""
         items, is_all = self._read()
         tiny_limit = max(TINY_TOKENS, int(self.budget * TINY_LIMIT_SHARE))
-        ledger = Ledger(items, Costing(self.overheads, self.settings.short_turn_tokens, tiny_limit))
+        ledger = Ledger(items, CostModel(self.overheads, self.settings.short_turn_tokens, tiny_limit))
         if is_all and _append_all_raw(ledger, self.budget):
             return chosen_rows(ledger)
         self._keep_prompts(ledger)
@@ -105,9 +105,9 @@ class Planner:
             return chosen_rows(ledger)
         return self._with_eras(ledger)
 
-    def _read(self) -> tuple[list[Item], bool]:
+    def _read(self) -> tuple[list[TurnSizes], bool]:
         """As many items as could fit at their smallest, and whether those are all; a running turn's steps always."""
-        items: list[Item] = []
+        items: list[TurnSizes] = []
         least, line = 0, self.overheads.line
         for item in self.history.newest():
             items.append(item)
@@ -189,7 +189,7 @@ class Planner:
         ledger.cut_back(length, cost)
         return False
 
-    def _with_eras(self, ledger: Ledger) -> list[Row] | None:
+    def _with_eras(self, ledger: Ledger) -> list[Block] | None:
         """Tiny for the newer part of Deep, eras for the rest."""
         chosen, cost = ledger.chosen.copy(), ledger.cost
         boundary = self._aligned_boundary(ledger)
@@ -204,7 +204,7 @@ class Planner:
             best = rows if _tokens(rows) > _tokens(best) else best
         return best
 
-    def _era_rows(self, ledger: Ledger, boundary: Boundary) -> list[Row] | None:
+    def _era_rows(self, ledger: Ledger, boundary: Boundary) -> list[Block] | None:
         """The rows of a history whose single turns end here; None where they don't fit."""
         _append_tinies(ledger, boundary.length)
         hidden = hidden_step_rows(ledger, self.overheads)
@@ -253,7 +253,7 @@ class Planner:
         return Boundary(length, turn - turn % self.history.fanout)
 
 
-def _tokens(rows: list[Row] | None) -> int:
+def _tokens(rows: list[Block] | None) -> int:
     return sum(row.tokens for row in rows or ())
 
 

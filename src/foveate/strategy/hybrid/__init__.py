@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from foveate.plan import Overheads, Plan, Story
-from foveate.strategy.hybrid.planner import Planner
+from foveate.strategy.hybrid.planner import HybridPlanner
 
 
 class Hybrid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,4 +63,4 @@ class Hybrid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"target is below trigger; got {self.target} and {self.trigger}")
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-        return Planner(self, story, budget_tokens, overheads).plan()
+        return HybridPlanner(self, story, budget_tokens, overheads).plan()

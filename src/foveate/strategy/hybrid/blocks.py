@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from foveate.plan import Overheads, Row, Wanted
-from foveate.strategy.hybrid.messages import Protection, Section, Source, speaker_of
+from foveate.plan import ArtefactSpec, Block, Overheads
+from foveate.strategy.hybrid.messages import Protection, ShortSource, TurnSection, speaker_of
 from foveate.strategy.hybrid.state import Place
 
 SystemKey = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Draft:
+class HybridDraft:
     """What is shown how, so far."""
 
-    sections: Sequence[Section]
+    sections: Sequence[TurnSection]
     short: dict[Place, int] = field(default_factory=dict)
     """What each message takes that is not shown as it was."""
-    variants: dict[tuple[int, int], Source] = field(default_factory=dict)
+    variants: dict[tuple[int, int], ShortSource] = field(default_factory=dict)
     """Other short forms than the usual ones, by turn and step."""
     hidden_steps: int = 1
     """Steps behind the first, up to this one, are only named."""
@@ -28,31 +28,31 @@ class Draft:
     """The first step of a turn at work is cut to this."""
     cut: tuple[Place, ...] = ()
 
-    def source(self, section: Section) -> Source | None:
+    def source(self, section: TurnSection) -> ShortSource | None:
         return self.variants.get((section.turn, section.step), section.source)
 
-    def tokens(self, section: Section) -> int:
+    def tokens(self, section: TurnSection) -> int:
         return sum(self.short.get(place, message.tokens) for place, message in section.places())
 
-    def positions(self, section: Section) -> tuple[int, ...]:
+    def positions(self, section: TurnSection) -> tuple[int, ...]:
         return tuple(message.position for place, message in section.places() if place in self.short)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class HybridLayout:
     """The rows in their order, and what they need made."""
 
-    rows: tuple[Row, ...]
-    wants: tuple[Wanted, ...] = ()
+    rows: tuple[Block, ...]
+    wants: tuple[ArtefactSpec, ...] = ()
 
     @property
     def tokens(self) -> int:
         return sum(row.tokens for row in self.rows)
 
 
-def draft_rows(draft: Draft, names: Mapping[Source, str], overheads: Overheads) -> list[Row]:
+def draft_rows(draft: HybridDraft, names: Mapping[ShortSource, str], overheads: Overheads) -> list[Block]:
     """A row for each turn, or for each run of steps; `names` has what was made of each source."""
-    rows: list[Row] = []
+    rows: list[Block] = []
     for source, group in groupby(draft.sections, key=lambda section: (section.turn, draft.source(section))):
         own = list(group)
         if not own[0].step:
@@ -62,16 +62,18 @@ def draft_rows(draft: Draft, names: Mapping[Source, str], overheads: Overheads) 
     return rows
 
 
-def _turn_row(draft: Draft, section: Section, names: Mapping[Source, str], overheads: Overheads) -> Row:
+def _turn_row(
+    draft: HybridDraft, section: TurnSection, names: Mapping[ShortSource, str], overheads: Overheads
+) -> Block:
     short = draft.positions(section)
     source = draft.source(section)
     tokens = draft.tokens(section) + overheads.tag
     if not short or source is None:
-        return Row(section.turn, section.turn, "R", tokens)
-    return Row(section.turn, section.turn, "M", tokens, artefact=names[source], short=short)
+        return Block(section.turn, section.turn, "R", tokens)
+    return Block(section.turn, section.turn, "M", tokens, artefact=names[source], short=short)
 
 
-def _step_rows(draft: Draft, steps: Sequence[Section], name: str, overheads: Overheads) -> Iterable[Row]:
+def _step_rows(draft: HybridDraft, steps: Sequence[TurnSection], name: str, overheads: Overheads) -> Iterable[Block]:
     """Steps of one source: those between the first and the last with a short message stand in one block."""
     turn = steps[0].turn
     shown = [step for step in steps if step.step == 1 or step.step > draft.hidden_steps]
@@ -84,22 +86,22 @@ def _step_rows(draft: Draft, steps: Sequence[Section], name: str, overheads: Ove
             tokens += overheads.tag if len(block) == 1 else overheads.range + len(block) * overheads.line
             short = tuple(position for one in block for position in draft.positions(one))
             ends = block[0].step, block[-1].step
-            yield Row(turn, turn, "M", tokens, *ends, is_range=len(block) > 1, artefact=name, short=short)
+            yield Block(turn, turn, "M", tokens, *ends, is_range=len(block) > 1, artefact=name, short=short)
         elif not first < index <= last:
             is_cut = step.step == 1 and draft.prompt_tokens is not None
             tokens = (draft.prompt_tokens or 0) if is_cut else step.tokens
-            yield Row(turn, turn, "R", tokens + overheads.tag, step.step, step.step, is_cut=is_cut)
+            yield Block(turn, turn, "R", tokens + overheads.tag, step.step, step.step, is_cut=is_cut)
 
 
-def system_wanted(turn: int) -> Wanted:
+def system_wanted(turn: int) -> ArtefactSpec:
     """A turn's system messages, word for word."""
-    return Wanted(f"system-{turn}", "short", turn, turn, data={"system": True})
+    return ArtefactSpec(f"system-{turn}", "short", turn, turn, data={"system": True})
 
 
-def system_rows(systems: Sequence[SystemKey], overheads: Overheads) -> list[Row]:
+def system_rows(systems: Sequence[SystemKey], overheads: Overheads) -> list[Block]:
     """System messages of turns that are not shown themselves."""
     return [
-        Row(turn, turn, "A", tokens + overheads.range + 1, artefact=system_wanted(turn).name)
+        Block(turn, turn, "A", tokens + overheads.range + 1, artefact=system_wanted(turn).name)
         for turn, tokens in systems
     ]
 
@@ -111,10 +113,10 @@ LEAST_CUT_TOKENS = 48
 MIN_HIDDEN = 2
 
 
-class Tightening:
+class TightLayout:
     """Makes a draft smaller, one thing after the other, until it fits."""
 
-    def __init__(self, draft: Draft, protection: Protection, overheads: Overheads) -> None:
+    def __init__(self, draft: HybridDraft, protection: Protection, overheads: Overheads) -> None:
         self.draft = draft
         self._protection = protection
         self._firm = frozenset(protection.firm)
@@ -146,7 +148,7 @@ class Tightening:
             self.draft.cut = (*self.draft.cut, place)
         return over_tokens
 
-    def _hide_step(self, section: Section) -> int:
+    def _hide_step(self, section: TurnSection) -> int:
         """Name a step only, if those before it are, too, and it has no protected message."""
         if section.step != self.draft.hidden_steps + 1 or any(place in self._firm for place, _ in section.places()):
             return 0
@@ -154,7 +156,7 @@ class Tightening:
         self.draft.hidden_steps = section.step
         return self.draft.tokens(section) + self._overheads.line - first
 
-    def _hide_run(self, section: Section) -> int:
+    def _hide_run(self, section: TurnSection) -> int:
         """Leave out the longest run of messages that are neither protected nor the system's."""
         if section.source is None or not section.source.is_whole:
             return 0
@@ -180,7 +182,7 @@ class Tightening:
         self.draft.variants[section.turn, section.step] = source
         return before - HIDDEN_TOKENS
 
-    def _cut_prompt(self, section: Section, over_tokens: int) -> int:
+    def _cut_prompt(self, section: TurnSection, over_tokens: int) -> int:
         """The first step of a turn at work, as a whole."""
         if self.draft.prompt_tokens is not None:
             return 0
@@ -188,7 +190,7 @@ class Tightening:
         self.draft.prompt_tokens = kept
         return section.tokens - kept
 
-    def _cut_message(self, section: Section, place: Place, kept_tokens: int) -> None:
+    def _cut_message(self, section: TurnSection, place: Place, kept_tokens: int) -> None:
         known = self.draft.variants.get((section.turn, section.step))
         source = known or (section.source if section.source and not section.step else section.own_source())
         self.draft.variants[section.turn, section.step] = replace(source, cuts=(*source.cuts, (place[1], kept_tokens)))

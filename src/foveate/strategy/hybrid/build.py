@@ -14,18 +14,18 @@ from typing import Any
 
 from foveate.compress.choose import best_first
 from foveate.compress.exchange import bare_name
-from foveate.compress.guard import Pair, Source, check
+from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.lines import brief_path
 from foveate.compress.local import as_choices
 from foveate.compress.marks import cut_line, one_line
 from foveate.compress.reader import Candidate, read_turn
 from foveate.compress.telegraph import estimate_tokens, squeeze
 from foveate.compress.tools import smooth_call, summarise_call
-from foveate.plan import Made
+from foveate.plan import Artefact
 from foveate.renditions import Count
 from foveate.strategy.build import SHORT as SHORT_KEY
 from foveate.strategy.build import Material, made_of, short_message
-from foveate.strategy.hybrid.tracker import FileChange, FileRead, Seen, Tracker
+from foveate.strategy.hybrid.tracker import FileChange, FileRead, ToolUse, Tracker
 from foveate.text import compact_json, message_text, part_text, several, turn_text
 from foveate.turn import Attachment, Json, Message, Part, Text, ToolCall, ToolResult, turn_id
 
@@ -53,7 +53,7 @@ _DEFINED = re.compile(r" \([^()]*\)$")
 _BACKSLASH = "\\"
 
 
-def make_short(material: Material) -> Made:
+def make_short(material: Material) -> Artefact:
     """The short messages of the last turn of the material, by position; the turns before it are only looked at."""
     wanted = material.wanted
     own = material.turns[-1] if material.turns and material.turns[-1].number == wanted.last else None
@@ -95,7 +95,7 @@ class Shortener:
         """Says that a message is short, and where it is whole."""
         return f"(short {turn_id(self.turn)})"
 
-    def message(self, message: Message, seen: Sequence[Seen], tracker: Tracker) -> str:
+    def message(self, message: Message, seen: Sequence[ToolUse], tracker: Tracker) -> str:
         """The message in its short form, whatever it is."""
         if message.tool_results:
             return self._results(message, seen, tracker)
@@ -164,7 +164,7 @@ class Shortener:
             text = write(words)
         return text
 
-    def _results(self, message: Message, seen: Sequence[Seen], tracker: Tracker) -> str:
+    def _results(self, message: Message, seen: Sequence[ToolUse], tracker: Tracker) -> str:
         """Each result by what is known of it; what the user said beside them in few words."""
         parts: list[Part] = []
         notes = iter(seen)
@@ -181,7 +181,7 @@ class Shortener:
                 parts.append(_named(part))
         return short_message(replace(message, parts=tuple(parts)), part_text)
 
-    def _result(self, result: ToolResult, seen: Seen, tracker: Tracker, *, is_last: bool) -> str:
+    def _result(self, result: ToolResult, seen: ToolUse, tracker: Tracker, *, is_last: bool) -> str:
         known = seen.file
         if isinstance(known, FileRead):
             words, kind = _read_words(known, tracker), "read"
@@ -249,7 +249,7 @@ def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str
         said = "; ".join(chosen[place].rstrip(_ENDINGS) for place in sorted(chosen))
         if count(said) <= max_tokens:
             pairs = [Pair(reading.candidates[place].text, kept) for place, kept in chosen.items()]
-            clauses = Source(reading.facts, [candidate.text for candidate in reading.candidates])
+            clauses = GuardSource(reading.facts, [candidate.text for candidate in reading.candidates])
             verdict = check("T", clauses, said, tokens=0, above_tokens=0, shares=None, pairs=pairs)
             if verdict.ok or "weighted facts" in verdict.reason:
                 return said

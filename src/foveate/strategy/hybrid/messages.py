@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from foveate.plan import Made, MessageSize, TurnInfo, Wanted
+from foveate.plan import Artefact, ArtefactSpec, MessageSize, TurnInfo
 from foveate.strategy.hybrid.state import NOWHERE, Place
 from foveate.turn import Json
 
@@ -85,7 +85,7 @@ def protect(infos: Sequence[TurnInfo], *, messages: int, injections: int) -> Pro
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ShortSource:
     """What has the short forms of a turn's messages: of all, or of those from `first` to `last`."""
 
     turn: int
@@ -97,7 +97,7 @@ class Source:
     cuts: tuple[tuple[int, int], ...] = ()
     """Positions of messages that are cut, and to how many tokens."""
 
-    def wanted(self, settings: Hybrid) -> Wanted:
+    def wanted(self, settings: Hybrid) -> ArtefactSpec:
         name = f"short-{self.turn}" if self.is_whole else f"short-{self.turn}-p{self.first}-{self.last}"
         data: dict[str, Json] = {"tokens": _limits(settings)}
         if not self.is_whole:
@@ -110,7 +110,7 @@ class Source:
         if self.cuts:
             data["cuts"] = {str(position): tokens for position, tokens in self.cuts}
         first = max(1, self.turn - settings.tracked_turns)
-        return Wanted(f"{name}{_variant(settings)}", "short", first, self.turn, data=data)
+        return ArtefactSpec(f"{name}{_variant(settings)}", "short", first, self.turn, data=data)
 
 
 def _limits(settings: Hybrid) -> dict[str, Json]:
@@ -133,14 +133,14 @@ def _variant(settings: Hybrid) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class TurnSection:
     """A turn, or a step of the turn at work: what is shown in one block, or in part of one."""
 
     turn: int
     step: int
     """0 for a whole turn."""
     messages: tuple[MessageSize, ...]
-    source: Source | None
+    source: ShortSource | None
     """None where no message of it can be short."""
 
     @property
@@ -151,24 +151,26 @@ class Section:
         for message in self.messages:
             yield (self.turn, message.position), message
 
-    def own_source(self) -> Source:
+    def own_source(self) -> ShortSource:
         """For a section of its own, where a message of it has to be cut."""
         first, last = self.messages[0].position, self.messages[-1].position
-        return Source(self.turn, first, last, is_whole=not self.step)
+        return ShortSource(self.turn, first, last, is_whole=not self.step)
 
 
-def sections_of(infos: Sequence[TurnInfo], *, in_steps: bool, reach: Place, window_tokens: int) -> list[Section]:
+def sections_of(infos: Sequence[TurnInfo], *, in_steps: bool, reach: Place, window_tokens: int) -> list[TurnSection]:
     """The blocks that turns may become, oldest first; `in_steps` if the newest is at work and large."""
-    sections: list[Section] = []
+    sections: list[TurnSection] = []
     for info in infos:
         if not info.is_open:
-            sections.append(Section(info.turn, 0, info.messages, Source(info.turn, 0, len(info.messages) - 1, True)))
+            sections.append(
+                TurnSection(info.turn, 0, info.messages, ShortSource(info.turn, 0, len(info.messages) - 1, True))
+            )
         elif in_steps:
             sections += _steps(info, reach)
         else:
             last = reach[1] if reach[0] == info.turn and info.tokens > OPEN_SHARE * window_tokens else -1
-            source = Source(info.turn, 0, last, is_whole=False) if last >= 0 else None
-            sections.append(Section(info.turn, 0, info.messages, source))
+            source = ShortSource(info.turn, 0, last, is_whole=False) if last >= 0 else None
+            sections.append(TurnSection(info.turn, 0, info.messages, source))
     return sections
 
 
@@ -178,26 +180,26 @@ def reach_of(info: TurnInfo) -> Place:
     return (info.turn, steps[-1][0].position - 1) if info.is_open and len(steps) > 1 else NOWHERE
 
 
-def _steps(info: TurnInfo, reach: Place) -> Iterator[Section]:
+def _steps(info: TurnInfo, reach: Place) -> Iterator[TurnSection]:
     steps = info.steps
-    yield Section(info.turn, 1, steps[0], None)
+    yield TurnSection(info.turn, 1, steps[0], None)
     for start in range(1, len(steps), CHUNK_STEPS):
         chunk = steps[start : start + CHUNK_STEPS]
         first = chunk[0][0].position
         last = min(chunk[-1][-1].position, reach[1] if reach[0] == info.turn else -1)
-        source = Source(info.turn, first, last, is_whole=False) if last >= first else None
+        source = ShortSource(info.turn, first, last, is_whole=False) if last >= first else None
         for number, messages in enumerate(chunk, start + 1):
             is_reached = source is not None and messages[-1].position <= last
-            yield Section(info.turn, number, messages, source if is_reached else None)
+            yield TurnSection(info.turn, number, messages, source if is_reached else None)
 
 
-class Sizes:
+class ShortSizes:
     """What messages take when they are short: as made, or about so."""
 
-    def __init__(self, settings: Hybrid, made: Mapping[str, Made], sections: Sequence[Section]) -> None:
+    def __init__(self, settings: Hybrid, made: Mapping[str, Artefact], sections: Sequence[TurnSection]) -> None:
         self._settings = settings
         self._made = made
-        self._found: dict[Source, Made | None] = {}
+        self._found: dict[ShortSource, Artefact | None] = {}
         real, guessed = 0, 0
         for section in sections:
             found = self.found(section.source)
@@ -208,14 +210,14 @@ class Sizes:
                     guessed += self._guess(message)
         self._scale = min(MOST_SCALE, max(LEAST_SCALE, real / guessed)) if guessed else 1.0
 
-    def found(self, source: Source | None) -> Made | None:
+    def found(self, source: ShortSource | None) -> Artefact | None:
         if source is None:
             return None
         if source not in self._found:
             self._found[source] = self._made.get(source.wanted(self._settings).name)
         return self._found[source]
 
-    def short(self, section: Section, message: MessageSize) -> int | None:
+    def short(self, section: TurnSection, message: MessageSize) -> int | None:
         """What the message takes if it is short; None if that is no less than it takes now."""
         if section.source is None or message.tokens <= WORTH_TOKENS or speaker_of(message) in ("system", "display"):
             return None

@@ -10,11 +10,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foveate.plan import Item, Overheads, Plan, Row, Shown, Story, Told, TurnInfo, Wanted
+from foveate.plan import ArtefactSpec, Block, Overheads, Plan, PlanEvent, ShownLevel, Story, TurnInfo, TurnSizes
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
-from foveate.strategy.hybrid.blocks import Draft, Layout, Tightening, draft_rows, system_rows, system_wanted
-from foveate.strategy.hybrid.messages import Section, Sizes, Source, protect, reach_of, sections_of, speaker_of
-from foveate.strategy.hybrid.state import NOWHERE, Book, Place
+from foveate.strategy.hybrid.blocks import (
+    HybridDraft,
+    HybridLayout,
+    TightLayout,
+    draft_rows,
+    system_rows,
+    system_wanted,
+)
+from foveate.strategy.hybrid.messages import (
+    ShortSizes,
+    ShortSource,
+    TurnSection,
+    protect,
+    reach_of,
+    sections_of,
+    speaker_of,
+)
+from foveate.strategy.hybrid.state import NOWHERE, HybridState, Place
 from foveate.strategy.layout import bands_of, compact_rows, rolled_rows, step_stub, stub_row
 from foveate.turn import Json, turn_id
 
@@ -30,10 +45,10 @@ TINY_GUESS_TOKENS = 30
 """About what a turn's sentence takes."""
 MAX_WALKS = 4
 """Walks until the rows reach the target: blocks of steps cost a little more or less than single steps."""
-_LEVELS: tuple[Shown, ...] = ("A", "E", "T", "M", "R")
+_LEVELS: tuple[ShownLevel, ...] = ("A", "E", "T", "M", "R")
 
 
-class Planner:
+class HybridPlanner:
     """One plan in the making."""
 
     def __init__(self, settings: Hybrid, story: Story, budget_tokens: int, overheads: Overheads) -> None:
@@ -42,7 +57,7 @@ class Planner:
         self.budget = max(0, budget_tokens)
         self.overheads = overheads
         self.window = min(settings.window_tokens, self.budget)
-        self.items: list[Item] = list(story.newest())
+        self.items: list[TurnSizes] = list(story.newest())
         self.in_steps = bool(self.items and self.items[0].step)
         one_off = story.frame.is_one_off
         # What is made for once is filled to the full: nothing would profit from the room that is left.
@@ -62,8 +77,8 @@ class Planner:
             self.infos, messages=self.settings.protected_messages, injections=self.settings.kept_injections
         )
         sections = self._sections(book)
-        draft = self._draft(book, sections, Sizes(self.settings, self.story.made, sections))
-        outcome = Outcome(book, draft, self._layout(book, draft))
+        draft = self._draft(book, sections, ShortSizes(self.settings, self.story.made, sections))
+        outcome = HybridOutcome(book, draft, self._layout(book, draft))
         if outcome.layout.tokens > self.trigger:
             outcome = self._compressed(outcome)
         if outcome.layout.tokens > self.window:
@@ -72,19 +87,19 @@ class Planner:
             return self._smallest()
         return self._planned(outcome)
 
-    def _opened(self) -> Book:
+    def _opened(self) -> HybridState:
         frame, last = self.story.frame, self.story.last_turn
-        book = Book() if frame.is_one_off or not self.story.state else Book.from_json(self.story.state)
+        book = HybridState() if frame.is_one_off or not self.story.state else HybridState.from_json(self.story.state)
         if last - book.rolled > MAX_TURNS:
             book = self._rolled(book, last - MAX_TURNS)
         return book
 
-    def _sections(self, book: Book) -> list[Section]:
+    def _sections(self, book: HybridState) -> list[TurnSection]:
         return sections_of(self.infos, in_steps=self.in_steps, reach=book.reach, window_tokens=self.window)
 
-    def _draft(self, book: Book, sections: Sequence[Section], sizes: Sizes) -> Draft:
+    def _draft(self, book: HybridState, sections: Sequence[TurnSection], sizes: ShortSizes) -> HybridDraft:
         """What was decided to be short, is."""
-        draft = Draft(sections)
+        draft = HybridDraft(sections)
         for section in sections:
             if section.source is None or ((section.turn, -1) > book.through and not book.chosen):
                 continue
@@ -94,7 +109,7 @@ class Planner:
                     draft.short[place] = size
         return draft
 
-    def _layout(self, book: Book, draft: Draft, rolled_tokens: int | None = None) -> Layout:
+    def _layout(self, book: HybridState, draft: HybridDraft, rolled_tokens: int | None = None) -> HybridLayout:
         used = {source for section in draft.sections if (source := draft.source(section)) and draft.positions(section)}
         wants = {source: source.wanted(self.settings) for source in used}
         rows = system_rows(book.systems, self.overheads)
@@ -112,15 +127,15 @@ class Planner:
             shown.insert(place, step_stub(turn, 2, draft.hidden_steps, self.overheads))
         needed = [wanted for _, wanted in sorted(wants.items(), key=_in_order)]
         needed += [system_wanted(turn) for turn, _ in book.systems]
-        return Layout((*rows, *shown), tuple(needed))
+        return HybridLayout((*rows, *shown), tuple(needed))
 
-    def _compressed(self, before: Outcome) -> Outcome:
+    def _compressed(self, before: HybridOutcome) -> HybridOutcome:
         """Messages made short, oldest first, until the target is reached; then the oldest turns rolled up, where that
         is not enough."""
         reach = reach_of(self.infos[-1])
         book = replace(before.book, reach=reach if reach != NOWHERE else before.book.reach)
         sections = self._sections(book)
-        sizes = Sizes(self.settings, self.story.made, sections)
+        sizes = ShortSizes(self.settings, self.story.made, sections)
         draft = self._draft(book, sections, sizes)
         layout = self._layout(book, draft)
         for _ in range(MAX_WALKS):
@@ -137,10 +152,10 @@ class Planner:
             layout = self._layout(book, draft)
         if draft.short.keys() != before.draft.short.keys() or book.rolled != before.book.rolled:
             book = replace(book, compressions=before.book.compressions + 1)
-            return Outcome(book, draft, layout, compressed_from=before.layout.tokens)
+            return HybridOutcome(book, draft, layout, compressed_from=before.layout.tokens)
         return before
 
-    def _walk(self, book: Book, draft: Draft, sizes: Sizes, excess_tokens: int) -> Book:
+    def _walk(self, book: HybridState, draft: HybridDraft, sizes: ShortSizes, excess_tokens: int) -> HybridState:
         """Makes messages short in place, and says how far."""
         protected = self.protection.all
         through = book.through
@@ -163,7 +178,7 @@ class Planner:
         chosen = frozenset(place for place in book.chosen if place > through)
         return replace(book, through=through, spared=spared, chosen=chosen)
 
-    def _roll(self, book: Book, draft: Draft, goals: Sequence[int]) -> tuple[Book, Draft]:
+    def _roll(self, book: HybridState, draft: HybridDraft, goals: Sequence[int]) -> tuple[HybridState, HybridDraft]:
         """The fewest of the oldest turns as sentences and eras with which the first of these goals is reached that can
         be; nothing is rolled up in vain."""
         tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
@@ -189,12 +204,12 @@ class Planner:
         return max(named, wished) if is_roomy else named
 
     @staticmethod
-    def _without(draft: Draft, through: int) -> Draft:
+    def _without(draft: HybridDraft, through: int) -> HybridDraft:
         """A draft of the turns behind this one."""
         sections = [section for section in draft.sections if section.turn > through]
-        return Draft(sections, {place: size for place, size in draft.short.items() if place[0] > through})
+        return HybridDraft(sections, {place: size for place, size in draft.short.items() if place[0] > through})
 
-    def _rolled(self, book: Book, last: int) -> Book:
+    def _rolled(self, book: HybridState, last: int) -> HybridState:
         """The book with the turns up to `last` rolled up; their system messages stay."""
         most = int(self.window * SYSTEM_SHARE)
         kept: list[tuple[int, int]] = []
@@ -206,13 +221,13 @@ class Planner:
         tokens = int(self.window * self.settings.rolled_share)
         return replace(book, rolled=max(book.rolled, last), rolled_tokens=tokens, systems=tuple(kept))
 
-    def _tightened(self, before: Outcome) -> Outcome:
+    def _tightened(self, before: HybridOutcome) -> HybridOutcome:
         """Everything that can be is short, all but the newest turns rolled up: now leave out, then cut."""
         book, draft = self._roll_all(before.book, before.draft)
         if book.rolled != before.book.rolled and before.compressed_from is None:
             book = replace(book, compressions=book.compressions + 1)
             before = replace(before, compressed_from=before.layout.tokens)
-        sizes = Sizes(self.settings, self.story.made, draft.sections)
+        sizes = ShortSizes(self.settings, self.story.made, draft.sections)
         for section in draft.sections:
             for place, message in section.places():
                 size = sizes.short(section, message)
@@ -227,7 +242,7 @@ class Planner:
             rolled = self.window - smallest.tokens + stub_row(1, 1, self.overheads).tokens
             return replace(before, book=book, draft=draft, layout=self._layout(book, draft, rolled_tokens=rolled))
         book = replace(book, systems=())
-        tight = Tightening(draft, self.protection, self.overheads)
+        tight = TightLayout(draft, self.protection, self.overheads)
         over = self._layout(book, draft, rolled_tokens=0).tokens - self.window
         over = tight.cut(tight.hide(over)) if over > 0 else 0
         layout = self._layout(book, draft, rolled_tokens=0)
@@ -236,13 +251,13 @@ class Planner:
             layout = self._layout(book, draft, rolled_tokens=0)
         return replace(before, book=book, draft=draft, layout=layout)
 
-    def _roll_all(self, book: Book, draft: Draft) -> tuple[Book, Draft]:
+    def _roll_all(self, book: HybridState, draft: HybridDraft) -> tuple[HybridState, HybridDraft]:
         tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
         if tail - 1 > book.rolled:
             book = self._rolled(book, tail - 1)
         return book, self._without(draft, book.rolled)
 
-    def _planned(self, outcome: Outcome) -> Plan:
+    def _planned(self, outcome: HybridOutcome) -> Plan:
         layout = outcome.layout
         missing = any(wanted.name not in self.story.made for wanted in layout.wants)
         book = replace(outcome.book, cut=frozenset(outcome.draft.cut))
@@ -261,7 +276,7 @@ class Planner:
 
     def _smallest(self) -> Plan:
         """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
-        rows: Sequence[Row] = compact_rows(self.story, self.window, self.overheads)
+        rows: Sequence[Block] = compact_rows(self.story, self.window, self.overheads)
         notes = {"message": f"{self.window} tokens are too few: the newest turn as far as it fits"}
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys((*_LEVELS, "S", "C"), 0.0))
@@ -272,27 +287,27 @@ def _system_tokens(info: TurnInfo) -> int:
     return sum(message.tokens for message in info.messages if speaker_of(message) == "system")
 
 
-def _in_order(pair: tuple[Source, Wanted]) -> Place:
+def _in_order(pair: tuple[ShortSource, ArtefactSpec]) -> Place:
     return pair[0].turn, pair[0].first
 
 
-def _capped(layout: Layout, window_tokens: int) -> Layout:
+def _capped(layout: HybridLayout, window_tokens: int) -> HybridLayout:
     """A layout that is made again once what it wants is there; until then it is said to fit."""
     return layout if layout.tokens <= window_tokens else replace(layout, rows=layout.rows[:0])
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HybridOutcome:
     """A decision and what shows it."""
 
-    book: Book
-    draft: Draft
-    layout: Layout
+    book: HybridState
+    draft: HybridDraft
+    layout: HybridLayout
     compressed_from: int | None = None
     """What the history took before more of it was made short; None if nothing was."""
 
 
-def notes_of(outcome: Outcome, planner: Planner) -> dict[str, Json]:
+def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
     """Statistics by kind, for people; of the turns that are shown by their messages."""
     book, layout = outcome.book, outcome.layout
     notes: dict[str, Json] = {
@@ -311,28 +326,28 @@ def notes_of(outcome: Outcome, planner: Planner) -> dict[str, Json]:
     return notes
 
 
-def events_of(outcome: Outcome, planner: Planner) -> Iterator[Told]:
+def events_of(outcome: HybridOutcome, planner: HybridPlanner) -> Iterator[PlanEvent]:
     """That the threshold was reached, what was done, and which protected messages had to be cut."""
-    before = Book.from_json(planner.story.state).cut if planner.story.state else frozenset()
+    before = HybridState.from_json(planner.story.state).cut if planner.story.state else frozenset()
     sizes = {place: message.tokens for section in outcome.draft.sections for place, message in section.places()}
     if outcome.compressed_from is not None:
         reached: dict[str, Json] = {"tokens": outcome.compressed_from, "window_tokens": planner.window}
-        yield Told("context-threshold-reached", {**reached, "share": planner.settings.trigger})
-        yield Told("compression-triggered", {"strategy": "hybrid", "target_tokens": planner.target})
+        yield PlanEvent("context-threshold-reached", {**reached, "share": planner.settings.trigger})
+        yield PlanEvent("compression-triggered", {"strategy": "hybrid", "target_tokens": planner.target})
     for turn, position in outcome.draft.cut:
         if (turn, position) not in before:
             kept = outcome.draft.short.get((turn, position), outcome.draft.prompt_tokens or 0)
             data: dict[str, Json] = {"cut": "protected", "position": position, "tokens": sizes[turn, position]}
-            yield Told("compressed", {**data, "kept_tokens": kept}, turn)
+            yield PlanEvent("compressed", {**data, "kept_tokens": kept}, turn)
     if outcome.compressed_from is not None:
         tokens = outcome.layout.tokens
         data = {"tokens": tokens, "target_tokens": planner.target, "is_target_reached": tokens <= planner.target}
         if problem := _problem(outcome, planner):
             data["message"] = problem
-        yield Told("compressed", {**data, **_statistics(outcome, planner)})
+        yield PlanEvent("compressed", {**data, **_statistics(outcome, planner)})
 
 
-def _statistics(outcome: Outcome, planner: Planner) -> dict[str, Json]:
+def _statistics(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
     short: Counter[str] = Counter()
     original = compressed = removed = 0
     for section in outcome.draft.sections:
@@ -356,7 +371,7 @@ def _statistics(outcome: Outcome, planner: Planner) -> dict[str, Json]:
     }
 
 
-def _problem(outcome: Outcome, planner: Planner) -> str:
+def _problem(outcome: HybridOutcome, planner: HybridPlanner) -> str:
     """What a person should know of it."""
     if outcome.draft.cut:
         return f"the newest messages alone exceed {planner.window:,} tokens: the oldest of them are cut"

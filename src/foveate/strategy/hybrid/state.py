@@ -15,7 +15,7 @@ NOWHERE: Place = (0, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class HybridState:
     """The state. Between two compressions nothing of it changes, so neither does what is shown."""
 
     through: Place = NOWHERE
@@ -54,7 +54,7 @@ class Book:
         }
 
     @classmethod
-    def from_json(cls, state: Mapping[str, Json]) -> Book:
+    def from_json(cls, state: Mapping[str, Json]) -> HybridState:
         kept: Mapping[str, Any] = state
         return cls(
             through=_place(kept.get("through", NOWHERE)),

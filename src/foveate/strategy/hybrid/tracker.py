@@ -41,7 +41,7 @@ _END = ("end_line", "endLine", "line_end", "end")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FileSection:
     """A heading or definition, and the lines it goes over."""
 
     name: str
@@ -60,7 +60,7 @@ class FileRead:
     digest: str
     """The beginning of the SHA-256 of what was read."""
     summary: str = ""
-    sections: tuple[Section, ...] = ()
+    sections: tuple[FileSection, ...] = ()
     first_line: int = 1
     at: datetime | None = None
 
@@ -88,7 +88,7 @@ class Todo:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ToolUse:
     """A tool result with its call, and what it did to a file, if that is what it is about."""
 
     call: ToolCall
@@ -112,7 +112,7 @@ class Tracker:
         """What is being done, as far as somebody said so."""
         return next((todo.text for todo in self.todos if todo.status == "active"), "")
 
-    def follow(self, turn: int, position: int, message: Message, *, curate: bool = True) -> list[Seen]:
+    def follow(self, turn: int, position: int, message: Message, *, curate: bool = True) -> list[ToolUse]:
         """Take a message in; what is known of each tool result in it.
 
         Without `curate` files that were read get neither summary nor sections.
@@ -123,12 +123,12 @@ class Tracker:
                 self._calls[call.id] = call
             self._plan(call)
         del self._waiting[:-MAX_TODOS]
-        found: list[Seen] = []
+        found: list[ToolUse] = []
         for result in message.tool_results:
             call = self.call_of(result)
             exchange = read_exchange(call, result)
             file = self._took(exchange, result, turn, position, message.at, curate=curate)
-            found.append(Seen(call, file))
+            found.append(ToolUse(call, file))
         return found
 
     def call_of(self, result: ToolResult) -> ToolCall:
@@ -220,7 +220,7 @@ def track(turns: Sequence[tuple[int, Sequence[Message]]], *, curate: bool = True
     return tracker
 
 
-def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[Section]:
+def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[FileSection]:
     """The headings and definitions of a file; of many the largest."""
     starts: list[tuple[str, int]] = []
     for number, line in enumerate(lines[:MAX_SCANNED_LINES], first_line):
@@ -231,7 +231,7 @@ def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[Section]:
     if not starts:
         return
     ends = [start - 1 for _, start in starts[1:]] + [first_line + len(lines) - 1]
-    found = [Section(name, start, max(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
+    found = [FileSection(name, start, max(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
     largest = sorted(found, key=lambda section: (section.first - section.last, section.first))[:MAX_SECTIONS]
     yield from sorted(largest, key=lambda section: section.first)
 
@@ -249,7 +249,7 @@ def from_json(data: Mapping[str, Json]) -> Tracker:
     kept: Any = data
     tracker = Tracker()
     for read in kept.get("reads", ()):
-        sections = tuple(Section(**section) for section in read["sections"])
+        sections = tuple(FileSection(**section) for section in read["sections"])
         tracker.reads[read["path"]] = FileRead(**{**read, "sections": sections, "at": _moment(read["at"])})
     for change in kept.get("changes", ()):
         tracker.changes.append(FileChange(**{**change, "at": _moment(change["at"])}))
@@ -258,7 +258,7 @@ def from_json(data: Mapping[str, Json]) -> Tracker:
     return tracker
 
 
-def _as_json(value: FileRead | FileChange | Todo | Section) -> dict[str, Json]:
+def _as_json(value: FileRead | FileChange | Todo | FileSection) -> dict[str, Json]:
     fields: dict[str, Any] = {name: getattr(value, name) for name in value.__dataclass_fields__}
     if isinstance(value, FileRead):
         fields["sections"] = [_as_json(section) for section in value.sections]

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from foveate.plan import Overheads, Plan, Story
 from foveate.strategy.standard import Standard
-from foveate.strategy.topics.planner import Planner
+from foveate.strategy.topics.planner import TopicsPlanner
 
 Language = Literal["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "tr", "uk", "zh"]
 """Those that have a list of phrases."""
@@ -65,4 +65,4 @@ class Topics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         if not self.enabled:
             return Standard().plan(story, budget_tokens, overheads)
-        return Planner(self, story, budget_tokens, overheads).plan()
+        return TopicsPlanner(self, story, budget_tokens, overheads).plan()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foveate.plan import Item, Made, Overheads, Row, TurnInfo, Wanted
+from foveate.plan import Artefact, ArtefactSpec, Block, Overheads, TurnInfo, TurnSizes
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS
 from foveate.strategy.gradient.steps import plan_steps
 from foveate.strategy.layout import stub_row
@@ -21,8 +21,8 @@ OLDER_SHARE = 0.4
 class Current:
     """The rows of the current topic, oldest first."""
 
-    rows: tuple[Row, ...]
-    wants: tuple[Wanted, ...] = ()
+    rows: tuple[Block, ...]
+    wants: tuple[ArtefactSpec, ...] = ()
     is_cut: bool = False
 
     @property
@@ -43,7 +43,7 @@ class Current:
 class _Piece:
     """A turn, or a step of the one at work."""
 
-    row: Row
+    row: Block
     saved: Mapping[int, int] = field(default_factory=dict)
     """What each of its messages would take less if it were truncated, by position."""
     artefact: str = ""
@@ -56,19 +56,19 @@ class _Piece:
         return replace(self, row=row)
 
 
-def truncated_wanted(info: TurnInfo, max_message_chars: int) -> Wanted:
+def truncated_wanted(info: TurnInfo, max_message_chars: int) -> ArtefactSpec:
     """A turn's long messages, truncated; of a turn that grows by another name."""
     name = f"truncated-{info.turn}-{max_message_chars}-{len(info.messages)}"
     data: dict[str, Json] = {"max_chars": max_message_chars}
-    return Wanted(name, "truncated", info.turn, info.turn, data=data)
+    return ArtefactSpec(name, "truncated", info.turn, info.turn, data=data)
 
 
 def current_rows(
     turns: Sequence[TurnInfo],
-    newest: Sequence[Item],
+    newest: Sequence[TurnSizes],
     *,
     max_message_chars: int,
-    made: Mapping[str, Made],
+    made: Mapping[str, Artefact],
     room_tokens: int,
     limit_tokens: int,
     overheads: Overheads,
@@ -100,7 +100,7 @@ def current_rows(
     return Current(tuple(rows), wants, is_cut=True) if rows else None
 
 
-def _pieces(info: TurnInfo, newest: Sequence[Item], made: Made | None, overheads: Overheads) -> list[_Piece]:
+def _pieces(info: TurnInfo, newest: Sequence[TurnSizes], made: Artefact | None, overheads: Overheads) -> list[_Piece]:
     own = [item for item in reversed(newest) if item.turn == info.turn]
     name = made.name if made else ""
     parts = info.steps if own and own[0].step else (info.messages,)
@@ -116,7 +116,7 @@ def _pieces(info: TurnInfo, newest: Sequence[Item], made: Made | None, overheads
             for message in messages
             if made and message.tokens > made.sizes.get(message.position, message.tokens)
         }
-        row = Row(info.turn, info.turn, "R", raw + overheads.tag, step, step)
+        row = Block(info.turn, info.turn, "R", raw + overheads.tag, step, step)
         pieces.append(_Piece(row, saved, name))
     return pieces
 
@@ -125,11 +125,11 @@ def _total(pieces: Sequence[_Piece]) -> int:
     return sum(piece.row.tokens for piece in pieces)
 
 
-def _cut(pieces: Sequence[_Piece], newest: Sequence[Item], limit_tokens: int, overheads: Overheads) -> list[Row]:
+def _cut(pieces: Sequence[_Piece], newest: Sequence[TurnSizes], limit_tokens: int, overheads: Overheads) -> list[Block]:
     """The newest turn cut to what is left, or its steps as far as they fit; of those before it, what has room."""
     last = pieces[-1].row.last
     older = [piece.row for piece in pieces if piece.row.last < last]
-    rows: list[Row] = []
+    rows: list[Block] = []
     left = int(limit_tokens * OLDER_SHARE) - stub_row(1, 1, overheads).tokens
     for row in reversed(older):
         if row.tokens > left:

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
-from foveate.compress.guard import Source, check
+from foveate.compress.guard import GuardSource, check
 from foveate.compress.lexicon import DECISIONS, ERRORS, OUTCOMES, stem, word_weight
 from foveate.compress.marks import cut_line, escape_inline, one_line
-from foveate.plan import Made
+from foveate.plan import Artefact
 from foveate.renditions import Unit
 from foveate.strategy.build import Material, SourceTurn, made_of, made_short
 from foveate.strategy.topics.phrases import Phrases, find_phrase, load_phrases
@@ -50,13 +50,13 @@ _TITLE_WORD = re.compile(
 )
 
 
-def make_topic(material: Material) -> Made:
+def make_topic(material: Material) -> Artefact:
     """What a topic was about: its title, and the clauses that tell most."""
     title = _title(material.turns, TITLE_WORDS)
     return _summary(material, f"Topic: {title}" if title else "Topic", title)
 
 
-def make_bulk(material: Material) -> Made:
+def make_bulk(material: Material) -> Artefact:
     """What some topics were about, together."""
     ranges = _ranges(material.wanted.data.get("topics"))
     titles = [
@@ -67,14 +67,14 @@ def make_bulk(material: Material) -> Made:
     return _summary(material, f"{len(ranges) or 1} topics: {title}" if title else "Topics", title)
 
 
-def reword_topic(material: Material, title: str, chosen: Sequence[Unit]) -> Made:
+def reword_topic(material: Material, title: str, chosen: Sequence[Unit]) -> Artefact:
     """A topic, or some together, under a title and in clauses that a model has worded."""
     count = len(_ranges(material.wanted.data.get("topics")))
     head = "Topic" if material.wanted.kind == "topic" else f"{count or 1} topics"
     return _summary(material, f"{head}: {title}" if title else head, title, chosen)
 
 
-def make_boundary(material: Material) -> Made:
+def make_boundary(material: Material) -> Artefact:
     """Whether a turn says that a topic is over, what it is about, and what the turn before it was about."""
     data = material.wanted.data
     last = material.wanted.last
@@ -89,7 +89,7 @@ def make_boundary(material: Material) -> Made:
     return made_of(material.wanted, data=kept)
 
 
-def make_truncated(material: Material) -> Made:
+def make_truncated(material: Material) -> Artefact:
     """The messages of a turn that are longer than allowed, cut there and marked."""
     given = material.wanted.data.get("max_chars")
     most = given if isinstance(given, int) else READ_CHARS
@@ -155,7 +155,7 @@ def _said(part: Part) -> str:
     return ""
 
 
-def _summary(material: Material, heading: str, title: str, chosen: Sequence[Unit] | None = None) -> Made:
+def _summary(material: Material, heading: str, title: str, chosen: Sequence[Unit] | None = None) -> Artefact:
     """A heading and the best clauses of the turns, or those chosen, within the tokens there are; what the guard says
     of it is kept."""
     count, room = material.count, material.wanted.tokens
@@ -170,7 +170,7 @@ def _summary(material: Material, heading: str, title: str, chosen: Sequence[Unit
         for key in unit.facts:
             facts[key] = max(facts.get(key, 0.0), unit.worth / max(1, len(unit.facts)))
     clauses = [unit.text for unit in units]
-    verdict = check("T", Source(facts, clauses), text or head, tokens=count(body), above_tokens=room)
+    verdict = check("T", GuardSource(facts, clauses), text or head, tokens=count(body), above_tokens=room)
     data: dict[str, Json] = {"title": title, "kept_share": round(verdict.kept_share, 3)}
     if not verdict.ok:
         data["refused"] = verdict.reason

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foveate.plan import Made, Overheads, Told, TurnInfo, Wanted
-from foveate.strategy.topics.state import Book, Bulk, Topic, Why
+from foveate.plan import Artefact, ArtefactSpec, Overheads, PlanEvent, TurnInfo
+from foveate.strategy.topics.state import BulkState, TopicsState, TopicState, Why
 from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, is_elsewhere
 from foveate.turn import Json
 
@@ -52,18 +52,18 @@ class Rooms:
         )
 
 
-class Flow:
+class TopicFlow:
     """Goes through turns, oldest first, from the first of the current topic on."""
 
     def __init__(
-        self, settings: Topics, book: Book, rooms: Rooms, made: Mapping[str, Made], overheads: Overheads
+        self, settings: Topics, book: TopicsState, rooms: Rooms, made: Mapping[str, Artefact], overheads: Overheads
     ) -> None:
         self.settings = settings
         self.book = book
         self.rooms = rooms
         self.turns: list[TurnInfo] = []
         """Of the current topic."""
-        self.events: list[Told] = []
+        self.events: list[PlanEvent] = []
         self._made = made
         self._overheads = overheads
         self._seals = {seal.turn: seal for seal in book.seals}
@@ -102,7 +102,7 @@ class Flow:
 
     def skip(self, last: int, tokens: int) -> None:
         """Take the turns up to `last` for one topic: too many to look at each."""
-        topic = Topic(self.book.sealed + 1, self.book.start, last, 0, "size", tokens)
+        topic = TopicState(self.book.sealed + 1, self.book.start, last, 0, "size", tokens)
         self.book = replace(
             self.book,
             start=last + 1,
@@ -117,7 +117,7 @@ class Flow:
         count = self.settings.bulk_topics
         while len(self.book.topics) >= count and self.past_tokens > self.rooms.past:
             oldest, rest = self.book.topics[:count], self.book.topics[count:]
-            bulk = Bulk(self.book.merged + 1, merged_us, oldest)
+            bulk = BulkState(self.book.merged + 1, merged_us, oldest)
             self.book = replace(self.book, topics=rest).with_bulk(bulk)
             data: dict[str, Json] = {
                 "id": bulk.id,
@@ -125,13 +125,13 @@ class Flow:
                 "first": bulk.first,
                 "last": bulk.last,
             }
-            self.events.append(Told("bulk-merged", data, bulk.last))
+            self.events.append(PlanEvent("bulk-merged", data, bulk.last))
 
     @property
     def past_tokens(self) -> int:
         return sum(self.tokens(topic.wanted(self.rooms.topic_tokens)) for topic in self.book.topics)
 
-    def tokens(self, wanted: Wanted) -> int:
+    def tokens(self, wanted: ArtefactSpec) -> int:
         """What a summary's block takes: as it was made, or the most that it may."""
         made = self._made.get(wanted.name)
         text = (made.tokens or UNSUMMARISED_TOKENS) if made else wanted.tokens or UNSUMMARISED_TOKENS
@@ -141,7 +141,7 @@ class Flow:
         """The topic's first so many turns are over; the others begin the next."""
         turns, self.turns = self.turns[:count], self.turns[count:]
         tokens = sum(info.tokens + self._overheads.tag for info in turns)
-        topic = Topic(self.book.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)
+        topic = TopicState(self.book.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)
         subject = self.book.subject if why == "size" else topic.last + 1
         self.book = replace(
             self.book,
@@ -152,7 +152,7 @@ class Flow:
         )
         self._latest_us = max((info.ended_us for info in self.turns), default=0)
         data: dict[str, Json] = {"id": topic.id, "why": why, "first": topic.first, "last": topic.last}
-        self.events.append(Told("topic-sealed", {**data, "tokens": tokens}, topic.last))
+        self.events.append(PlanEvent("topic-sealed", {**data, "tokens": tokens}, topic.last))
         self.merge(sealed_us)
 
     def _boundary(self, info: TurnInfo) -> Why | None:
@@ -198,10 +198,10 @@ def boundary_name(settings: Topics, turn: int) -> str:
     return f"boundary-{turn}{way}"
 
 
-def boundary_wanted(settings: Topics, turn: int) -> Wanted:
+def boundary_wanted(settings: Topics, turn: int) -> ArtefactSpec:
     """It is made from the turn's prompt and from the turn before, which is over when there is a next."""
     languages = settings.phrase_languages
     data: dict[str, Json] = {} if languages is None else {"languages": list(languages)}
     if settings.phrases:
         data["phrases"] = list(settings.phrases)
-    return Wanted(boundary_name(settings, turn), "boundary", max(1, turn - 1), turn, data=data)
+    return ArtefactSpec(boundary_name(settings, turn), "boundary", max(1, turn - 1), turn, data=data)

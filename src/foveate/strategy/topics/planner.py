@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foveate.plan import Item, Overheads, Plan, Row, Shown, Story, Wanted
+from foveate.plan import ArtefactSpec, Block, Overheads, Plan, ShownLevel, Story, TurnSizes
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import bands_of, compact_rows, stub_row
 from foveate.strategy.topics.blocks import Current, current_rows
-from foveate.strategy.topics.flow import Flow, Rooms, boundary_wanted
-from foveate.strategy.topics.state import Book, Bulk, Topic
+from foveate.strategy.topics.flow import Rooms, TopicFlow, boundary_wanted
+from foveate.strategy.topics.state import BulkState, TopicsState, TopicState
 from foveate.turn import Json
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ MAX_READ_TURNS = 2_000
 """Of a history that was never planned, only so many of the newest turns are read for phrases and subjects."""
 MAX_SUMMARIES = 200
 """So many summaries of what was sealed are made at once, besides those that are shown."""
-_TARGETS: tuple[Shown, ...] = ("A", "R", "M", "S", "C", "T", "E")
+_TARGETS: tuple[ShownLevel, ...] = ("A", "R", "M", "S", "C", "T", "E")
 
 
 @dataclass(frozen=True, slots=True)
 class _Past:
     """The rows of what is sealed, oldest first."""
 
-    rows: tuple[Row, ...]
-    bulks: tuple[Bulk, ...]
+    rows: tuple[Block, ...]
+    bulks: tuple[BulkState, ...]
     """Those that are shown."""
     left_out: int
     """Bulks that are not."""
@@ -41,7 +41,7 @@ class _Past:
         return sum(row.tokens for row in self.rows)
 
 
-class Planner:
+class TopicsPlanner:
     """One plan in the making."""
 
     def __init__(self, settings: Topics, story: Story, budget_tokens: int, overheads: Overheads) -> None:
@@ -76,15 +76,15 @@ class Planner:
             notes=self._notes(flow, past, current),
         )
 
-    def _lived(self) -> tuple[Flow, list[Wanted]]:
+    def _lived(self) -> tuple[TopicFlow, list[ArtefactSpec]]:
         """The conversation up to its newest turn, and what says where topics begin in what is new of it."""
         story, settings, last = self.story, self.settings, self.story.last_turn
-        book = Book.from_json(story.state)
+        book = TopicsState.from_json(story.state)
         if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) > book.tail:
             book = book.reopened()
         # A one-off is planned afresh: what was merged for another room may have room of its own in this one.
         book = book.unmerged() if story.frame.is_one_off else book
-        flow = Flow(settings, book, self.rooms, story.made, self.overheads)
+        flow = TopicFlow(settings, book, self.rooms, story.made, self.overheads)
         flow.merge(0)
         flow.events.clear()
         reads = settings.subject_distance is not None or settings.phrases or settings.phrase_languages != ()
@@ -98,11 +98,11 @@ class Planner:
         flow.finish()
         return flow, wants
 
-    def _past(self, flow: Flow) -> _Past:
+    def _past(self, flow: TopicFlow) -> _Past:
         """Past topics, and the newest bulks that fit their tier; what is left out is named."""
         topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.book.topics]
         stub = stub_row(1, 1, self.overheads).tokens
-        shown: list[Row] = []
+        shown: list[Block] = []
         room = self.rooms.bulk
         for place, bulk in reversed(list(enumerate(flow.book.bulks))):
             row = self._row(flow, bulk, bulk.wanted(self.rooms.bulk_tokens))
@@ -120,10 +120,10 @@ class Planner:
             rows = [stub_row(1, flow.book.topics[-1].last, self.overheads)]
         return _Past(tuple(rows), flow.book.bulks[left_out:], left_out)
 
-    def _row(self, flow: Flow, what: Topic | Bulk, wanted: Wanted) -> Row:
-        return Row(what.first, what.last, "A", flow.tokens(wanted), artefact=wanted.name)
+    def _row(self, flow: TopicFlow, what: TopicState | BulkState, wanted: ArtefactSpec) -> Block:
+        return Block(what.first, what.last, "A", flow.tokens(wanted), artefact=wanted.name)
 
-    def _current(self, flow: Flow, limit_tokens: int) -> Current | None:
+    def _current(self, flow: TopicFlow, limit_tokens: int) -> Current | None:
         """The current topic in its share; in whatever the other tiers leave, where that is not enough."""
         if not flow.turns:
             return Current(())
@@ -138,37 +138,37 @@ class Planner:
             overheads=self.overheads,
         )
 
-    def _newest(self) -> list[Item]:
+    def _newest(self) -> list[TurnSizes]:
         """The newest turn, or its steps where it is at work, newest first."""
-        items: list[Item] = []
+        items: list[TurnSizes] = []
         for item in self.story.newest():
             if item.turn != self.story.last_turn:
                 break
             items.append(item)
         return items
 
-    def _filled(self, flow: Flow, past: _Past, current: Current) -> Sequence[Row]:
+    def _filled(self, flow: TopicFlow, past: _Past, current: Current) -> Sequence[Block]:
         """The sealed part, its newest topics in full where that is asked for and room is left."""
         if not self.settings.keep_full and not self.story.frame.is_one_off:
             return past.rows
         rows = list(past.rows)
         left = self.budget - past.tokens - sum(row.tokens for row in current.rows)
-        full: list[Row] = []
+        full: list[Block] = []
         for topic in reversed(flow.book.topics):
             if not rows or rows[-1].first != topic.first or topic.tokens - rows[-1].tokens > left:
                 break
             left -= topic.tokens - rows.pop().tokens
             tag = self.overheads.tag
             turns = self.story.infos(topic.first, topic.last)
-            full[:0] = [Row(info.turn, info.turn, "R", info.tokens + tag) for info in turns]
+            full[:0] = [Block(info.turn, info.turn, "R", info.tokens + tag) for info in turns]
         return [*rows, *full]
 
-    def _summaries(self, flow: Flow, past: _Past) -> list[Wanted]:
+    def _summaries(self, flow: TopicFlow, past: _Past) -> list[ArtefactSpec]:
         """Those that are shown, and those of what was sealed or merged just now, so that they can be looked up."""
         rooms, book = self.rooms, flow.book
         wants = [topic.wanted(rooms.topic_tokens) for topic in book.topics] if rooms.topic_tokens else []
         wants += [bulk.wanted(rooms.bulk_tokens) for bulk in past.bulks]
-        before = Book.from_json(self.story.state)
+        before = TopicsState.from_json(self.story.state)
         if not rooms.topic_tokens or self.story.frame.is_one_off:
             return wants
         merged = [topic for bulk in book.bulks for topic in bulk.topics if topic.number > before.sealed]
@@ -178,7 +178,7 @@ class Planner:
             wants += [bulk.wanted(rooms.bulk_tokens) for bulk in new[-MAX_SUMMARIES:]]
         return wants
 
-    def _notes(self, flow: Flow, past: _Past, current: Current) -> dict[str, Json]:
+    def _notes(self, flow: TopicFlow, past: _Past, current: Current) -> dict[str, Json]:
         book, rooms = flow.book, self.rooms
         return {
             "current": {"first": book.start, "last": self.story.last_turn, "tokens": current.tokens},
@@ -200,7 +200,7 @@ class Planner:
             "room_tokens": {"current": rooms.current, "past": rooms.past, "bulk": rooms.bulk},
         }
 
-    def _title(self, wanted: Wanted) -> Json:
+    def _title(self, wanted: ArtefactSpec) -> Json:
         made = self.story.made.get(wanted.name)
         return made.data.get("title", "") if made else ""
 
@@ -213,7 +213,7 @@ class Planner:
         return Plan(rows, bands, tokens, self.budget, notes=notes)
 
 
-def _noted(topic: Topic, title: Json = "") -> dict[str, Json]:
+def _noted(topic: TopicState, title: Json = "") -> dict[str, Json]:
     return {
         "id": topic.id,
         "first": topic.first,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from foveate.plan import Wanted
+from foveate.plan import ArtefactSpec
 from foveate.turn import Json
 
 Why = Literal["manual", "phrase", "silence", "subject", "size"]
@@ -20,7 +20,7 @@ MAX_BULKS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicState:
     """Turns about one thing."""
 
     number: int
@@ -35,26 +35,26 @@ class Topic:
     def id(self) -> str:
         return f"topic-{self.number}"
 
-    def wanted(self, tokens: int) -> Wanted:
+    def wanted(self, tokens: int) -> ArtefactSpec:
         """Its summary."""
-        return Wanted(f"topic-{self.first}-{self.last}-{tokens}", "topic", self.first, self.last, tokens)
+        return ArtefactSpec(f"topic-{self.first}-{self.last}-{tokens}", "topic", self.first, self.last, tokens)
 
     def as_json(self) -> list[Json]:
         return [self.number, self.first, self.last, self.sealed_us, REASONS.index(self.why), self.tokens]
 
     @classmethod
-    def from_json(cls, kept: Any) -> Topic:
+    def from_json(cls, kept: Any) -> TopicState:
         number, first, last, sealed_us, why, tokens = kept
         return cls(number, first, last, sealed_us, REASONS[why], tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class Bulk:
+class BulkState:
     """Topics that are summed up together, oldest first."""
 
     number: int
     merged_us: int
-    topics: tuple[Topic, ...]
+    topics: tuple[TopicState, ...]
 
     @property
     def id(self) -> str:
@@ -68,18 +68,18 @@ class Bulk:
     def last(self) -> int:
         return self.topics[-1].last
 
-    def wanted(self, tokens: int) -> Wanted:
+    def wanted(self, tokens: int) -> ArtefactSpec:
         name = f"bulk-{self.first}-{self.last}-{tokens}"
         ranges: list[Json] = [[topic.first, topic.last] for topic in self.topics]
-        return Wanted(name, "bulk", self.first, self.last, tokens, {"topics": ranges})
+        return ArtefactSpec(name, "bulk", self.first, self.last, tokens, {"topics": ranges})
 
     def as_json(self) -> dict[str, Json]:
         topics: list[Json] = [topic.as_json() for topic in self.topics]
         return {"number": self.number, "merged_us": self.merged_us, "topics": topics}
 
     @classmethod
-    def from_json(cls, kept: Any) -> Bulk:
-        return cls(kept["number"], kept["merged_us"], tuple(map(Topic.from_json, kept["topics"])))
+    def from_json(cls, kept: Any) -> BulkState:
+        return cls(kept["number"], kept["merged_us"], tuple(map(TopicState.from_json, kept["topics"])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class TopicsState:
     """Everything that is kept."""
 
     start: int = 1
@@ -102,9 +102,9 @@ class Book:
     """Since which turn it has been about the same: a topic that was sealed for its size goes on in the next."""
     seen: int = 0
     """The newest turn that was looked at."""
-    topics: tuple[Topic, ...] = ()
+    topics: tuple[TopicState, ...] = ()
     """Sealed and in no bulk, oldest first."""
-    bulks: tuple[Bulk, ...] = ()
+    bulks: tuple[BulkState, ...] = ()
     sealed: int = 0
     """How many topics were sealed so far,"""
     merged: int = 0
@@ -114,7 +114,7 @@ class Book:
     tail: int = 0
     """How many messages the newest turn had when it was sealed by hand; 0: it was not."""
 
-    def reopened(self) -> Book:
+    def reopened(self) -> TopicsState:
         """The newest sealed turn went on after all: it is part of the current topic until the next one begins."""
         topic = self.topics[-1]
         is_left = topic.last > topic.first
@@ -129,7 +129,7 @@ class Book:
             tail=0,
         )
 
-    def with_bulk(self, bulk: Bulk) -> Book:
+    def with_bulk(self, bulk: BulkState) -> TopicsState:
         bulks = (*self.bulks, bulk)
         if len(bulks) > MAX_BULKS:
             one, two = bulks[:2]
@@ -139,7 +139,7 @@ class Book:
             bulks = (replace(one, topics=(whole,)), *bulks[2:])
         return replace(self, bulks=bulks, merged=bulk.number)
 
-    def unmerged(self) -> Book:
+    def unmerged(self) -> TopicsState:
         """As if no topic had gone to a bulk yet."""
         topics = tuple(topic for bulk in self.bulks for topic in bulk.topics)
         return replace(self, topics=(*topics, *self.topics), bulks=(), merged=0)
@@ -158,7 +158,7 @@ class Book:
         }
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Json]) -> Book:
+    def from_json(cls, kept: Mapping[str, Json]) -> TopicsState:
         """What was kept; an empty book where nothing was."""
         if not kept:
             return cls()
@@ -167,8 +167,8 @@ class Book:
             state["start"],
             state["subject"],
             state["seen"],
-            tuple(map(Topic.from_json, state["topics"])),
-            tuple(map(Bulk.from_json, state["bulks"])),
+            tuple(map(TopicState.from_json, state["topics"])),
+            tuple(map(BulkState.from_json, state["bulks"])),
             state["sealed"],
             state["merged"],
             tuple(Seal(*seal) for seal in state["seals"]),

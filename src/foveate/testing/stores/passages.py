@@ -6,14 +6,14 @@ Run it as `foveate.testing.stores` says; its cases take the same arguments.
 from __future__ import annotations
 
 from foveate.store import Store
-from foveate.store.passages import KEY_SHIFT, Look, PassageText
+from foveate.store.passages import KEY_SHIFT, IndexSnapshot, PassageText
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 from foveate.testing.stores.derived import entry, rendition
 
 MANY = 99
 
 
-async def _look(store: Store, *phrases: str, session_id: str = "s", after: int = 0, limit: int = MANY) -> Look:
+async def _look(store: Store, *phrases: str, session_id: str = "s", after: int = 0, limit: int = MANY) -> IndexSnapshot:
     asked = [(phrase, 0) for phrase in phrases]
     return await store.passages.look(session_id, after=after, phrases=asked, limit=limit)
 

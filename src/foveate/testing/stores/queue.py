@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from foveate.store import Store, bodies
 from foveate.store.derived import NewRendition
-from foveate.store.due import DueTurn, Postponed, Refined, Wanted
+from foveate.store.due import DueTurn, PostponedTurn, RedoRequest, RefinedTurn
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 from foveate.testing.stores.derived import LONG_SECONDS, rendition
 
@@ -22,8 +22,8 @@ def _due(turn: int, due_us: int | None = NOW_US, *, messages: int = 1) -> NewRen
     return replace(rendition(turn, messages=messages), maker="local", due_us=due_us)
 
 
-def _refined(maker: str = "m", *, version: int = 1, calls: int = 1) -> Refined:
-    return Refined(
+def _refined(maker: str = "m", *, version: int = 1, calls: int = 1) -> RefinedTurn:
+    return RefinedTurn(
         maker=maker,
         version=version,
         calls=calls,
@@ -125,7 +125,7 @@ async def a_reservation_can_be_raised_and_given_back(store: Store, _: OpenStore)
     await _talked(store, 1)
     (due,) = await _claim(store)
     await store.derived.due.reserve(due, 5)
-    await store.derived.due.postpone(due, Postponed(due_us=NOW_US, calls=2))
+    await store.derived.due.postpone(due, PostponedTurn(due_us=NOW_US, calls=2))
     (due,) = await _claim(store)
     assert (due.calls, due.reserved) == (2, 2)
 
@@ -134,7 +134,7 @@ async def what_a_model_made_is_the_newest_and_the_rest_stays(store: Store, _: Op
     await _talked(store, 2)
     first, second = await _claim(store)
     assert await store.derived.due.refine(first, _refined(calls=2))
-    await store.derived.due.postpone(second, Postponed(due_us=None, calls=0))
+    await store.derived.due.postpone(second, PostponedTurn(due_us=None, calls=0))
     one, two = await store.derived.renditions("s", 1, 2)
     assert (one.maker, one.version, one.tiny, one.tiny_tokens, one.compressed_tokens) == ("m", 1, "best", 5, 15)
     assert (bodies.expand(one.compressed), bodies.expand(one.smoothed)) == ("better", "smoothed said")
@@ -162,15 +162,15 @@ async def what_a_model_made_of_what_is_gone_is_not_kept(store: Store, _: OpenSto
     assert not await store.derived.due.refine(first, _refined())
     await store.delete_session("s")
     assert not await store.derived.due.refine(second, _refined())
-    await store.derived.due.postpone(second, Postponed(due_us=5, calls=1))
+    await store.derived.due.postpone(second, PostponedTurn(due_us=5, calls=1))
     assert await store.derived.due.sessions() == []
 
 
 async def a_turn_that_is_put_off_is_marked_and_due_later(store: Store, _: OpenStore) -> None:
     await _talked(store, 2)
     first, second = await _claim(store)
-    await store.derived.due.postpone(first, Postponed(due_us=NOW_US + 9, calls=2, refusals=2, is_marked=True))
-    await store.derived.due.postpone(second, Postponed(due_us=None, calls=6, is_marked=True))
+    await store.derived.due.postpone(first, PostponedTurn(due_us=NOW_US + 9, calls=2, refusals=2, is_marked=True))
+    await store.derived.due.postpone(second, PostponedTurn(due_us=None, calls=6, is_marked=True))
     backlog = await store.derived.backlog("s")
     assert (backlog.incomplete, backlog.waiting, backlog.refusals) == (2, 1, 2)
     assert await _turns(store, now_us=NOW_US + 8) == []
@@ -192,8 +192,8 @@ async def holding_a_session_leaves_others_as_they_are(store: Store, _: OpenStore
 async def what_was_put_off_can_be_hurried_in_every_session(store: Store, _: OpenStore) -> None:
     await _talked(store, 2)
     first, second = await _claim(store)
-    await store.derived.due.postpone(first, Postponed(due_us=NOW_US + 10**9, calls=1, is_marked=True))
-    await store.derived.due.postpone(second, Postponed(due_us=None, calls=1, is_marked=True))
+    await store.derived.due.postpone(first, PostponedTurn(due_us=NOW_US + 10**9, calls=1, is_marked=True))
+    await store.derived.due.postpone(second, PostponedTurn(due_us=None, calls=1, is_marked=True))
     assert await _claim(store) == []
     await store.derived.due.hurry(NOW_US)
     assert [(due.turn, due.calls) for due in await _claim(store)] == [(first.turn, 1)]
@@ -205,8 +205,8 @@ async def what_was_made_in_part_is_marked_and_made_anew_when_wanted(store: Store
     assert await store.derived.due.refine(due, replace(_refined(version=2), is_complete=False))
     backlog = await store.derived.backlog("s")
     assert (backlog.complete, backlog.incomplete, backlog.by_model) == (0, 1, 1)
-    assert await store.derived.due.want_again("s", Wanted(local_version=1, model_version=None), NOW_US) == 0
-    assert await store.derived.due.want_again("s", Wanted(local_version=1, model_version=2), NOW_US) == 1
+    assert await store.derived.due.want_again("s", RedoRequest(local_version=1, model_version=None), NOW_US) == 0
+    assert await store.derived.due.want_again("s", RedoRequest(local_version=1, model_version=2), NOW_US) == 1
     claims = await store.derived.claim("s", owner="a", limit=9, lease_seconds=LONG_SECONDS, include_open=False)
     assert [claim.turn for claim in claims] == [1]
 
@@ -240,7 +240,7 @@ async def a_local_rendition_is_made_again_if_it_is_old_or_incomplete(store: Stor
     await store.append("s", [draft(f"q{turn}") for turn in range(1, 6)])
     made = [replace(_due(turn, None), is_complete=turn != 2) for turn in range(1, 5)]
     await store.derived.add_renditions("s", [*made[:3], replace(made[3], version=2)])
-    wanted = Wanted(local_version=2, model_version=None)
+    wanted = RedoRequest(local_version=2, model_version=None)
     assert await store.derived.due.want_again("s", wanted, NOW_US) == 3
     claims = await store.derived.claim("s", owner="a", limit=9, lease_seconds=LONG_SECONDS, include_open=False)
     assert [claim.turn for claim in claims] == [1, 2, 3]
@@ -252,9 +252,9 @@ async def what_no_model_or_an_older_prompt_made_can_be_wanted_again(store: Store
     first, second, third, fourth = await _claim(store)
     await store.derived.due.refine(first, _refined(version=2))
     await store.derived.due.refine(second, _refined(version=1))
-    await store.derived.due.postpone(third, Postponed(due_us=None, calls=MAX_CALLS, is_marked=True))
-    await store.derived.due.postpone(fourth, Postponed(due_us=None, calls=0))
-    wanted = Wanted(local_version=1, model_version=2)
+    await store.derived.due.postpone(third, PostponedTurn(due_us=None, calls=MAX_CALLS, is_marked=True))
+    await store.derived.due.postpone(fourth, PostponedTurn(due_us=None, calls=0))
+    wanted = RedoRequest(local_version=1, model_version=2)
     assert await store.derived.due.want_again("s", wanted, NOW_US) == 3
     claims = await _claim(store)
     assert sorted((due.turn, due.calls) for due in claims) == [(2, 0), (3, 0), (4, 0)]

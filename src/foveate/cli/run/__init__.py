@@ -14,22 +14,9 @@ from foveate.cli.ui.options import json_option, store_file, store_option
 from foveate.errors import InputError, SessionNotFound
 
 if TYPE_CHECKING:
-    from foveate.agents.run import Caps, RunEnded
+    from foveate.agents.run import Caps, RunEnd
     from foveate.client import Foveate
     from foveate.session import Session
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-from foveate.agents.chat import ChatEvent, Noticed, Piece, ToolAnswered, ToolAsked
-from foveate.agents.run import Began, IterationBegan, IterationEnded, RunEnded, RunEvent, TasksChanged
-from foveate.agents.signals import REASONS, UPDATE
-from foveate.cli.chat.flow import Flow
-from foveate.cli.chat.status import dollars, status
-from foveate.cli.ui.terminal import amount, console, line, print_json_line, shorten, to_copy
-from foveate.text import compact_json
-
-if TYPE_CHECKING:
-    from foveate.agents.tasks import TaskList
 
 EXIT_CODES = {"done": 0, "question": 2, "blocked": 3, "cap": 4}
 SECONDS_PER_MINUTE = 60
@@ -142,15 +129,16 @@ def command(
     raise SystemExit(EXIT_CODES[ended.reason])
 
 
-async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnded:
+async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
     import foveate
-    from foveate.agents.run import RunEnded, run
+    from foveate.agents.run import RunEnd, run
+    from foveate.cli.run.view import RunView
     from foveate.errors import ModelError
 
     async with foveate.open(path) as fov:
         place = await _enter(fov, order)
         session, model = place.session, place.model
-        view = View(session.id, as_json=as_json)
+        view = RunView(session.id, as_json=as_json)
         view.introduce(model, session.info.budget_tokens)
         events = run(
             session,
@@ -168,7 +156,7 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnded:
             async with aclosing(events):
                 async for event in events:
                     view.show(event)
-                    if isinstance(event, RunEnded):
+                    if isinstance(event, RunEnd):
                         return event
         except ModelError:
             view.give_up()
@@ -212,135 +200,3 @@ def _name_after(epic_path: Path | None) -> str:
     """What a run is called, so that the same command goes on with it."""
     stem = re.sub(r"[^\w.-]+", "-", epic_path.stem if epic_path else "").strip("-")
     return f"run-{stem or 'epic'}"
-
-
-CALL_CHARS = 100
-STYLES = {"done": "bold green", "question": "bold yellow", "blocked": "bold red", "cap": "bold yellow"}
-TITLES = {"done": "Done", "question": "Question", "blocked": "Blocked", "cap": "Stopped at a cap"}
-
-
-class View:
-    """Shows the events of one run."""
-
-    def __init__(self, session_id: str, *, as_json: bool) -> None:
-        self._session_id = session_id
-        self._as_json = as_json
-        self._out = out = console()
-        self._flow = Flow(self._write, lambda: out.width if out.is_terminal else None)
-        self._spent_usd = 0.0
-        self._tools: list[dict[str, object]] = []
-
-    def introduce(self, model: str, budget_tokens: int) -> None:
-        if not self._as_json:
-            self._out.print(line((self._session_id, "bold"), f"  {model}, {budget_tokens:,} tokens"), soft_wrap=True)
-
-    def show(self, event: RunEvent) -> None:
-        match event:
-            case Began(iterations, tasks):
-                self._began(iterations, tasks)
-            case IterationBegan(iteration, is_again):
-                self._note(f"── {iteration}{' (asked again)' if is_again else ''} ──")
-            case TasksChanged(tasks):
-                self._show_tasks(tasks)
-            case IterationEnded():
-                self._iteration_ended(event)
-            case RunEnded():
-                self._ended(event)
-            case _:
-                self._answering(event)
-
-    def _answering(self, event: ChatEvent) -> None:
-        match event:
-            case Piece(text):
-                if not self._as_json:
-                    self._flow.add(text)
-            case ToolAsked(name, arguments):
-                self._tools.append({"name": name, "arguments": arguments})
-                self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
-            case ToolAnswered(name, tokens):
-                if name != UPDATE and name not in REASONS:
-                    self._note(f"← {name}: {tokens:,} tokens")
-            case Noticed(text):
-                self._notice(text)
-
-    def give_up(self) -> None:
-        """A model that could not be asked: say that nothing is lost."""
-        self._flow.end()
-        notes = console(stderr=True)
-        notes.print(line((f"Everything so far is kept. To go on: {self._command()}", "dim")), soft_wrap=True)
-
-    def _began(self, iterations: int, tasks: TaskList) -> None:
-        if self._as_json:
-            return
-        if iterations:
-            self._note(f"Goes on after {_counted(iterations)}.")
-        self._show_tasks(tasks)
-
-    def _iteration_ended(self, event: IterationEnded) -> None:
-        answer = event.answer
-        self._spent_usd += answer.usd
-        tools, self._tools = self._tools, []
-        if self._as_json:
-            print_json_line({"iteration": event.iteration, **asdict(answer), "usd": answer.usd, "tools": tools})
-            return
-        self._flow.end()
-        self._out.print(status(answer, self._spent_usd, width=self._out.width), no_wrap=True, overflow="ellipsis")
-
-    def _ended(self, event: RunEnded) -> None:
-        if self._as_json:
-            tasks = [asdict(task) for task in event.tasks.tasks]
-            told = {name: getattr(event, name) for name in ("reason", "text", "iterations", "tokens", "usd")}
-            print_json_line({"session": self._session_id, **told, "tasks": tasks})
-            return
-        self._flow.end()
-        self._out.print()
-        title = line((TITLES[event.reason], STYLES[event.reason]), f": {event.text}" if event.text else ".")
-        self._out.print(title, soft_wrap=True)
-        total = len(event.tasks.tasks)
-        counted = f"{event.tasks.done_count} of {total} tasks done, " if total else ""
-        took = f"{counted}{_counted(event.iterations)}, {amount(event.tokens)} tokens, {dollars(event.usd)}"
-        self._out.print(line((took, "dim")), soft_wrap=True)
-        self._out.print(line((self._advice(event), "dim")), soft_wrap=True)
-
-    def _advice(self, event: RunEnded) -> str:
-        match event.reason:
-            case "question":
-                return f'To answer and go on: {self._command()} --answer "…"'
-            case "blocked":
-                return f'Once it is out of the way: {self._command()} --answer "what has changed"'
-            case "cap":
-                return f"To go on: {self._command()}, with a higher cap"
-        return f"The log: {to_copy('show', self._session_id, 'T-1')}"
-
-    def _command(self) -> str:
-        return to_copy("run", "--session", self._session_id)
-
-    def _show_tasks(self, tasks: TaskList) -> None:
-        if self._as_json:
-            return
-        self._flow.end()
-        for entry in tasks.entries:
-            if isinstance(entry, str):
-                self._out.print(line((f"  {entry}", "dim")), soft_wrap=True)
-                continue
-            indent = "  " * (1 + entry.depth)
-            mark = (f"{indent}✓ ", "green") if entry.is_done else f"{indent}· "
-            self._out.print(line(mark, (entry.text, "dim" if entry.is_done else "")), soft_wrap=True)
-
-    def _note(self, text: str) -> None:
-        if not self._as_json:
-            self._flow.end()
-            self._out.print(line((text, "dim")))
-
-    def _notice(self, text: str) -> None:
-        """Said on the error stream where a program reads the output."""
-        self._flow.end()
-        out = console(stderr=True) if self._as_json else self._out
-        out.print(line((text, "yellow")), soft_wrap=True)
-
-    def _write(self, text: str) -> None:
-        self._out.print(line(text), end="", soft_wrap=True)
-
-
-def _counted(iterations: int) -> str:
-    return f"{iterations:,} iteration{'' if iterations == 1 else 's'}"
