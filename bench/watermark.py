@@ -3,7 +3,7 @@
     python bench/watermark.py                   # the pi session and the demo at 16k and 32k
     python bench/watermark.py --markdown        # the table as it stands in docs/gradient.md
 
-The pi session needs ../shared/data. A replay is made for each mark. Facts are what `foveate.renditions.facts` finds in
+The pi session needs ../shared/data. A replay is made for each mark. Facts are what `foveate.compress.facts` finds in
 the raw turns so far, by weight; every 25 calls, once the history has filled its room, those that the context still
 has are counted. Of the demo, the planted facts told so far that stand there to the letter are counted too.
 """
