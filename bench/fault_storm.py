@@ -29,9 +29,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from conversation import make_conversation
 from foveate import Foveate, Session
 from foveate.compress.model import assign, groups, is_worth_asking
-from foveate.demo.conversation import make_conversation
 from foveate.models import Ask
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store

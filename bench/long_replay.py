@@ -11,8 +11,8 @@ import argparse
 import asyncio
 from itertools import islice
 
+from conversation import MAX_TURNS, make_conversation
 from foveate.compress.settings import CompressSettings
-from foveate.demo.conversation import MAX_TURNS, make_conversation
 from foveate.replay.replay import replay
 from foveate.replay.script import prepare
 from foveate.settings import Settings

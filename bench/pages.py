@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 import foveate.sync as foveate
+from conversation import make_conversation
 from foveate.cli.ui.picture import draw
-from foveate.demo.conversation import make_conversation
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "gradient.md"

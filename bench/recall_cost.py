@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import foveate
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from foveate.settings import load_settings
 
 SIZES = (1_000, 10_000)

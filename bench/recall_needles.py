@@ -1,6 +1,6 @@
 """A hundred facts planted in a long chat, and a hundred in an agent's session: are they there, and are they found?
 
-48 facts are those of `foveate.demo.conversation`, the others are told here. Each has a needle (a name, number or
+48 facts are those of `bench/conversation`, the others are told here. Each has a needle (a name, number or
 code that nothing else mentions), some key words, and a question in other words.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import foveate.sync as foveate
+from conversation import make_conversation
 from foveate import Message, Text, Turn
-from foveate.demo.conversation import make_conversation
 from foveate.recall.words import STOP_WORDS
 from foveate.settings import load_settings
 from foveate.turn import ToolResult

@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import foveate
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from foveate.recall.embed import STATIC, StaticEmbedder
 from foveate.recall.index import Index
 from foveate.recall.maker import index_turn

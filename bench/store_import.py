@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import foveate
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from foveate.formats import load_transcript
 
 MEGABYTE = 1_000_000

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import cast
 
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from foveate.formats import render_messages
 from foveate.turn import Json, Message, Text
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conversation import make_conversation
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.tools import key_lines, smooth_result, summarise_call
-from foveate.demo.conversation import make_conversation
 from foveate.formats import TranscriptMessage, load_transcript
 from foveate.text import turn_text
 from foveate.tokens import count_tokens

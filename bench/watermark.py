@@ -29,10 +29,11 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from cache import FILES, TRANSCRIPTS, load_turns
+from conversation import make_conversation
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.settings import CompressSettings
 from foveate.context.context import Context
-from foveate.demo.conversation import PlantedFact, make_conversation
+from foveate.demo import PlantedFact
 from foveate.replay.replay import ReplayCall, replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings

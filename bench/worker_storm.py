@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import foveate
+from conversation import make_conversation
 from foveate.compress.local import LocalCompressor
-from foveate.demo.conversation import make_conversation
 from foveate.recall.table import MARKS
 from foveate.settings import Settings, load_settings
 from foveate.store.derived import ERA_FANOUT

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from foveate.history import driver as story
 from foveate.history import sizes as gathering
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from support.command_line import HELLO, Shell, shell_with
 from support.transcripts import FIXTURES
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from conversation import make_conversation
 from foveate import sync
-from foveate.demo.conversation import make_conversation
 from support.command_line import HELLO, Shell, shell_with
 
 

@@ -263,7 +263,7 @@ def test_opaque_blocks_and_empty_messages_pass() -> None:
 
 
 def test_an_agents_session_takes_two_thirds_of_its_tokens_at_most() -> None:
-    from foveate.demo.conversation import make_conversation
+    from conversation import make_conversation
 
     turns = make_conversation(120).turns
     raw = sum(count_tokens(turn_text(turn.messages)) for turn in turns)

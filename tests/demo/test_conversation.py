@@ -10,7 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from foveate.demo.conversation import MAX_TURNS, Conversation, make_conversation
+from conversation import MAX_TURNS, make_conversation
+from foveate import demo
+from foveate.demo import Conversation
 from foveate.turn import Attachment, Reasoning, Text, ToolCall, ToolResult, Turn
 
 
@@ -207,3 +209,21 @@ def test_time_runs_through_working_days_only(conversation: Conversation) -> None
     assert times == sorted(times)
     assert all(turn.at is not None and turn.at.weekday() < 5 and 8 <= turn.at.hour < 20 for turn in conversation.turns)
     assert (times[-1] - times[0]).days > 21
+
+
+def test_the_shipped_conversation_is_the_generated_one(conversation: Conversation) -> None:
+    shipped = demo.load_conversation()
+    assert digest(shipped) == digest(conversation), "run `python bench/make_demo.py`"
+    assert shipped == conversation
+
+
+def test_a_part_of_the_shipped_conversation_has_the_facts_of_its_turns() -> None:
+    part = demo.load_conversation(60)
+    assert len(part.turns) == 60
+    assert part.facts == tuple(fact for fact in demo.load_conversation().facts if fact.turn <= 60)
+
+
+@pytest.mark.parametrize("turns", [0, demo.MAX_TURNS + 1])
+def test_a_part_that_is_no_part_is_an_error(turns: int) -> None:
+    with pytest.raises(ValueError, match="it can be 1 to 300"):
+        demo.load_conversation(turns)

@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from foveate.errors import ModelUnavailable
 from foveate.models import Answer, Ask, Model, local
 from foveate.models.names import load_model

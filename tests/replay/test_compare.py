@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from foveate.demo.conversation import make_conversation
+from conversation import make_conversation
 from foveate.errors import InputError, SettingsError, UnknownStrategy
 from foveate.replay.compare import MAX_CALLS, NEWEST_CALLS, compare, sampling_for
 from foveate.replay.report import Comparison, StrategyRun

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from conversation import make_conversation
 from foveate.context.context import Context
-from foveate.demo.conversation import make_conversation
 from foveate.replay.replay import ReplayCall, ReplayReport, replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings, load_settings

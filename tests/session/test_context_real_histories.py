@@ -12,9 +12,9 @@ from statistics import median
 import pytest
 
 import foveate.sync as foveate
+from conversation import make_conversation
 from foveate.context.context import Context
 from foveate.context.tags import TagBlock, parse_blocks
-from foveate.demo.conversation import make_conversation
 from foveate.history.blocks import user_text
 from foveate.replay.replay import CallSample
 from foveate.replay.script import prepare

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import foveate
+from conversation import make_conversation
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
-from foveate.demo.conversation import make_conversation
 from foveate.errors import SettingsError
 from foveate.settings import load_settings, make_strategy
 from foveate.strategy.gradient import Gradient

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from foveate.context.context import Context
-    from foveate.demo.conversation import Conversation, PlantedFact
+    from foveate.demo import Conversation, PlantedFact
     from foveate.replay.replay import ReplayReport
     from foveate.session.values import SessionStats
     from foveate.sync import Foveate, Session
@@ -27,6 +27,8 @@ COLUMNS = (Column("told once", "fold"), Column("in"), Column("asked for later", 
 FACTS_SHOWN = 6
 BUDGET_TOKENS = 16_000
 REPLAYED_TURNS = 300
+RECORD_KEY = "demo-42-300"
+"""Recording the same turns again adds nothing."""
 AROUND_CHARS = 140
 
 
@@ -50,13 +52,12 @@ class DemoResult:
 
 
 @click.command(name="demo", short_help="Play a made-up conversation and show what a model would see of it.")
-@click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 5000), help="How long it is.")
-@click.option("--seed", default=42, show_default=True, help="Another number makes another conversation.")
+@click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="How much of it to record.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="What to call it.")
 @click.option("--replay/--no-replay", default=True, help="Also play it again, to see what stays cached.")
 @store_option
 @json_option
-def command(*, turns: int, seed: int, session_id: str, replay: bool, store_path: Path, as_json: bool) -> None:
+def command(*, turns: int, session_id: str, replay: bool, store_path: Path, as_json: bool) -> None:
     """Record a conversation of a few hundred turns, compress it, and look at it through 16,000 tokens.
 
     It was written for this purpose, with planted facts, decisions, tool calls and errors. Running it again adds
@@ -67,12 +68,12 @@ def command(*, turns: int, seed: int, session_id: str, replay: bool, store_path:
     foveate context demo --budget 8000
     foveate levels demo T-87
     """
-    from foveate.demo.conversation import make_conversation
+    from foveate.demo import load_conversation
 
-    conversation = make_conversation(turns, seed)
+    conversation = load_conversation(turns)
     with opened(store_path, create=True) as fov, progress_bar(shown=not as_json) as progress:
         session = fov.session(session_id, title=conversation.title, platform="demo")
-        _record(progress, fov, session, conversation, f"demo-{seed}-{turns}")
+        _record(progress, fov, session, conversation, RECORD_KEY)
         context = session.context(budget_tokens=BUDGET_TOKENS)
         lost = _lost_fact(conversation, context)
         shown = DemoResult(

@@ -1,5 +1,67 @@
-"""What the demo conversation is made of: a fictional harbour, its stories, and the tools' outputs.
+"""A long, realistic conversation to try Foveate on, with facts planted in it that can be asked for later.
 
-`content/` holds the stories as data, `world` draws from it, `outputs` and `listings` make what tools print, and each
-`arcs_*` module tells a kind of story as a run of scenes. `foveate.demo.conversation` puts them together.
+A developer and a coding assistant work for weeks on Quayside, a fictional service for booking berths: 300 turns, stored
+beside this file.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from foveate import formats
+from foveate.store import bodies
+from foveate.turn import Json, Turn
+
+MAX_TURNS = 300
+FILE = "conversation.json.zst"
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFact:
+    """Something said once, in turn `turn` (from 1), to be asked for later in other words."""
+
+    id: str
+    turn: int
+    kind: str
+    needle: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Turns, and the facts planted in them."""
+
+    title: str
+    turns: tuple[Turn, ...]
+    facts: tuple[PlantedFact, ...]
+
+
+def load_conversation(turns: int = MAX_TURNS) -> Conversation:
+    """The first turns of the demo conversation, and the facts in them."""
+    if not 1 <= turns <= MAX_TURNS:
+        raise ValueError(f"turns is {turns}; it can be 1 to {MAX_TURNS}")
+    whole = _load()
+    facts = tuple(fact for fact in whole.facts if fact.turn <= turns)
+    return Conversation(whole.title, whole.turns[:turns], facts)
+
+
+def pack(conversation: Conversation) -> bytes:
+    """A conversation as the file keeps it."""
+    render = formats.load_messages("foveate").render
+    facts: list[Json] = [
+        [fact.id, fact.turn, fact.kind, fact.needle, fact.question, fact.answer] for fact in conversation.facts
+    ]
+    turns: list[Json] = [render(turn.messages) for turn in conversation.turns]
+    return bodies.squeeze({"title": conversation.title, "turns": turns, "facts": facts}, compression_level=19)
+
+
+@cache
+def _load() -> Conversation:
+    stored: Any = bodies.expand(files("foveate.demo").joinpath(FILE).read_bytes())
+    parse = formats.load("foveate").parse
+    turns = (Turn(tuple(parse(record, "demo") for record in turn)) for turn in stored["turns"])
+    return Conversation(stored["title"], tuple(turns), tuple(PlantedFact(*fact) for fact in stored["facts"]))

@@ -16,7 +16,7 @@ from foveate import client as api
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
 from foveate.context.tags import TagBlock, parse_blocks
-from foveate.demo.conversation import make_conversation
+from foveate.demo import load_conversation
 from foveate.events import Event
 from foveate.history.blocks import user_text
 from foveate.session import Session
@@ -271,7 +271,7 @@ def _turns(count: int) -> tuple[Turn, ...]:
 @cache
 def _conversation() -> tuple[Turn, ...]:
     """Of turns of all kinds, few of them large, so that a suite is quick."""
-    turns = make_conversation(90).turns
+    turns = load_conversation(90).turns
     is_large = [len(turn_text(turn.messages)) > LARGE_CHARS for turn in turns]
     return tuple(turn for number, turn in enumerate(turns) if not is_large[number] or number % 5 == 0)
 

@@ -179,10 +179,10 @@ def _read_session(session: Session, limit: int | None) -> Subject:
 
 def _planted(turns: list[Turn]) -> tuple[str, ...]:
     """The facts that `foveate demo` planted, where they were said."""
-    from foveate.demo.conversation import MAX_TURNS, make_conversation
+    from foveate.demo import MAX_TURNS, load_conversation
     from foveate.text import turn_text
 
-    facts = make_conversation(min(len(turns), MAX_TURNS)).facts
+    facts = load_conversation(min(len(turns), MAX_TURNS)).facts
     return tuple(fact.needle for fact in facts if fact.needle in turn_text(turns[fact.turn - 1].messages))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foveate.demo import listings
-from foveate.demo.world import World
+from conversation import listings
+from conversation.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from foveate.demo.scene import Scene
+    from conversation.scene import Scene
 
 _AREAS = (
     "tides", "auth", "uploads", "reports", "imports", "moorings", "payments", "search", "vessels", "waitlist", "jobs",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.demo.world import World
+    from conversation.world import World
 
 _NOUNS = (
     "berth",

@@ -7,13 +7,13 @@ number of turns and the same seed give the same bytes, everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias, cast
 
-from foveate.demo import arcs_code, arcs_ops, arcs_read, arcs_talk
-from foveate.demo.scene import Call, Say, Scene, Think
-from foveate.demo.world import World, content
+from conversation import arcs_code, arcs_ops, arcs_read, arcs_talk
+from conversation.scene import Call, Say, Scene, Think
+from conversation.world import World, content
+from foveate.demo import Conversation, PlantedFact
 from foveate.turn import Attachment, Message, Part, Reasoning, Text, ToolCall, ToolResult, Turn, Usage
 
 MAX_TURNS = 5_000
@@ -46,25 +46,6 @@ _ROUND: tuple[tuple[Arc, int], ...] = (
 )
 _CONTEXT_TOKENS = 96_000
 """Where the pretended context stops growing; the usage of each message follows it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlantedFact:
-    """Something said once, in turn `turn` (from 1), to be asked for later in other words."""
-
-    id: str
-    turn: int
-    kind: str
-    needle: str
-    question: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    title: str
-    turns: tuple[Turn, ...]
-    facts: tuple[PlantedFact, ...]
 
 
 def make_conversation(turns: int = 300, seed: int = 42) -> Conversation:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.demo.world import Record, World
+    from conversation.world import Record, World
 
 _VERBS = ("returns", "keeps", "refuses", "accepts", "counts", "ignores", "merges", "sorts", "reports", "restores")
 _THINGS = (

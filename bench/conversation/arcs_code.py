@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foveate.demo import listings, outputs
-from foveate.demo.world import Record, World, records
+from conversation import listings, outputs
+from conversation.world import Record, World, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from foveate.demo.scene import Scene
+    from conversation.scene import Scene
 
 _FORGOTTEN = ("CENT", "UTC", "outbox", "select")
 _TOUCHED = ("views", "forms", "admin", "jobs", "events", "queries", "labels")

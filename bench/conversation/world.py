@@ -11,7 +11,7 @@ from importlib import resources
 from random import Random
 from typing import TypeAlias, TypeVar, cast
 
-from foveate.demo.scene import Scene
+from conversation.scene import Scene
 
 Item = TypeVar("Item")
 Record: TypeAlias = dict[str, str]
@@ -44,7 +44,7 @@ class World:
     """All chance in one place: whoever draws from it in the same order gets the same conversation."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = Random(seed)  # noqa: S311 - repeatable on purpose
+        self.rng = Random(seed)
         self.now = START
         self._decks: dict[str, list[object]] = {}
         self._ticket = 1180
