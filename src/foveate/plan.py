@@ -156,7 +156,9 @@ class History(Protocol):
     """What a strategy sees of a conversation; read lazily, so that a long one costs no more than its budget."""
 
     @property
-    def last_turn(self) -> int: ...
+    def last_turn(self) -> int:
+        """The newest turn's number."""
+        ...
 
     def newest(self) -> Iterator[TurnSizes]:
         """The items, newest first. Steps come instead of the whole turn where a turn is at work."""
@@ -176,7 +178,9 @@ class Story(History, Protocol):
     """What a strategy sees that keeps a state of its own or wants things made. `newest` and eras are there too."""
 
     @property
-    def frame(self) -> Frame: ...
+    def frame(self) -> Frame:
+        """The budget and what surrounds the history."""
+        ...
 
     @property
     def state(self) -> Mapping[str, Json]:

@@ -125,10 +125,12 @@ class Message:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls among its parts."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
+        """The results among its parts."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
     @property
@@ -161,6 +163,7 @@ class Turn:
 
     @property
     def id(self) -> str:
+        """`T-1`, `T-2`, …"""
         return turn_id(self.number)
 
     @property

@@ -127,6 +127,7 @@ class Context:
 
     @property
     def native_messages(self) -> list[Message]:
+        """The messages of turns that go out in the provider's own form."""
         return [message for block in self.layout.native for message in block.messages]
 
     @property

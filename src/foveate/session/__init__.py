@@ -328,6 +328,7 @@ class Session:
         return await self._update({"strategy": strategy, "settings": json.dumps(settings)})
 
     async def rename(self, title: str) -> SessionInfo:
+        """Give the session another title."""
         return await self._update({"title": check_text("title", title)})
 
     async def label(self, *, platform: str | None = None, channel: str | None = None) -> SessionInfo:
@@ -355,16 +356,19 @@ class Session:
         return Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us))
 
     async def pins(self) -> list[Pin]:
+        """The pins, oldest first."""
         rows = await self._store.list_pins(self.id)
         return [Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us)) for row in rows]
 
     async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
+        """Remove a pin; a locked one only with `even_if_locked`."""
         number = pin_id.removeprefix("P-")
         if not number.isdecimal():
             raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
         await self._store.remove_pin(self.id, int(number), even_if_locked=even_if_locked)
 
     async def stats(self) -> SessionStats:
+        """Counts, sizes and the state of background work."""
         await self.refresh()
         backlog = await self._store.derived.backlog(self.id)
         pins = await self._store.list_pins(self.id)

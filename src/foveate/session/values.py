@@ -47,6 +47,7 @@ class RecordedTurn:
 
     @property
     def id(self) -> str:
+        """`T-1`, `T-2`, …"""
         return turn_id(self.number)
 
 
