@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import SettingsError
+from foveate.recall.settings import RecallSettings
 from foveate.settings import Settings, describe, load_settings
 from support.settings_page import PAGE, generate
 
@@ -293,3 +294,27 @@ def test_keys_that_do_not_go_together_are_refused_with_the_reason(
 ) -> None:
     with pytest.raises(SettingsError, match=rf"setting {part}: .*{problem}"):
         load_settings(environment={}, overrides={part: values})
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment", "overrides"),
+    [
+        ('[recall]\nmethod = "rrf"\npassages = 7', {}, {}),
+        ("[recall]\npassages = 7", {"FOVEATE_RECALL__HOPS": "2"}, {}),
+        ("[recall]\npassages = 7", {}, {"recall": {"reranker_path": "x.onnx"}}),
+    ],
+    ids=["file", "environment", "code"],
+)
+def test_a_retired_key_is_ignored_with_a_warning(
+    toml: str,
+    environment: dict[str, str],
+    overrides: dict[str, object],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text(toml)
+    assert load_settings(path, environment=environment, overrides=overrides).recall == RecallSettings(passages=7)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("the setting recall.")
+    assert "is ignored" in caplog.messages[0]

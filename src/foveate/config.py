@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,6 +14,8 @@ from msgspec import Meta, Struct
 from foveate.errors import SettingsError
 
 P = TypeVar("P", bound=Struct)
+
+_log = logging.getLogger(__name__)
 
 _PLAIN: Mapping[object, str] = {
     int: "a whole number",
@@ -114,3 +117,20 @@ def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], *, pre
         hint = hints[key]
         if isinstance(value, Mapping) and isinstance(hint, type) and issubclass(hint, Struct):
             refuse_unknown_keys(value, hint, prefix=f"{prefix}{key}.")
+
+
+def drop_retired_keys(values: Mapping[str, object], retired: Mapping[str, str]) -> dict[str, object]:
+    """The values of all sections without retired keys; each one found is logged as a warning.
+
+    `retired` has the reason for each key, written as `section.key`. A retired key is accepted for one release.
+    """
+    kept: dict[str, object] = {}
+    for section, given in values.items():
+        if not isinstance(given, Mapping):
+            kept[section] = given
+            continue
+        kept[section] = {key: value for key, value in given.items() if f"{section}.{key}" not in retired}
+        for key in given:
+            if reason := retired.get(f"{section}.{key}"):
+                _log.warning("the setting %s.%s is ignored: %s", section, key, reason)
+    return kept

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from foveate.compress.settings import CompressSettings
-from foveate.config import SettingKey, converted, is_list, keys_of, refuse_unknown_keys
+from foveate.config import SettingKey, converted, drop_retired_keys, is_list, keys_of, refuse_unknown_keys
 from foveate.context.allotments import Allotments
 from foveate.context.settings import ContextSettings
 from foveate.errors import SettingsError
@@ -41,6 +41,14 @@ CONFIG_VARIABLE = "FOVEATE_CONFIG"
 """Names a settings file for programs that are given none."""
 NEARLY = 0.9
 """How alike a variable is to a setting's that it is taken for a slip, by difflib's ratio."""
+RETIRED_KEYS = {
+    "recall.method": "keyword and vector scores are always added as standard scores",
+    "recall.hops": "recall searches once",
+    "recall.hop_weight": "recall searches once",
+    "recall.reranker_path": "there is no cross-encoder; recall.judge_model can order what was found",
+    "recall.rerank_seconds": "there is no cross-encoder; recall.judge_model can order what was found",
+}
+"""Settings that no longer exist, each with the reason. They are accepted for one release, with a warning."""
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +116,7 @@ def load_settings(
     values: dict[str, object] = _read_file(Path(path)) if path else {}
     _merge(values, _read_environment(environment))
     _merge(values, overrides or {})
-    return _convert(values)
+    return _convert(drop_retired_keys(values, RETIRED_KEYS))
 
 
 def _read_file(path: Path) -> dict[str, object]:

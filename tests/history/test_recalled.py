@@ -265,14 +265,3 @@ def test_no_context_with_recall_exceeds_its_budget(
             assert "</memory>\n" not in context.text.removesuffix("</memory>\n")
 
     run(tmp_path_factory.mktemp("recall"), job)
-
-
-def test_a_second_hop_leaves_what_the_first_found_and_keeps_the_budget(tmp_path: Path) -> None:
-    async def job(session: Session, _: Foveate) -> None:
-        for budget in (None, 1_500):
-            context = await session.context(QUESTION, budget_tokens=budget)
-            assert "KH-731" in memory(context)
-            assert context.tokens <= context.budget_tokens
-            assert context.text == (await session.context(QUESTION, budget_tokens=budget)).text
-
-    run(tmp_path, job, with_settings(hops=2))

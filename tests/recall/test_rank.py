@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ from foveate.recall.rank import (
     RankWeights,
     best_first,
     fuse,
-    joined,
     outstanding,
     rank,
     score,
@@ -39,25 +37,18 @@ def passages(turns: Sequence[int], *, hours: Sequence[float] | None = None, user
 
 
 def test_a_blend_counts_how_far_each_score_stands_out() -> None:
-    blended = fuse(scored([0, 0, 9]), scored([0.1, 0.1, 0.4]), "blend")
+    blended = fuse(scored([0, 0, 9]), scored([0.1, 0.1, 0.4]))
     assert blended.argmax() == 2
     assert blended[0] == blended[1]
 
 
-def test_reciprocal_ranks_don_t_care_how_far_apart_scores_are() -> None:
-    near = fuse(scored([1, 2, 3]), scored([1, 2, 3]), "rrf")
-    far = fuse(scored([1, 20, 3_000]), scored([-1, 0, 1]), "rrf")
-    assert np.allclose(near, far)
-
-
-@pytest.mark.parametrize("method", ["blend", "rrf"])
-def test_one_measure_alone_is_enough(method: str) -> None:
-    assert fuse(scored([1, 5, 2]), None, method).argmax() == 1  # type: ignore[arg-type]
-    assert fuse(None, scored([1, 5, 2]), method).argmax() == 1  # type: ignore[arg-type]
+def test_one_measure_alone_is_enough() -> None:
+    assert fuse(scored([1, 5, 2]), None).argmax() == 1
+    assert fuse(None, scored([1, 5, 2])).argmax() == 1
 
 
 def test_a_measure_that_tells_nothing_changes_nothing() -> None:
-    assert (fuse(scored([3, 3, 3]), scored([1, 2, 3]), "blend") == scored([1, 2, 3]).standard()).all()
+    assert (fuse(scored([3, 3, 3]), scored([1, 2, 3])) == scored([1, 2, 3]).standard()).all()
 
 
 def test_the_turns_around_a_hit_are_raised_within_its_sitting() -> None:
@@ -128,14 +119,3 @@ def test_any_scores_rank_every_allowed_passage_once_best_first(values: list[floa
     assert allowed[places].all()
     assert (np.diff(scores[places]) <= 0).all()
     assert (score(here, scored(values), scored(values[::-1]), RankWeights()) == scores).all()
-
-
-def test_what_a_second_hop_finds_counts_for_its_weight_and_nothing_where_it_is_late() -> None:
-    here = passages([1, 2, 3])
-    first, second = PassageScores(here, scored([9, 0, 0])), PassageScores(here, scored([0, 0, 9]))
-    both = joined(first, second, 0.5)
-    assert both is not None
-    assert (both.scored.standard() == both.scored.values).all()
-    assert both.scored.values[0] > both.scored.values[2] > both.scored.values[1]
-    assert joined(first, None, 0.5) is first
-    assert joined(None, second, 0.5) is None

@@ -40,8 +40,6 @@ MAX_PASSAGES = 2_000
 """Of the best, those that are tried for room."""
 BATCH = 64
 """Passages whose texts are read together."""
-HOP_PASSAGES = 5
-"""The best, which are looked for in their turn."""
 KEPT = "recalled"
 """The keepsake's name."""
 MAX_REMEMBERED = 20_000
@@ -103,11 +101,6 @@ class _Measures:
     def newest_us(self) -> int:
         return max(int(each.passages.at_us.max()) for each in (self.words, self.vectors) if each and len(each.passages))
 
-    def joined(self, further: _Measures, weight: float) -> _Measures:
-        from foveate.recall.rank import joined  # noqa: PLC0415
-
-        return _Measures(joined(self.words, further.words, weight), joined(self.vectors, further.vectors, weight))
-
 
 class Recaller:
     """Recalls for one session."""
@@ -147,17 +140,13 @@ class Recaller:
         if not measured.is_any or not self._is_needed(measured, wish=wish, need=need):
             return MemoryLayer()
         found_again = _Found(session, index, counter, self._rank(query, measured, wish))
-        if self._settings.hops > 1:
-            further = await self._measure(index, await self._told(found_again), deadline)
-            ranked = self._rank(query, measured.joined(further, self._settings.hop_weight), wish)
-            found_again = replace(found_again, ranked=ranked)
         found_again = await self._reordered(query, found_again, deadline)
         return await self._fill(found_again, wish.room_tokens)
 
     async def _measure(self, index: Index, query: str, deadline: Deadline) -> _Measures:
         """How well passages answer, by what is ready in time."""
         stages = {"words": lambda: index.measure_words(query), "vectors": lambda: index.measure_vectors(query)}
-        limit = self._settings.search_seconds if self._judge.is_asked or self._searcher.reranker else None
+        limit = self._settings.search_seconds if self._judge.is_asked else None
         found = await run_stages(stages, deadline.left_seconds(limit))
         return _Measures(found.results.get("words"), found.results.get("vectors"))
 
@@ -176,7 +165,6 @@ class Recaller:
 
         settings = self._settings
         weights = RankWeights(
-            method=settings.method,
             user=settings.user_weight,
             near=settings.near_weight,
             far=settings.far_weight,
@@ -187,26 +175,13 @@ class Recaller:
         limit = MAX_PASSAGES if wish.is_one_off else settings.passages
         return rank(measured.words, measured.vectors, weights, spans=spans, visible=wish.visible, limit=limit)
 
-    async def _told(self, found: _Found) -> str:
-        """What the best passages say, to be looked for in their turn."""
-        pieces = await self._read(found, found.rows(0, HOP_PASSAGES))
-        return "\n".join(piece.text for piece in pieces if piece)
-
     async def _reordered(self, query: str, found: _Found, deadline: Deadline) -> _Found:
-        """The best of what was found as a cross-encoder orders it, and then models."""
-        reranker = self._searcher.reranker
-        if not (reranker or self._judge.is_asked):
+        """The best candidates in the order that the judging models give them."""
+        if not self._judge.is_asked:
             return found
         rows = found.rows(0, self._settings.candidates)
         texts = [piece.text if piece else "" for piece in await self._read(found, rows)]
-        order = list(range(len(texts)))
-        if reranker:
-            stages = {"rerank": lambda: reranker.order(query, texts)}
-            done = await run_stages(stages, deadline.left_seconds(self._settings.rerank_seconds))
-            order = done.results.get("rerank", order)
-        if self._judge.is_asked:
-            judged = await self._judge.order(query, [texts[place] for place in order], deadline, found.session.id)
-            order = [order[place] for place in judged]
+        order = await self._judge.order(query, texts, deadline, found.session.id)
         places = found.ranked.places.copy()
         places[: len(order)] = places[order]
         return replace(found, ranked=replace(found.ranked, places=places))

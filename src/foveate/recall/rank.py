@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,7 @@ from foveate.recall.dates import TimeSpan
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
-Method = Literal["blend", "rrf"]
 
-RRF_RANKS = 60
-"""Reciprocal rank fusion's constant."""
 TINY_DEVIATION = 1e-9
 SHORT_PASSAGES = 2
 """A turn of so many is short."""
@@ -35,7 +31,6 @@ HOUR_US = 3_600_000_000
 class RankWeights:
     """What counts for how much, in standard deviations of a score."""
 
-    method: Method = "blend"
     user: float = 4.0
     near: float = 0.3
     """Of the turns next to a passage's own."""
@@ -127,16 +122,8 @@ def rank(
     known = [measured.over(passages) if measured else None for measured in (words, vectors)]
     scores = score(passages, known[0], known[1], weights, spans)
     allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages), np.bool_)
-    own = fuse(known[0], known[1], weights.method)
+    own = fuse(known[0], known[1])
     return RankedPassages(passages, scores, best_first(passages, scores, allowed, limit), own)
-
-
-def joined(first: PassageScores | None, second: PassageScores | None, weight: float) -> PassageScores | None:
-    """How well passages answer a question and, for so much, what was found by it."""
-    if first is None or second is None:
-        return first
-    values = first.scored.standard() + np.float32(weight) * second.over(first.passages).standard()
-    return PassageScores(first.passages, MeasureScores(values, 0.0, 1.0))
 
 
 def outstanding(words: PassageScores | None, vectors: PassageScores | None, *, asking: int | None = None) -> float:
@@ -155,14 +142,11 @@ def _later(words: PassageScores | None, vectors: PassageScores | None) -> Passag
     return max(found, key=len)
 
 
-def fuse(keyword: MeasureScores | None, vector: MeasureScores | None, method: Method) -> Floats:
-    """One score from two, or from the one that is there."""
-    known = [scored for scored in (keyword, vector) if scored is not None]
-    assert known, "nothing was compared"
-    if method == "blend":
-        return _sum([scored.standard() for scored in known])
-    gains = _sum([_reciprocal_ranks(scored.values) for scored in known])
-    return MeasureScores.of(gains).standard() * np.float32(len(known))
+def fuse(keyword: MeasureScores | None, vector: MeasureScores | None) -> Floats:
+    """The sum of the standard scores by words and by vectors, or the one that is known."""
+    known = [scored.standard() for scored in (keyword, vector) if scored is not None]
+    assert known, "nothing was measured"
+    return _sum(known)
 
 
 def score(
@@ -173,7 +157,7 @@ def score(
     spans: Sequence[TimeSpan] = (),
 ) -> Floats:
     """How well each passage answers."""
-    scores = fuse(keyword, vector, weights.method)
+    scores = fuse(keyword, vector)
     # What is the same for every turn of a kind is not lent: a turn at the edge of a sitting has fewer to borrow from.
     scores = scores + _lent(passages, scores, weights)
     scores += np.float32(weights.user) * passages.is_user.astype(np.float32)
@@ -196,13 +180,6 @@ def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], l
 def _sum(columns: Sequence[Floats]) -> Floats:
     total: Floats = np.sum(columns, axis=0, dtype=np.float32)
     return total
-
-
-def _reciprocal_ranks(values: Floats) -> Floats:
-    ranks = np.empty(len(values), np.float32)
-    ranks[np.argsort(-values, kind="stable")] = np.arange(len(values), dtype=np.float32)
-    found: Floats = np.float32(1) / (RRF_RANKS + ranks + np.float32(1))
-    return found
 
 
 def _dated(passages: Passages, spans: Sequence[TimeSpan]) -> Floats:

@@ -6,14 +6,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveate.errors import InputError, ModelError
 from foveate.models.caller import Caller
 from foveate.recall.embed import Embedder, index_maker, load_embedder
 from foveate.recall.passages import cut_turn
-from foveate.recall.rerank import Reranker
 from foveate.recall.settings import RecallSettings
 from foveate.renditions import without_recalled
 from foveate.store import SessionRow, Store
@@ -52,21 +50,12 @@ class Searcher:
         self._settings = settings
         self._caller = caller
         self._embedder: Embedder | None = None
-        self._reranker: Reranker | None = None
         self._open: OrderedDict[int, Index] = OrderedDict()
 
     @property
     def embedder(self) -> Embedder:
         self._embedder = self._embedder or load_embedder(self._settings, self._caller)
         return self._embedder
-
-    @property
-    def reranker(self) -> Reranker | None:
-        """The cross-encoder that the settings name, if they do."""
-        path = self._settings.reranker_path
-        if self._reranker is None and path is not None:
-            self._reranker = Reranker(Path(path).expanduser())
-        return self._reranker
 
     def index(self, session: SessionRow) -> Index:
         """A session's index, opened before or now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -25,12 +25,7 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     judge_model: str | None = None
     """A model that judges what is left."""
     candidates: Annotated[int, Meta(ge=1, le=200)] = 30
-    """Passages that models are asked about, and that a cross-encoder reads."""
-    reranker_path: str | None = None
-    """The .onnx file of a cross-encoder with BERT's word pieces, which puts candidates in order; needs
-    foveate[minilm]. None: ranking alone does."""
-    rerank_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.5
-    """For the cross-encoder; when it is late, the order stays as it was."""
+    """Passages that models are asked about."""
     gate: bool = True
     """Recall only for prompts that seem to need it, so that others leave the prompt cached to its end."""
     gate_score: Annotated[float, Meta(ge=0, le=100)] = 6.0
@@ -39,8 +34,6 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """and for a prompt that may or may not ask for the past. Tuned on LoCoMo-dev: its questions, its turns."""
     passages: Annotated[int, Meta(ge=1, le=2_000)] = 12
     """Recalled at most at the session's own budget, where what is recalled is not cached; a one-off fills its room."""
-    method: Literal["blend", "rrf"] = "blend"
-    """How words and vectors make one score: by how far they stand out, or by reciprocal ranks."""
     user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
     """What a passage gains by being the user's own words, in standard deviations; tuned on BEAM-100k-dev."""
     near_weight: Annotated[float, Meta(ge=0, le=2)] = 0.3
@@ -51,10 +44,6 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a passage gains by being of a time that the prompt names."""
     sitting_hours: Annotated[float, Meta(gt=0, le=10_000)] = 12.0
     """Turns further apart than this don't count as neighbours."""
-    hops: Annotated[int, Meta(ge=1, le=2)] = 1
-    """2: what was found is looked for in its turn, and what that finds counts too, while there is time."""
-    hop_weight: Annotated[float, Meta(ge=0, le=10)] = 0.15
-    """For how much, beside what the prompt itself finds."""
     ticklers: Annotated[int, Meta(ge=0, le=50)] = 3
     """Turns for which there is no room that are named with one sentence."""
     prefetch_turns: Annotated[int, Meta(ge=0, le=8)] = 2

@@ -5,12 +5,10 @@ What a store holds says which model made it; vectors of another are left out of 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from foveate.recall.embed.onnx import load_session
 from foveate.recall.settings import RecallSettings
 
 if TYPE_CHECKING:
@@ -22,9 +20,6 @@ PASSAGES_VERSION = 1
 STATIC = "static"
 STATIC_NAME = "static-minilm-256"
 """As `foveate.recall.embed.static` has it; known here without loading it."""
-MINILM = "minilm"
-MINILM_DIMENSIONS = 384
-MINILM_BATCH = 32
 
 
 def index_maker(model: str) -> str:
@@ -92,48 +87,14 @@ class StaticEmbedder:
         return self._embed(texts)
 
 
-class MinilmEmbedder:
-    """all-MiniLM-L6-v2 from a file of the user's, with the word pieces of the model in the package."""
-
-    is_local = False
-
-    def __init__(self, path: Path) -> None:
-        self.name = f"{MINILM} {path.name}"
-        self.dimensions = MINILM_DIMENSIONS
-        self._session = load_session(path, key="recall.model_path", otherwise="set recall.embeddings to static")
-
-    async def learn(self) -> None:
-        pass
-
-    async def embed(self, texts: Sequence[str]) -> Floats:
-        return await asyncio.to_thread(self._run, texts)
-
-    def _run(self, texts: Sequence[str]) -> Floats:
-        import numpy as np  # noqa: PLC0415
-
-        from foveate.recall.embed.static import minilm_pieces  # noqa: PLC0415
-
-        found = np.zeros((len(texts), self.dimensions), np.float32)
-        for start in range(0, len(texts), MINILM_BATCH):
-            batch = [minilm_pieces(text) for text in texts[start : start + MINILM_BATCH]]
-            ids = np.zeros((len(batch), max(map(len, batch))), np.int64)
-            mask = np.zeros_like(ids)
-            for row, pieces in enumerate(batch):
-                ids[row, : len(pieces)], mask[row, : len(pieces)] = pieces, 1
-            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-            names = {each.name for each in self._session.get_inputs()}
-            states = self._session.run(None, {name: value for name, value in given.items() if name in names})[0]
-            means = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
-            found[start : start + len(batch)] = means / np.linalg.norm(means, axis=1, keepdims=True)
-        return found
-
-
 def load_embedder(settings: RecallSettings, caller: Caller) -> Embedder:
     """The model that the settings name; one elsewhere is asked through the caller."""
     match settings.embeddings:
         case "static":
             return StaticEmbedder()
         case "minilm":
+            from foveate.recall.embed.minilm import MinilmEmbedder  # noqa: PLC0415
+
             return MinilmEmbedder(Path(settings.model_path or "").expanduser())
     from foveate.recall.embed.endpoint import EndpointEmbedder  # noqa: PLC0415 - the network's modules, for those who use it
 

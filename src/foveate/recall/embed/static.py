@@ -53,15 +53,6 @@ def minilm_pieces(text: str) -> list[int]:
     return [MINILM_BEGIN, *(piece + MINILM_OFFSET for piece in _load().pieces(text)[: MAX_PIECES - 2]), MINILM_END]
 
 
-def pair_pieces(question: str, text: str) -> tuple[list[int], list[int]]:
-    """A question and a text as models of this family read them together; the question has half of the room at most."""
-    one = minilm_pieces(question)
-    one = [*one[: MAX_PIECES // 2 - 1], MINILM_END] if len(one) > MAX_PIECES // 2 else one
-    two = minilm_pieces(text)[1:]
-    left = MAX_PIECES - len(one)
-    return one, [*two[: left - 1], MINILM_END] if len(two) > left else two
-
-
 class _Model:
     def __init__(self, rows: NDArray[np.int8], scales: Vectors, names: Sequence[str]) -> None:
         self.rows = rows
