@@ -39,7 +39,7 @@ def test_the_quickstarts_examples_run_one_after_the_other(tmp_path: Path) -> Non
 
 
 def test_the_first_ten_minutes_are_as_the_page_shows_them() -> None:
-    assert PAGE.read_text("utf-8") == generate(), "run `python tests/first_minutes_page.py`"
+    assert PAGE.read_text("utf-8") == generate(), "run `python tests/support/first_minutes_page.py`"
 
 
 def test_the_chats_example_runs(tmp_path: Path) -> None:
@@ -48,6 +48,13 @@ def test_the_chats_example_runs(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", ran.stdout)
+
+
+@pytest.mark.parametrize(("page", "printed"), [("images", "image/png\n"), ("concurrency", "20\n"), ("streaming", "")])
+def test_the_pages_examples_run(page: str, printed: str, tmp_path: Path) -> None:
+    (example,) = python_examples(ROOT / "docs" / f"{page}.md")
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, printed), ran.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
