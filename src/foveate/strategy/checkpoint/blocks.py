@@ -90,6 +90,5 @@ def _step_rows(newest: Sequence[TurnSizes], room_tokens: int, overheads: Overhea
         rows, left = [prompt], room_tokens - prompt.tokens
     if not steps:
         return CheckpointLayout(tuple(rows), is_lowered=bool(rows) and rows[0].is_cut)
-    planned = plan_steps([replace(step, is_kept=False) for step in steps], left, overheads)
-    rows += [replace(row, first_step=max(steps[-1].step, row.first_step)) for row in planned]
+    rows += plan_steps([replace(step, is_kept=False) for step in steps], left, overheads)
     return CheckpointLayout(tuple(rows), is_lowered=any(row.level != "R" or row.is_cut for row in rows))

@@ -106,20 +106,25 @@ class Finds:
 def find_all(turns: Sequence[SourceTurn]) -> Finds:
     """What the assistant decided, changed and left to do in these turns, in order."""
     finds = Finds()
+    changed: dict[str, None] = {}
     for turn in turns:
         for message in turn.messages:
             if message.role == "assistant" and message.kind == "message":
                 _find_decisions(finds, turn.number, message.text)
-            for path in _changed_files(message):
-                if path in finds.files:
-                    finds.files.remove(path)
-                finds.files.append(path)
+            _move_to_end(changed, _changed_files(message))
+    finds.files = list(changed)[-MAX_FILES:]
     spoken = [turn for turn in turns if _last_words(turn)]
     finds.next_steps = [step for turn in spoken[-LAST_TURNS:] for step in _next_steps(turn)][-MAX_STEPS:]
     finds.decisions = _distinct(finds.decisions)[-MAX_FOUND:]
     finds.architecture = _distinct(finds.architecture)[-MAX_FOUND:]
-    del finds.files[:-MAX_FILES]
     return finds
+
+
+def _move_to_end(paths: dict[str, None], changed: Iterable[str]) -> None:
+    """Paths in the order they were changed last."""
+    for path in changed:
+        paths.pop(path, None)
+        paths[path] = None
 
 
 def is_architecture(text: str) -> bool:
@@ -213,6 +218,7 @@ def pack_finds(finds: Finds) -> Json:
 def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
     """What earlier checkpoints of these turns found, in order; the next steps are those of the newest."""
     finds = Finds()
+    changed: dict[str, None] = {}
     for one in sorted(made, key=lambda one: (one.first, one.last, one.name)):
         found = one.data.get("found")
         if one.first < first or one.last > last or not isinstance(found, Mapping):
@@ -222,15 +228,11 @@ def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
         finds.next_steps = _unpacked(found.get("next_steps"))
         finds.added += _unpacked(found.get("added"))
         listed = found.get("files")
-        for path in listed if isinstance(listed, Sequence) else ():
-            if isinstance(path, str):
-                if path in finds.files:
-                    finds.files.remove(path)
-                finds.files.append(path)
+        _move_to_end(changed, (path for path in (listed if isinstance(listed, list) else ()) if isinstance(path, str)))
     finds.decisions = _distinct(sorted(finds.decisions, key=lambda find: find.turn))[-MAX_FOUND:]
     finds.architecture = _distinct(sorted(finds.architecture, key=lambda find: find.turn))[-MAX_FOUND:]
     finds.added = _distinct(sorted(finds.added, key=lambda find: find.turn))[-MAX_FOUND:]
-    del finds.files[:-MAX_FILES]
+    finds.files = list(changed)[-MAX_FILES:]
     return finds
 
 

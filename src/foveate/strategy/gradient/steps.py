@@ -1,4 +1,4 @@
-"""The steps of a turn at work that is too large for its place, as the gradient shows them."""
+"""The steps of a turn in progress that is too large for its room, as the gradient shows them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from foveate.plan import Block, Era, Overheads, TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import GradientPlanner
+from foveate.strategy.layout import step_stub
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,16 @@ class _Steps:
 
 
 def plan_steps(steps: Sequence[TurnSizes], room_tokens: int, overheads: Overheads) -> list[Block]:
-    """Rows for the steps of one turn, which come newest first."""
-    turn = steps[0].turn
+    """Rows for consecutive steps of one turn, which come newest first and may begin behind the turn's first step.
+
+    Where not even a cut of the newest step fits, one row names all of them, if that much fits.
+    """
+    turn, first, last = steps[0].turn, steps[-1].step, steps[0].step
     view = _Steps([replace(step, turn=1) for step in steps])
-    rows = GradientPlanner(Gradient(), view, room_tokens, overheads).plan().rows
-    return [replace(row, first=turn, last=turn) for row in rows]
+    rows: list[Block] = []
+    for row in GradientPlanner(Gradient(), view, room_tokens, overheads).plan().rows:
+        if not row.first_step:  # the gradient names a turn that it has no room for
+            return [step_stub(turn, first, last, overheads)]
+        if row.last_step >= first:
+            rows.append(replace(row, first=turn, last=turn, first_step=max(first, row.first_step)))
+    return rows

@@ -33,7 +33,8 @@ _NO_SUMMARY = ("import ", "from ", "use ", "using ", "package ", "include", "con
 _TODO_TOOL = re.compile(r"todo|^updateplan$|^writeplan$|^plan$|^tasklist$")
 _LISTS = ("todos", "plan", "items", "tasks", "steps", "list", "todo_list", "todoList")
 _WORDS = ("content", "step", "text", "title", "description", "task", "name", "todo")
-_CHECKBOX = re.compile(r"^\s*(?:[-*]|\d+\.)?\s*\[([ xX~>-])\]\s+(.+)$", re.MULTILINE)
+_CHECKBOX = re.compile(r"(?:(?:[-*]|\d{1,9}\.)\s*)?\[([ xX~>-])\]\s+(\S.*)")
+"""Matched with a line that has no white space around it."""
 _NUMBERED = re.compile(r"^\s*(\d+)(?:→|\t|:|\||  )(.*)$")
 _HEADING = re.compile(r"^#{1,4} (\S.*)$")
 _START = ("start_line", "startLine", "line_start", "insert_line", "line", "start", "offset", "line_number")
@@ -303,8 +304,10 @@ def _changed_lines(exchange: Exchange) -> str:
 
 def _todos(listed: Json) -> Iterator[Todo]:
     if isinstance(listed, str):
-        for mark, text in _CHECKBOX.findall(listed):
-            yield Todo(brief(text, TODO_CHARS), {" ": "open", "x": "done", "X": "done"}.get(mark, "active"))
+        for line in listed.split("\n"):
+            if box := _CHECKBOX.match(line.strip()):
+                status = {" ": "open", "x": "done", "X": "done"}.get(box[1], "active")
+                yield Todo(brief(box[2], TODO_CHARS), status)
         return
     for item in listed if isinstance(listed, Sequence) else ():
         if isinstance(item, str) and item.strip():

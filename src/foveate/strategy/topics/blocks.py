@@ -141,7 +141,7 @@ def _cut(pieces: Sequence[_Piece], newest: Sequence[TurnSizes], limit_tokens: in
     room = limit_tokens - sum(row.tokens for row in rows)
     if newest and newest[0].step:
         shown = plan_steps(newest, room, overheads)
-        is_any_shown = any(row.first_step for row in shown)
+        is_any_shown = any(row.level != "E" for row in shown)
         return [*rows, *shown] if is_any_shown else []  # not even a cut of the newest fits
     if room - overheads.tag - overheads.cut_note < CUT_MINIMUM_TOKENS:
         return []
