@@ -1,4 +1,4 @@
-"""One registry for every family of plug-ins: message formats, strategies, tool compressors, models.
+"""Where code comes from: one registry for every family of plug-ins, and the command of a process beside the program.
 
 A member is a module in the family's own folder, or an object that a third party names under the family's entry point
 group. Its name is its configured name: `claude_code.py` is `claude-code`. A registered member comes before a built-in
@@ -8,15 +8,37 @@ one of the same name.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+_RUN = """import importlib, os, sys
+module, folders = sys.argv[1:3]
+del sys.argv[1:3]
+sys.path[:] = folders.split(os.pathsep)
+importlib.import_module(module).main()"""
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs `main()` of a module of this package in another process, isolated from the current folder.
+
+    Neither the current folder nor environment variables decide what the process imports: a `json.py` in a cloned
+    repository is never run. It imports from where this process does, without the current folder; a package that is
+    there itself comes last.
+    """
+    here = Path.cwd()
+    found = [folder for folder in sys.path if Path(folder).is_absolute() and Path(folder) != here]
+    folders = [*found, str(Path(__file__).parent.parent)]
+    return [sys.executable, "-I", "-c", _RUN, module, os.pathsep.join(folders), *arguments]
 
 
 def renamed(module: str, name: str, homes: Mapping[str, str]) -> object:

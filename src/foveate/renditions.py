@@ -18,9 +18,20 @@ Level = Literal["R", "S", "C", "T"]
 LEVELS: tuple[Level, ...] = ("R", "S", "C", "T")
 TINY_TOKENS = 50
 """No tiny rendition is longer."""
+NOTHING = "…"
+"""Stands for a turn in which nobody said anything."""
 
 Count = Callable[[str], int]
 """Tokens of a text."""
+
+
+def shape_level(level: Level, text: str) -> str:
+    """The text as its level is written: C and T without white space at either end and never empty, T on one line."""
+    if level == "T":
+        return " ".join(text.split()) or NOTHING
+    if level == "C":
+        return text.strip() or NOTHING
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +62,8 @@ class Refusal:
 class Renditions:
     """What a compressor made of a turn.
 
-    `smoothed` is lines with marks as `foveate.text` makes them, ending in a newline. `compressed` and `tiny` stand
-    behind `Turn 12: `, so they don't begin or end with white space; `tiny` is one line. Unmarked text is the user's.
+    `smoothed` is lines with marks as `foveate.text` makes them, ending in a newline. `compressed` and `tiny` are shown
+    after `Turn 12: `, so they are shaped (`shape_level`) whoever made them. Unmarked text is the user's.
     """
 
     smoothed: str
@@ -62,7 +73,11 @@ class Renditions:
     """The best first; what an era takes from this turn."""
     refusals: tuple[Refusal, ...] = ()
     is_complete: bool = True
-    """False if a fallback stands in for a level, to be tried again later."""
+    """False if a fallback takes the place of a level, to be tried again later."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compressed", shape_level("C", self.compressed))
+        object.__setattr__(self, "tiny", shape_level("T", self.tiny))
 
 
 class Compressor(Protocol):

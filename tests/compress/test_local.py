@@ -213,3 +213,38 @@ def test_a_tiny_line_has_at_most_fifty_tokens_and_five_percent(raw: int, has_use
 @given(st.text(max_size=300), st.integers(1, 60))
 def test_a_cut_line_fits(text: str, room: int) -> None:
     assert count_tokens(cut_line(text, room, count_tokens)) <= max(room, 1)
+
+
+LOST = (
+    "error 不 if 3.5  unless 。 `x` ; unless ``` `x` - Maria ; | ``` never - never if : Maria ``` unless GB ; A-12 A-12"
+)
+"""An answer of which C loses too much, so that S takes its place."""
+
+
+@pytest.mark.parametrize("question", ["", "\n", " \t\u2028"])
+def test_a_fallback_after_an_empty_question_does_not_begin_with_a_line_break(question: str) -> None:
+    made = compress(said("user", question), said("assistant", LOST))
+    assert not made.is_complete
+    assert made.compressed.startswith("[assistant] ")
+
+
+@settings(derandomize=True)
+@given(
+    question=st.sampled_from(["", "\n", "  \r\n", "\x85\x0b"]),
+    answer=st.text(st.sampled_from(" \n\t\u2028。.;:`|-#*3aAé不\x1c"), max_size=120),
+    behind=any_messages,
+)
+def test_no_level_begins_or_ends_with_white_space_whatever_was_said(
+    question: str, answer: str, behind: Message
+) -> None:
+    made = compress(said("user", question), said("assistant", answer), behind)
+    assert made.compressed == made.compressed.strip() != ""
+    assert made.tiny == " ".join(made.tiny.split()) != ""
+
+
+def test_renditions_are_shaped_whoever_made_them() -> None:
+    made = Renditions("[user] x\n", "\n\n[assistant] a\nb \n", " one\ntwo\x85 ", ())
+    assert made.compressed == "[assistant] a\nb"
+    assert made.tiny == "one two"
+    empty = Renditions("", " \n", "\t", ())
+    assert (empty.compressed, empty.tiny) == ("…", "…")

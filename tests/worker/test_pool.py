@@ -5,13 +5,18 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from foveate import Foveate
 from foveate.store import MessageRow
-from foveate.worker.pool import Job, Pool
+from foveate.store.derived import NewRendition
+from foveate.worker.attempt import SourceTurnRows
+from foveate.worker.pool import Job, Pool, PoolClosed
+from foveate.worker.process import JOBS, JobError, job_function, job_name, pack_call, unpack_call
 from foveate.worker.renditions import make_local
 from support.engine import settings, talk, with_store
 
@@ -62,7 +67,7 @@ def test_a_killed_process_loses_nothing_and_is_replaced(caplog: pytest.LogCaptur
         (process,) = set(children()) - before
         os.kill(process, signal.SIGKILL)
         assert [made.turn for made in await pool.run(make_local, [job(7), job(8)])] == [7, 8]
-        assert "compressing in this process" in caplog.text
+        assert "simpler" not in caplog.text
         assert [made.turn for made in await pool.run(make_local, [job(9)])] == [9]
         pool.close()
 
@@ -80,7 +85,87 @@ def test_a_process_that_cannot_be_started_is_done_without(
         pool.close()
 
     asyncio.run(run())
-    assert "another can't be used" in caplog.text
+    assert "another can't be started" in caplog.text
+
+
+def coarse(turn: int, *_: object) -> NewRendition:
+    (made,) = [make_local(turn, job(turn)[1], "o200k_base")]
+    return replace(made, tiny="coarse")
+
+
+def test_a_job_that_takes_too_long_is_done_in_a_simpler_way_and_the_next_one_as_always() -> None:
+    async def run() -> None:
+        pool = Pool(1)
+        await pool.run(make_local, [job()])
+        (late,) = await pool.run(make_local, [job(2, "words " * 200_000)], instead=coarse, limit_seconds=0.0)
+        (next_one,) = await pool.run(make_local, [job(3)], instead=coarse, limit_seconds=60)
+        assert (late.turn, late.tiny) == (2, "coarse")
+        assert (next_one.turn, next_one.is_complete) == (3, True)
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_an_error_in_a_job_is_raised_here_and_the_process_goes_on() -> None:
+    async def run() -> None:
+        pool = Pool(1)
+        before = set(children())
+        with pytest.raises(JobError, match="Error"):
+            await pool.run(make_local, [(1, [None], "o200k_base")])
+        first = set(children()) - before
+        assert [made.turn for made in await pool.run(make_local, [job(2)])] == [2]
+        assert set(children()) - before == first
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_a_pool_that_is_closed_while_a_job_runs_ends_it() -> None:
+    async def run() -> None:
+        pool = Pool(1)
+        await pool.run(make_local, [job()])
+        running = asyncio.ensure_future(pool.run(make_local, [job(turn, "Port 8443. " * 5_000) for turn in range(99)]))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(pool.close)
+        with pytest.raises((PoolClosed, asyncio.CancelledError)):
+            await running
+
+    asyncio.run(run())
+
+
+def test_the_processes_run_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pickle", "json", "struct", "msgspec", "tiktoken", "foveate", "sitecustomize", "usercustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+
+    async def run() -> None:
+        pool = Pool(1)
+        assert [made.turn for made in await pool.run(make_local, [job(3)])] == [3]
+        pool.close()
+
+    asyncio.run(run())
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_other_code_can_be_named_on_the_pipe() -> None:
+    with pytest.raises(KeyError):
+        unpack_call(msgspec.msgpack.encode(["os:system", []]))
+    with pytest.raises(KeyError):
+        unpack_call(msgspec.msgpack.encode(["make-renditions", [["subprocess.Popen", "true"]]]))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_job_is_found_by_its_function_and_its_types_are_known(name: str) -> None:
+    assert job_name(job_function(name)) == name
+    assert unpack_call(pack_call(name, [None])) == (name, [None])
+
+
+def test_values_cross_the_pipe_as_they_are() -> None:
+    turn, rows, encoding = job(text="a lone \ud800 surrogate")
+    values = [{"a": (1, [2.5, None]), "b": frozenset({"x"})}, 10**5_000, "\udc80", SourceTurnRows(turn, rows, encoding)]
+    assert unpack_call(pack_call("weigh-answer", values)) == ("weigh-answer", values)
 
 
 def test_a_store_compresses_in_its_process(tmp_path: Path) -> None:

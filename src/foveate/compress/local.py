@@ -11,12 +11,10 @@ from foveate.compress.marks import cut_line, escape_inline, marked, one_line
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.telegraph import estimate_tokens, headline, is_courtesy, squeeze
-from foveate.renditions import TINY_TOKENS, Count, Level, Refusal, Renditions, Unit
+from foveate.renditions import NOTHING, TINY_TOKENS, Count, Level, Refusal, Renditions, Unit, shape_level
 from foveate.text import turn_text
 from foveate.turn import Message
 
-NOTHING = "…"
-"""Stands for a turn in which nobody said anything."""
 RETRY_SHARE = 1.3
 """A rendition that lost too much is made once more with so much more room."""
 AGAIN = 0.3
@@ -78,9 +76,7 @@ class LocalCompressor:
             room = min(above, round(raw_tokens * share * extra))
             return _compress(reading, raw_tokens, room, scale=scale, count=count)
 
-        compressed = job.make(
-            "C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] ") or NOTHING, above=above
-        )
+        compressed = job.make("C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above)
         line = one_line(compressed.text)
 
         def shrink(extra: float) -> TinyLine:
@@ -112,7 +108,8 @@ class _Job:
     ) -> _Made:
         for extra in (1.0, RETRY_SHARE):
             line = make(extra)
-            text, tokens = line.text, self.count(line.text)
+            text = shape_level(level, line.text)
+            tokens = self.count(text)
             verdict = check(
                 level, self.source, text, tokens=tokens, above_tokens=above, shares=self.shares, pairs=line.pairs
             )
@@ -122,7 +119,7 @@ class _Job:
             if self.refusals and self.refusals[-1].text == text:
                 break
             self.refusals.append(refusal)
-        text = fallback()
+        text = shape_level(level, fallback())
         return _Made(text, self.count(text), is_fallback=True)
 
 
@@ -265,13 +262,13 @@ def tiny_line(
     spoken = [candidate for candidate in reading.candidates if candidate.speaker in ("user", "assistant")]
     candidates = [candidate for candidate in spoken if candidate.kind != "code"] or spoken or reading.candidates
     if not candidates:
-        return TinyLine("…")
+        return TinyLine(NOTHING)
     told = sum(sum(candidate.facts.values()) for candidate in candidates if not is_courtesy(candidate.text))
     room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
     room += round(estimate_tokens(candidates[0].label) * scale)
     most = min(above, MAX_TOKENS if raw_tokens < LARGE_TOKENS else room)
     room = min(most, round(room * extra))
-    line = TinyLine("…")
+    line = TinyLine(NOTHING)
     for attempt in range(ATTEMPTS):
         note = _tools_note(reading.tool_calls) if attempt < ATTEMPTS - 1 else ""
         line = _line(candidates, room - STEP_TOKENS * attempt, scale, note)

@@ -32,6 +32,7 @@ from foveate.errors import FoveateError, ModelError, ModelFailed, ModelUnavailab
 from foveate.models import Answer, Ask, Model
 from foveate.models.names import ModelName
 from foveate.models.settings import ModelsSettings
+from foveate.plugins import module_command
 
 HOST = "127.0.0.1"
 DEFAULT_WINDOW_TOKENS = 8_192
@@ -250,7 +251,7 @@ def start_server(weights: LocalWeights, *, name: str, port: int = 0) -> Server:
     """Start one and wait until it is ready; what goes wrong is told as an error of the model `name`."""
     where = ["--port", str(port), "--window", str(weights.window_tokens), "--model", str(weights.path)]
     process = subprocess.Popen(  # noqa: S603 - this package, with a port, a number and a path
-        [sys.executable, "-m", "foveate.models.local", "--attached", *where],
+        module_command("foveate.models.local", "--attached", *where),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

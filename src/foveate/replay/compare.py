@@ -224,7 +224,7 @@ def _checked(
 
 async def _play_all(tasks: Sequence[_Task], pool: Pool, progress: Progress | None) -> list[_Played]:
     """What came of each task; as many run at the same time as there are processes."""
-    jobs = [asyncio.ensure_future(pool.run(_play, [(task,)])) for task in tasks]
+    jobs = [asyncio.ensure_future(pool.run(play, [(task,)])) for task in tasks]
     told = 0
     played: list[_Played] = []
     try:
@@ -245,7 +245,7 @@ async def _play_all(tasks: Sequence[_Task], pool: Pool, progress: Progress | Non
     return played
 
 
-def _play(task: _Task) -> _Played | _Failed:
+def play(task: _Task) -> _Played | _Failed:
     """Play one task; in a process of its own, so progress is told by a file that grows by a byte with each turn."""
     script, book = _stage((task.folder / STAGE).read_bytes())
     made = sum(task.sampling.makes(call, script.calls) for call in range(script.calls))

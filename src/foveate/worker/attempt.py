@@ -15,7 +15,7 @@ from foveate.errors import ModelError, ModelHeldBack
 from foveate.models import Answer
 from foveate.models.caller import Caller, CallReport
 from foveate.models.settings import ModelsSettings
-from foveate.renditions import TINY_TOKENS, Level, without_recalled
+from foveate.renditions import TINY_TOKENS, Level, shape_level, without_recalled
 from foveate.store import MessageRow, Store, bodies
 from foveate.store.codec import restore_message
 from foveate.store.due import LOCAL_MAKER, DueTurn, RefinedTurn
@@ -284,7 +284,7 @@ def weigh(
         return AnswerVerdict({}, len(assignment.levels), is_garbled=True)
     passed: dict[Level, PassedLevel] = {}
     for level, said in judged.texts.items():
-        text = encodable(said)
+        text = shape_level(level, encodable(said))
         passed[level] = PassedLevel(text, counter.base(text), content_tokens(text, level, counter))
     is_garbled = not passed and not any(refusal.text for refusal in judged.refusals)
     return AnswerVerdict(passed, len(judged.refusals), is_garbled, judged.again)

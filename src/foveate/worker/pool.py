@@ -1,25 +1,39 @@
-"""Where compression runs: in processes beside the program, or in a thread where there can be none."""
+"""Where compression runs: in processes beside the program, or in a thread where there can be none.
+
+A job that crashes its process or takes too long costs that process, never the program: it is done in a simpler way
+(`instead`), and the others go on in a new process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 import subprocess
-import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from foveate.worker.process import read_frame, write_frame
+from foveate.plugins import module_command
+from foveate.worker.process import JobError, job_name, pack_call, read_frame, unpack_result, write_frame
 
 T = TypeVar("T")
 Job = tuple[Any, ...]
 """The arguments of a call."""
+ATTEMPTS = 2
+"""A process may die for reasons of its own, so a job gets a second one."""
 
 _log = logging.getLogger(__name__)
+
+
+class PoolClosed(Exception):
+    """The pool was closed while a job was running, or before it began."""
+
+
+class _TookTooLong(Exception):
+    """A job was stopped at its time limit."""
 
 
 class Pool:
@@ -29,60 +43,142 @@ class Pool:
         self.width = max(1, processes)
         self._processes = processes
         self._threads = ThreadPoolExecutor(self.width, thread_name_prefix="foveate-compress")
-        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._running: set[_Process] = set()
+        self._is_closed = False
 
-    async def run(self, function: Callable[..., T], jobs: Sequence[Job]) -> list[T]:
-        """What the function makes of each job. It is a plain function of a module, and so is found there again."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, function, list(jobs))
+    async def run(
+        self,
+        function: Callable[..., T],
+        jobs: Sequence[Job],
+        *,
+        instead: Callable[..., T] | None = None,
+        limit_seconds: float | None = None,
+    ) -> list[T]:
+        """The result of the function for each job. It is one of `foveate.worker.process.JOBS`.
+
+        `instead` answers for a job that fails, crashes its process, or takes longer than `limit_seconds` there;
+        without it the error is raised.
+        """
+
+        def work() -> list[T]:
+            return [self._one(function, job, instead, limit_seconds) for job in jobs]
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
-        """End the processes; what they were making is made again another time."""
+        """End the processes at once; jobs in progress are done another time."""
+        self._is_closed = True
+        for process in list(self._running):
+            process.kill()
         self._threads.shutdown(wait=True, cancel_futures=True)
         while True:
             try:
-                _end(self._idle.get_nowait())
+                self._idle.get_nowait().end()
             except Empty:
                 return
 
-    def _run(self, function: Callable[..., T], jobs: list[Job]) -> list[T]:
-        if self._processes:
-            try:
-                return self._run_in_process(function, jobs)
-            except (OSError, EOFError) as error:
-                _log.warning("compressing in this process, since another can't be used: %s", error)
-        return [function(*job) for job in jobs]
+    def _one(
+        self,
+        function: Callable[..., T],
+        job: Job,
+        instead: Callable[..., T] | None,
+        limit_seconds: float | None,
+    ) -> T:
+        try:
+            return self._result(function, job, limit_seconds)
+        except (EOFError, JobError, _TookTooLong) as error:
+            if instead is None:
+                raise
+            _log.warning("%s is done in a simpler way: %s", job_name(function), error)
+            return instead(*job)
 
-    def _run_in_process(self, function: Callable[..., T], jobs: list[Job]) -> list[T]:
+    def _result(self, function: Callable[..., T], job: Job, limit_seconds: float | None) -> T:
+        if self._is_closed:
+            raise PoolClosed
+        for attempt in range(ATTEMPTS if self._processes else 0):
+            try:
+                process = self._take()
+            except OSError as error:
+                _log.warning("compressing in this process, since another can't be started: %s", error)
+                break
+            try:
+                answer: T = process.call(function, job, limit_seconds)
+            except (OSError, EOFError) as error:
+                if self._is_closed:
+                    raise PoolClosed from None
+                if attempt == ATTEMPTS - 1:
+                    raise EOFError(f"the compressing process ended: {error}") from None
+            else:
+                return answer
+            finally:
+                self._give_back(process)
+        return function(*job)
+
+    def _take(self) -> _Process:
         try:
             process = self._idle.get_nowait()
         except Empty:
-            process = _start()
+            process = _Process()
+        self._running.add(process)
+        return process
+
+    def _give_back(self, process: _Process) -> None:
+        self._running.discard(process)
+        if process.is_usable:
+            self._idle.put(process)
+        else:
+            process.end()
+
+
+class _Process:
+    """A compressing process, one job at a time."""
+
+    def __init__(self) -> None:
+        command = module_command("foveate.worker.process")
+        self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+        self.is_usable = True
+
+    def call(self, function: Callable[..., T], job: Job, limit_seconds: float | None) -> T:
+        name = job_name(function)
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        call = pack_call(name, job)
+        is_late = threading.Event()
+
+        def stop() -> None:
+            is_late.set()
+            self.kill()
+
+        timer = threading.Timer(limit_seconds, stop) if limit_seconds is not None else None
+        self.is_usable = False
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            write_frame(process.stdin, pickle.dumps((function, jobs)))  # type: ignore[arg-type]
-            answer = read_frame(process.stdout)  # type: ignore[arg-type]
-            if answer is None:
-                raise EOFError("the compressing process ended")
-        except BaseException:
-            _end(process)
-            raise
-        self._idle.put(process)
-        made: list[T] = pickle.loads(answer)  # noqa: S301 - from our own process
+            if timer:
+                timer.start()
+            write_frame(self._popen.stdin, call)  # type: ignore[arg-type]
+            answer = read_frame(self._popen.stdout)  # type: ignore[arg-type]
+        except OSError:
+            answer = None
+        finally:
+            if timer:
+                timer.cancel()
+        if answer is None:
+            if is_late.is_set():
+                raise _TookTooLong(f"it took more than {limit_seconds:g} seconds")
+            raise EOFError(f"exit status {self._popen.poll()}")
+        self.is_usable = not is_late.is_set()
+        made: T = unpack_result(name, answer)
         return made
 
+    def kill(self) -> None:
+        with suppress(OSError):
+            self._popen.kill()
 
-def _start() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "foveate.worker.process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin:
-        with suppress(OSError):  # it may be dead already, with something still to be written to it
-            process.stdin.close()
-    process.terminate()
-    process.wait()
-    if process.stdout:
-        process.stdout.close()
+    def end(self) -> None:
+        if self._popen.stdin:
+            with suppress(OSError):  # it may be dead already, with something still to be written to it
+                self._popen.stdin.close()
+        self._popen.terminate()
+        self._popen.wait()
+        if self._popen.stdout:
+            self._popen.stdout.close()

@@ -1,21 +1,52 @@
-"""The process that compresses: reads a function and its jobs from standard input, and writes what it made of them.
+"""The compressing process: reads named jobs with typed arguments from standard input, and writes their results.
 
 It is a program of its own, not a fork, so that a library user's main module is never imported twice; it ends when
 its input does, and so never outlives the program that started it.
+
+A message on the pipe is MessagePack: plain values, and values of the classes that the jobs' signatures name. Nothing
+in it can name other code.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import os
-import pickle
 import signal
 import struct
 import sys
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, BinaryIO, Union, get_args, get_origin, get_type_hints
 
+import msgspec
+
+JOBS: Mapping[str, str] = {
+    "make-renditions": "foveate.worker.renditions:make_local",
+    "make-passages": "foveate.worker.renditions:make_passages",
+    "write-request": "foveate.worker.attempt:write_request",
+    "weigh-answer": "foveate.worker.attempt:weigh",
+    "write-era-request": "foveate.worker.eras:write_era_request",
+    "weigh-era": "foveate.worker.eras:weigh_era",
+    "write-artefact-request": "foveate.worker.rewording:write_artefact_request",
+    "weigh-artefact": "foveate.worker.rewording:weigh_artefact",
+    "play": "foveate.replay.compare:play",
+}
+"""Every job, and the function that does it."""
 LENGTH = struct.Struct(">Q")
 NICENESS = 10
-"""Whatever the program itself has to do goes first."""
+"""The program's own work goes first."""
+MAX_MEMORY_BYTES = 4 << 30
+"""A job that needs more fails, and the machine is not brought to swap."""
+SAFE_INTEGER = 2**63
+
+
+class JobError(Exception):
+    """A job failed in the process; the message is that of its exception."""
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
@@ -33,16 +64,176 @@ def write_frame(stream: BinaryIO, data: bytes) -> None:
     stream.flush()
 
 
+def job_name(function: Callable[..., object]) -> str:
+    """The name of a job, by the function that does it."""
+    place = f"{function.__module__}:{function.__qualname__}"
+    return next(name for name, known in JOBS.items() if known == place)
+
+
+def pack_call(name: str, arguments: Sequence[object]) -> bytes:
+    return msgspec.msgpack.encode([name, [_plain(argument) for argument in arguments]])
+
+
+def unpack_call(data: bytes) -> tuple[str, list[Any]]:
+    name, arguments = msgspec.msgpack.decode(data)
+    classes = _classes(name)
+    return name, [_restored(argument, classes) for argument in arguments]
+
+
+def pack_result(result: object) -> bytes:
+    return msgspec.msgpack.encode([None, _plain(result)])
+
+
+def pack_error(error: BaseException) -> bytes:
+    return msgspec.msgpack.encode([f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode(), None])
+
+
+def unpack_result(name: str, data: bytes) -> Any:
+    """What a job made; an error of the process is raised as a `JobError`."""
+    problem, result = msgspec.msgpack.decode(data)
+    if problem is not None:
+        raise JobError(problem)
+    return _restored(result, _classes(name))
+
+
+def _plain(value: object) -> object:
+    """The value as scalars and lists; a list begins with the kind of what it holds."""
+    if value is None or isinstance(value, bool | float | bytes):
+        return value
+    for known, write in _WRITERS:
+        if isinstance(value, known):
+            return write(value)
+    if names := field_names(type(value)):  # type: ignore[arg-type] # a class is hashable
+        return [_label(type(value)), *(_plain(getattr(value, name)) for name in names)]
+    if isinstance(value, tuple | list):
+        return ["tuple" if isinstance(value, tuple) else "list", *map(_plain, value)]
+    raise TypeError(f"{type(value).__name__} can't be sent to another process")
+
+
+def _plain_text(text: str) -> object:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates, which the pipe can't carry as text
+        return ["str", text.encode("utf-8", "surrogatepass")]
+    return text
+
+
+def _plain_integer(number: int) -> object:
+    return number if -SAFE_INTEGER <= number < SAFE_INTEGER else ["int", hex(number)]
+
+
+_WRITERS: Sequence[tuple[type, Callable[[Any], object]]] = (
+    (str, _plain_text),
+    (int, _plain_integer),
+    (datetime, lambda moment: ["datetime", moment.isoformat()]),
+    (Path, lambda path: ["path", str(path)]),
+    (Mapping, lambda items: ["map", *(_plain(item) for pair in items.items() for item in pair)]),
+    (Set, lambda items: ["set", *map(_plain, items)]),
+)
+_READERS: Mapping[str, Callable[[list[Any]], object]] = {
+    "str": lambda items: items[0].decode("utf-8", "surrogatepass"),
+    "int": lambda items: int(items[0], 16),
+    "datetime": lambda items: datetime.fromisoformat(items[0]),
+    "path": lambda items: Path(items[0]),
+    "map": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+    "set": frozenset,
+    "tuple": tuple,
+    "list": list,
+}
+
+
+def _restored(value: Any, classes: Mapping[str, type]) -> Any:
+    if not isinstance(value, list):
+        return value
+    kind, *items = value
+    items = [_restored(item, classes) for item in items]
+    if kind in _READERS:
+        return _READERS[kind](items)
+    made = classes[kind]
+    return made(**dict(zip(field_names(made), items, strict=True)))
+
+
+def _label(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@cache
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The fields that a value of this class is made from; none for another class."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    return getattr(kind, "_fields", ()) if issubclass(kind, tuple) else ()
+
+
+def job_function(name: str) -> Callable[..., Any]:
+    module, _, function = JOBS[name].partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+@cache
+def _classes(name: str) -> dict[str, type]:
+    """The classes that a job's signature names, and those their fields name, by name."""
+    classes: dict[str, type] = {}
+    pending: list[object] = list(_hints(job_function(name)))
+    while pending:
+        for kind in _named(pending.pop()):
+            if _label(kind) not in classes and field_names(kind):
+                classes[_label(kind)] = kind
+                pending += _hints(kind)
+    return classes
+
+
+def _hints(function: Callable[..., object]) -> Iterable[object]:
+    # `Json` names itself, and what it is made of, in text that only its own module can read; it holds no classes.
+    return get_type_hints(function, localns={"Json": Any, "Sequence": Sequence, "Mapping": Mapping}).values()
+
+
+def _named(hint: object) -> Iterator[type]:
+    """The classes inside a type."""
+    if hasattr(hint, "__value__"):  # a type alias
+        yield from _named(hint.__value__)
+        return
+    origin = get_origin(hint)
+    if origin is Annotated:
+        yield from _named(get_args(hint)[0])
+        return
+    if isinstance(hint, type) and origin is None:
+        yield hint
+    if isinstance(origin, type) and origin not in (Union, UnionType):
+        yield origin
+    for argument in get_args(hint):
+        yield from _named(argument)
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with its input
     os.nice(NICENESS)
+    _limit_memory()
     output = sys.stdout.buffer
     while (frame := read_frame(sys.stdin.buffer)) is not None:
-        function, jobs = pickle.loads(frame)  # noqa: S301 - written by the parent process
         try:
-            write_frame(output, pickle.dumps([function(*job) for job in jobs]))
+            write_frame(output, _answer(frame))
         except BrokenPipeError:  # the program was killed meanwhile; nobody is left to be told
             os._exit(0)
+
+
+def _answer(frame: bytes) -> bytes:
+    try:
+        name, arguments = unpack_call(frame)
+        return pack_result(job_function(name)(*arguments))
+    except Exception as error:  # noqa: BLE001 - the worker's boundary: one job's fault must not end the process
+        return pack_error(error)
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, OSError, ValueError):  # where there is no such limit, or a lower one
+        import resource  # noqa: PLC0415 - not on Windows
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, hard))
 
 
 if __name__ == "__main__":
