@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -49,6 +51,22 @@ def test_every_public_name_is_there(name: str) -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'foveate' has no attribute 'nonsense'"):
         _ = foveate.nonsense
+
+
+def test_no_package_imports_a_private_module_of_another() -> None:
+    """A private module's name begins with an underscore; its own package alone imports it."""
+    root = Path(foveate.__file__).parent
+    broken = []
+    for path in sorted(root.rglob("*.py")):
+        package = ".".join(("foveate", *path.relative_to(root).parent.parts))
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                owner, _, private = name.partition("._")
+                if private and name.startswith("foveate") and owner != package:
+                    broken.append(f"{path.relative_to(root)} imports {name}")
+    assert broken == []
 
 
 def test_the_core_install_is_small() -> None:

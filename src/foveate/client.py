@@ -6,6 +6,7 @@ async with foveate.open("chat.db") as fov:
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +20,12 @@ from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import SessionHeader
 from foveate.history.driver import load_state
 from foveate.importer import ImportReport, Progress, free_name, import_transcript
+from foveate.models import Purpose
 from foveate.models.caller import Caller, Load
 from foveate.models.limits import ProviderState
+from foveate.models.names import load_model, models_for, window_of
+from foveate.models.status import ModelReport, ModelStatus, ModelUse, describe_models, try_model, uses_of
+from foveate.recall.embed.endpoint import Endpoint
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import Session, SharedParts
 from foveate.session.context import given_settings
@@ -66,6 +71,17 @@ class StoreOpener:
 def open(location: str | Path, *, settings: Settings | None = None) -> StoreOpener:  # noqa: A001 - as in `foveate.open`
     """Open the store at a path; a file that is not there is created, readable by its owner alone."""
     return StoreOpener(str(location), settings or load_settings())
+
+
+def configured_uses(settings: Settings) -> list[ModelUse]:
+    """Every model that the settings name, with its purpose, those of recall included."""
+    recall = settings.recall
+    uses = uses_of(settings.models)
+    sorting = {"recall.filter_model": recall.filter_model, "recall.judge_model": recall.judge_model}
+    uses.extend(ModelUse("recall", name, source) for source, name in sorting.items() if name)
+    if recall.has_endpoint:
+        uses.append(ModelUse("embed", f"{recall.embeddings_model}@{recall.embeddings}", "recall.embeddings"))
+    return uses
 
 
 class Foveate:
@@ -229,6 +245,37 @@ class Foveate:
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
         """What the calls of models took, by session, day, model and purpose; of one session, or of all."""
         return await self._store.calls.costs(session_id)
+
+    def models_for(self, purpose: Purpose) -> tuple[str, ...]:
+        """The model that the settings name for a purpose, then the fallbacks; empty if none is named."""
+        return models_for(purpose, self.settings.models)
+
+    def window_tokens(self, model: str) -> int | None:
+        """The window of a model, prompt and answer; None if it is unknown."""
+        return window_of(model, self.settings.models)
+
+    async def check_model(self, model: str) -> None:
+        """`ModelUnavailable` if a model can't be asked: the error says what to install, set or write."""
+        await load_model(model, self.settings.models).close()
+
+    def model_report(self) -> ModelReport:
+        """The configured models by purpose, with keys, prices and windows; no call is made."""
+        return describe_models(configured_uses(self.settings), self.settings.models)
+
+    async def try_models(self) -> ModelReport:
+        """The configured models, each asked for one word, within the limits of the settings."""
+        report = self.model_report()
+        able = [target for target, status in report.statuses.items() if status.problem is None]
+        tried = await asyncio.gather(*(self._try_model(report.statuses[target]) for target in able))
+        return replace(report, statuses=report.statuses | dict(zip(able, tried, strict=True)))
+
+    async def _try_model(self, status: ModelStatus) -> ModelStatus:
+        name = status.model
+        if status.makes_vectors:
+            endpoint = Endpoint(self.settings.recall, self.settings.models)
+            self._caller.lend(endpoint)
+            name = endpoint.name
+        return await try_model(status, self._caller, name=name)
 
     async def providers(self) -> list[ProviderState]:
         """The breaker and the rates of each provider that this process or another asked in the last hour."""

@@ -28,7 +28,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.plan import Strategy
 from foveate.recall.settings import RecallSettings
 from foveate.store.settings import StoreSettings
-from foveate.strategy import load
+from foveate.strategy import load, names
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.hybrid import Hybrid
@@ -96,6 +96,16 @@ def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | N
     base = msgspec.to_builtins(part) if isinstance(part, made) else {}
     refuse_unknown_keys(values, made, prefix=f"{name}.")
     return converted({**base, **values}, made, prefix=f"{name}.")
+
+
+def strategy_names() -> tuple[str, ...]:
+    """All strategies, built-in and registered."""
+    return names()
+
+
+def check_strategy(name: str) -> None:
+    """`UnknownStrategy` if there is no strategy of this name; it lists those that exist."""
+    load(name)
 
 
 def describe() -> list[SettingKey]:

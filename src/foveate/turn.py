@@ -22,7 +22,7 @@ ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 MAX_NESTING = 200
 """Deeper JSON than this is refused: no provider sends it, and every reader of it would have to recurse."""
 
-_TURN_ID = re.compile(r"T-([1-9][0-9]*)")
+_TURN_ID = re.compile(r"(?:T-)?([1-9][0-9]{0,17})", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def turn_id(number: int) -> str:
 
 
 def turn_number(turn: str | int) -> int | None:
-    """The number in `T-87` (or 87 itself); None if it is no turn id."""
+    """The number in `T-87`, `t-87`, `87` or 87; None if it is no turn id."""
     if isinstance(turn, int):
         return turn if turn > 0 else None
     match = _TURN_ID.fullmatch(turn.strip())

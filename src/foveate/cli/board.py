@@ -14,7 +14,7 @@ from foveate.text import several
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foveate.context.board import Board
+    from foveate.session.values import Board
 
 COLUMNS = (Column("name"), Column("stays"), Column("page"), Column("content", "cut"))
 MAX_CHARS = 300

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.options import TOKENS, json_option, opened, store_option
 from foveate.cli.ui.terminal import console, is_watched, line, not_compressed, print_exactly, print_json, printable
 from foveate.errors import Damaged
 
 if TYPE_CHECKING:
-    from foveate.context.context import Context
+    from foveate.session.values import Context
 
 
 WAITED_FOR = {"meanwhile", "uncompressed"}
@@ -23,7 +23,7 @@ WAITED_FOR = {"meanwhile", "uncompressed"}
 @click.command(name="context", short_help="What a model would be shown now: a picture, the text, or a request.")
 @click.argument("session_id", metavar="SESSION")
 @click.option("--prompt", default="", metavar="TEXT", help="What is asked next.")
-@click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="Another budget than the session's own.")
+@click.option("--budget", type=TOKENS, metavar="TOKENS", help="Another budget than the session's own.")
 @click.option(
     "--system",
     "system_path",

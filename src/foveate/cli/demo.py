@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
 
-    from foveate.context.context import Context
     from foveate.demo import Conversation, PlantedFact
     from foveate.replay.replay import ReplayReport
-    from foveate.session.values import SessionStats
+    from foveate.session.values import Context, SessionStats
     from foveate.sync import Foveate, Session
 
 COLUMNS = (Column("told once", "fold"), Column("in"), Column("asked for later", "cut"), Column("stands as"))

@@ -12,7 +12,7 @@ from foveate.cli.ui.terminal import console, line, not_compressed, print_json, p
 from foveate.text import several
 
 if TYPE_CHECKING:
-    from foveate.store.passages import IndexState
+    from foveate.session.values import IndexState
 
 MAX_SHOWN = 50
 
@@ -32,8 +32,6 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
     foveate doctor --db chat.db --json
     foveate doctor --rebuild-index
     """
-    from foveate.models.names import models_for
-
     if rebuild_index:
         _rebuild(store_path, shown=not as_json)
     checked = 0
@@ -49,7 +47,7 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
         stats = [fov.open_session(info.id).stats() for info in fov.sessions()] if not problems else []
         sessions = len(fov.sessions())
         index = None if problems else fov.index_state()
-        has_model = bool(models_for("compress", fov.settings.models))
+        has_model = bool(fov.models_for("compress"))
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     if as_json:
         answer = {"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems}
@@ -98,14 +96,10 @@ def _inform(pending: int, fallbacks: int, *, has_model: bool) -> None:
 
 def _tell_index(index: IndexState) -> None:
     """What searches have to go by."""
-    from foveate.recall.embed import PASSAGES_VERSION
-    from foveate.recall.vectors import EXACT_PASSAGES
-
     out = console()
-    makers = ", ".join(maker.removeprefix(f"{PASSAGES_VERSION} ") or "words only" for maker in index.makers) or "none"
+    makers = ", ".join(name or "words only" for name in index.vector_models) or "none"
     counts = f"{several(index.passages, 'passage')} of {several(index.turns, 'turn')}"
-    compared = "all compared" if index.passages <= EXACT_PASSAGES else "nearest compared in long sessions"
-    out.print(line((f"  search index: {counts}, vectors by {makers}, {compared}", "dim")))
+    out.print(line((f"  search index: {counts}, vectors by {makers}", "dim")))
     out.print(line((f"  vectors are made by {index.model}", "dim")))
     if index.problem:
         out.print(line((f"  it can't be asked now ({index.problem}); searches go by words until it can", "yellow")))

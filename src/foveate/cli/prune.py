@@ -66,7 +66,7 @@ def _moment(age: str) -> datetime:
 
 
 def _show(rows: dict[str, object], before: datetime, *, really: bool) -> None:
-    from foveate.store import PruneReport
+    from foveate.session.values import PruneReport
 
     out = console()
     lines = []

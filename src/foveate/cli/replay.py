@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.options import TOKENS, json_option, opened, store_option
 from foveate.cli.ui.terminal import amount, console, line, print_json, progress_bar
 from foveate.text import several
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(name="replay", short_help="Play a session turn by turn at a budget: cached share, price, overruns.")
 @click.argument("session_id", metavar="SESSION")
-@click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="The session's own, if not said.")
+@click.option("--budget", type=TOKENS, metavar="TOKENS", help="The session's own, if not said.")
 @click.option("--schedule", type=click.Choice(["watermark", "interval", "adaptive"]), help="When plans are made anew.")
 @click.option("--order", type=click.Choice(["cache-first", "documented"]), help="Where the board stands.")
 @click.option("--low-water", type=click.FloatRange(0.1, 1), help="What a rebuild leaves of the history's room.")

@@ -95,9 +95,9 @@ def command(
     if position is not None:
         turns = [_only(turns, position)]
     if format_name:
-        from foveate.formats import render_messages
+        from foveate.session.export import render_turns
 
-        print_json(render_messages(format_name, [message for turn in turns for message in turn.messages]))
+        print_json(render_turns(format_name, turns))
     elif plain:
         from foveate.text import turn_text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
 from foveate.cli.ui.terminal import console, line, print_json, progress_bar, to_copy
 from foveate.errors import InputError
 
@@ -23,10 +23,16 @@ NO_MODEL = "no model is set for it; name one with --model, or set models.default
 @click.command(name="shrink", short_help="Let a model decide what of a hybrid session is made short.")
 @click.argument("session_id", metavar="SESSION")
 @click.option("--model", help="Who does it; the one for compressing, if not said.")
-@click.option("--window", metavar="TOKENS", help="What the history may take, as in 40k; the strategy's, if not said.")
+@click.option(
+    "--window",
+    "window_tokens",
+    type=TOKENS,
+    metavar="TOKENS",
+    help="Limit of the history, e.g. 40k. Default: the strategy's.",
+)
 @store_option
 @json_option
-def command(*, session_id: str, model: str | None, window: str | None, store_path: Path, as_json: bool) -> None:
+def command(*, session_id: str, model: str | None, window_tokens: int | None, store_path: Path, as_json: bool) -> None:
     """Have a compression agent make messages of a session short, until its history is down to the target.
 
     Whatever it does not do, the strategy does by itself at the next context, and every message can be read in full.
@@ -37,9 +43,6 @@ def command(*, session_id: str, model: str | None, window: str | None, store_pat
     """
     import asyncio
 
-    from foveate.cli.chat.budget import read_tokens
-
-    window_tokens = read_tokens(window) if window else None
     with progress_bar(shown=not as_json) as progress:
         path = store_file(store_path)
         shrunk = asyncio.run(_shrink(path, session_id, model, window_tokens=window_tokens, progress=progress))
@@ -56,7 +59,6 @@ async def _shrink(
 ) -> ShrinkReport:
     import foveate
     from foveate.agents.shrink import NAME, Shrinker
-    from foveate.models.names import models_for
 
     async with foveate.open(path) as fov:
         session = await fov.find_session(session_id)
@@ -65,7 +67,7 @@ async def _shrink(
                 f"session {session.id!r} is shown by {session.info.strategy}, which has no agent; "
                 f"{to_copy('sessions', 'strategy', session.id, NAME)} changes that"
             )
-        models = (model,) if model else models_for("compress", fov.settings.models)
+        models = (model,) if model else fov.models_for("compress")
         if not models:
             raise click.ClickException(NO_MODEL)
         task = progress.add_task("making messages short", total=None)

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.models.limits import ProviderState
-    from foveate.models.settings import ModelsSettings
-    from foveate.store.calls import CostRow
+    from foveate.session.values import CostRow, ModelsSettings, ProviderState
 
 COLUMNS = (
     Column("session", "fold"),
@@ -242,6 +240,4 @@ def _price(costs: Sequence[CostRow]) -> str:
 
 
 def _usd(costs: Sequence[CostRow]) -> float:
-    from foveate.store.calls import NANO
-
-    return sum(row.nano_usd for row in costs) / NANO
+    return sum(row.usd for row in costs)

@@ -37,6 +37,11 @@ def start(format_name: str, info: SessionInfo, pins: Sequence[Pin]) -> ExportWri
     return _Messages(format_name)
 
 
+def render_turns(format_name: str, turns: Sequence[Turn]) -> Json:
+    """The messages of turns in a provider's format, ready to send."""
+    return formats.render_messages(format_name, [message for turn in turns for message in turn.messages])
+
+
 class _Audit:
     """The full record: the session, its pins, and each message as meant and as it came."""
 

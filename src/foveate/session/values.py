@@ -1,4 +1,7 @@
-"""What the library answers with: plain values that a program or a terminal can show."""
+"""The values that the library returns: plain data that a program or a terminal can show.
+
+Values made by deeper layers are re-exported here, so that surfaces import from one place.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from foveate.store import SessionRow, StoredSizes
+from foveate.context.board import Board
+from foveate.context.context import Context, PlanReport, Segment
+from foveate.models.limits import ProviderState
+from foveate.models.settings import ModelsSettings
+from foveate.models.status import ModelReport, ModelStatus, ModelTarget, ModelUse
+from foveate.recall.search import Hit
+from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
+from foveate.store.calls import CostRow
 from foveate.store.derived import Backlog
+from foveate.store.passages import IndexState
+from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import session_counter
 from foveate.turn import Json, from_us, turn_id
+
+__all__ = [
+    "Board",
+    "Context",
+    "CostRow",
+    "Finding",
+    "Hit",
+    "IndexState",
+    "ModelReport",
+    "ModelStatus",
+    "ModelTarget",
+    "ModelUse",
+    "ModelsSettings",
+    "Pin",
+    "PlanReport",
+    "ProviderState",
+    "PruneReport",
+    "RecordedTurn",
+    "Reliability",
+    "Segment",
+    "SessionInfo",
+    "SessionStats",
+    "TurnContent",
+    "TurnOutline",
+    "describe_session",
+    "describe_stats",
+]
 
 
 @dataclass(frozen=True, slots=True)

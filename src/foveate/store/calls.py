@@ -57,6 +57,10 @@ class CostRow:
     nano_usd: int
     is_estimate: bool
 
+    @property
+    def usd(self) -> float:
+        return self.nano_usd / NANO
+
 
 class Calls(Protocol):
     """The accounts of a store."""

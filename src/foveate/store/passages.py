@@ -97,6 +97,11 @@ class IndexState:
     problem: str = ""
     """Why it can't be asked."""
 
+    @property
+    def vector_models(self) -> tuple[str, ...]:
+        """The models that made the vectors; an empty name where passages have words only."""
+        return tuple(maker.partition(" ")[2] for maker in self.makers)
+
 
 class PassageIndex(Protocol):
     """The index of a store; `foveate.testing.stores.passages` is its conformance suite."""

@@ -142,7 +142,7 @@ def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: s
         ("/search", "say what to look for"),
         ("/board keep T-1-R", "write /board, /board save NAME or /board dismiss NAME"),
         ("/board save T-1-R", "T-1-R is not on the board; nothing is"),
-        ("/budget many", "'many' is no number of tokens"),
+        ("/budget many", "'many' is not a number of tokens"),
         ("/budget 10", "/budget 10: the budget is 10 tokens, but what is never compressed takes"),
         ("/show 99", "no turn T-99"),
         ("/show t-99", "no turn T-99"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
 from foveate.cli.ui.terminal import console, line
 from foveate.errors import InputError, ModelUnavailable, SessionExists, SessionNotFound
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from foveate.cli.chat.loop import LoopThread
     from foveate.cli.chat.room import Room
     from foveate.client import Foveate
-    from foveate.models.settings import ModelsSettings
+    from foveate.session.values import ModelsSettings
     from foveate.settings import Settings
 
 EXAMPLE = "openai:gpt-5-mini, with its key in $OPENAI_API_KEY"
@@ -35,15 +35,21 @@ chat works, and costs nothing; its answers are poor."""
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--new", "is_new", is_flag=True, help="Begin a session, of that name if one is given.")
 @click.option("--model", metavar="NAME", help="Who answers, as in openai:gpt-5-mini; the session remembers it.")
-@click.option("--budget", metavar="TOKENS", help="The most a prompt may have, as in 8k; the session remembers it.")
+@click.option(
+    "--budget",
+    "budget_tokens",
+    type=TOKENS,
+    metavar="TOKENS",
+    help="Limit of a prompt, e.g. 8k; stored with the session.",
+)
 @click.option(
     "--system",
     "system_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with the system prompt.",
 )
-@click.option("--window", type=click.IntRange(min=1), metavar="TOKENS", help="What the model takes, prompt and answer.")
-@click.option("--max-output", type=click.IntRange(min=1), metavar="TOKENS", help="The most an answer may have.")
+@click.option("--window", type=TOKENS, metavar="TOKENS", help="What the model takes, prompt and answer.")
+@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="The most an answer may have.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model can read and search old turns.")
 @store_option
 @json_option
@@ -52,7 +58,7 @@ def command(
     session_id: str | None,
     is_new: bool,
     model: str | None,
-    budget: str | None,
+    budget_tokens: int | None,
     system_path: Path | None,
     window: int | None,
     max_output: int | None,
@@ -71,7 +77,7 @@ def command(
     foveate import ~/.claude/projects && foveate chat 3fe1 --model anthropic:claude-sonnet-4-5
     echo "Which port did we choose?" | foveate chat demo --json
     """
-    from foveate.cli.chat.budget import check_model, read_tokens
+    from foveate.agents.budget import check_model
     from foveate.cli.chat.commands import COMMANDS
     from foveate.cli.chat.lines import Lines
     from foveate.cli.chat.loop import LoopThread
@@ -80,7 +86,6 @@ def command(
     from foveate.settings import load_settings
 
     settings = load_settings()
-    budget_tokens = read_tokens(budget) if budget else None
     wishes = Wishes(
         model=model,
         system=read_text(system_path),
@@ -145,14 +150,12 @@ async def _find(room: Room, session_id: str | None, *, is_new: bool) -> ChosenSe
 
 def _model(wished: str | None, lines: Lines, *, settings: ModelsSettings, own: str | None = None) -> str:
     """Who answers; a person is asked where nothing says it."""
-    from foveate.cli.chat.budget import model_for
+    from foveate.agents.budget import local_model, model_for
 
     if model := model_for(wished, own, settings=settings):
         return model
-    from foveate.models import local
-
     try:
-        local.parse_name(local.PREFIX)
+        local = local_model()
     except ModelUnavailable as error:
         raise click.ClickException(f"{NO_MODEL}. {LOCAL}, but {error.problem}") from error
     if not lines.is_typed:
@@ -160,7 +163,7 @@ def _model(wished: str | None, lines: Lines, *, settings: ModelsSettings, own: s
     console(stderr=True).print(line(OFFER))
     if not lines.ask("Use it?"):
         raise SystemExit(1)
-    return local.PREFIX
+    return local
 
 
 def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from foveate.cli.chat.budget import read_tokens
 from foveate.cli.chat.room import Leave, Room
+from foveate.cli.ui.options import read_tokens
 from foveate.cli.ui.terminal import line
 from foveate.errors import InputError
 from foveate.renditions import LEVELS

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import (
     INTERRUPTED,
     AnswerPiece,
@@ -21,14 +22,11 @@ from foveate.agents.chat import (
     ToolRequest,
     ToolResponse,
 )
-from foveate.cli.chat.budget import check_model, fitting_budget, most_output
 from foveate.cli.chat.flow import LineFlow
 from foveate.cli.chat.keyboard import WaitLine
 from foveate.cli.chat.status import status
 from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
 from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
-from foveate.models.names import window_of
-from foveate.store.calls import NANO
 from foveate.text import as_typed, compact_json, several
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ class Room:
     async def enter(self, session_id: str, model: str, *, budget_tokens: int | None = None) -> None:
         """Go on with a session, or begin it, with this model; what can't be leaves everything as it was."""
         settings = self.fov.settings
-        await check_model(model, settings.models)
+        await self.fov.check_model(model)
         window_tokens = self._window(model)
         output_tokens = self._wishes.max_output_tokens or most_output(window_tokens)
         known = next((info for info in await self.fov.sessions() if info.id == session_id), None)
@@ -261,13 +259,13 @@ class Room:
 
     async def spent_usd(self) -> float:
         """What the session has cost, compression included."""
-        return sum(row.nano_usd for row in await self.fov.costs(self.session.id)) / NANO
+        return sum(row.usd for row in await self.fov.costs(self.session.id))
 
     def _window(self, model: str) -> int | None:
         """What a model takes, if that is known; the command line speaks of the model that it began with."""
         is_first = self._chat is None or self._chat.models[0] == model
         given = self._wishes.window_tokens if is_first else None
-        return given or window_of(model, self.fov.settings.models)
+        return given or self.fov.window_tokens(model)
 
     def _recall(self, turn: Turn) -> None:
         """A turn in two lines."""

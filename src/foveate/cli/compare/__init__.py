@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.options import json_option, opened, read_tokens, store_option
 from foveate.cli.ui.terminal import console, line, print_json, progress_bar
 from foveate.errors import InputError, SessionNotFound
 from foveate.text import several
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 DEMO = "demo"
 """The platform of sessions that `foveate demo` made."""
 DOCUMENTS = ("goals", "epic", "tasks")
-UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([km]?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +41,11 @@ class Subject:
 
 
 def _amounts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
-    """Numbers of tokens, as in 16k,64k."""
-    found = [_AMOUNT.fullmatch(word.strip()) for word in value.split(",")]
-    amounts = tuple(int(float(one[1]) * UNITS[one[2].casefold()]) for one in found if one)
-    if len(amounts) != len(found) or min(amounts) < 1:
-        raise click.BadParameter(f"{value!r} are no budgets; write them as in 16k,64k")
+    """Numbers of tokens, e.g. 16k,64k."""
+    try:
+        amounts = [read_tokens(word) for word in value.split(",")]
+    except InputError as error:
+        raise click.BadParameter(f"{error}; several are separated by commas, e.g. 16k,64k") from error
     return tuple(dict.fromkeys(amounts))
 
 
@@ -113,10 +110,10 @@ def command(
 
 def _check(names: list[str]) -> None:
     """A strategy that does not exist is told before anything is read."""
-    from foveate.strategy import load
+    from foveate.settings import check_strategy
 
     for name in names:
-        load(name)
+        check_strategy(name)
 
 
 def _find(subject: str, store_path: Path, limit: int | None) -> Subject:
@@ -198,9 +195,9 @@ def _compared(
     import asyncio
 
     from foveate.replay.compare import compare
-    from foveate.strategy import names as all_names
+    from foveate.settings import strategy_names
 
-    runs = len(budgets) * len(set(names) or all_names())
+    runs = len(budgets) * len(set(names) or strategy_names())
     with progress_bar(shown=shown) as progress:
         task = progress.add_task("comparing", total=len(found.turns) * (1 + runs))
         return asyncio.run(

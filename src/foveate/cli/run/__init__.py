@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
 from foveate.errors import InputError, SessionNotFound
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class _Place(NamedTuple):
 @click.option("--model", metavar="NAME", help="Who works, as in openai:gpt-5-mini; the session remembers it.")
 @click.option("--session", "session_id", metavar="NAME", help="The session; run-FILE after the epic, if not said.")
 @click.option("--answer", metavar="TEXT", help="What the model asked for, or how to go on from a blocker.")
-@click.option("--budget", metavar="TOKENS", help="The most a prompt may have, as in 32k; the session remembers it.")
+@click.option("--budget", type=TOKENS, metavar="TOKENS", help="Limit of a prompt, e.g. 32k; stored with the session.")
 @click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Of the whole run; 100 if not said.")
-@click.option("--max-tokens", metavar="TOKENS", help="Read and written by the whole run, as in 500k.")
+@click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Read and written by the whole run, as in 500k.")
 @click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="What the whole run may cost.")
 @click.option("--max-minutes", type=click.FloatRange(min=0), metavar="N", help="How long it may go on this time.")
-@click.option("--max-output", type=click.IntRange(min=1), metavar="TOKENS", help="The most an answer may have.")
+@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="The most an answer may have.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model is given tools to call.")
 @click.option(
     "--write-tasks",
@@ -75,9 +75,9 @@ def command(
     model: str | None,
     session_id: str | None,
     answer: str | None,
-    budget: str | None,
+    budget: int | None,
     max_iterations: int | None,
-    max_tokens: str | None,
+    max_tokens: int | None,
     max_usd: float | None,
     max_minutes: float | None,
     max_output: int | None,
@@ -100,7 +100,6 @@ def command(
     import asyncio
 
     from foveate.agents.run import DEFAULT_MAX_ITERATIONS, Caps
-    from foveate.cli.chat.budget import read_tokens
     from foveate.cli.context import read_text
 
     if session_id is None and epic_path is None:
@@ -113,12 +112,12 @@ def command(
         epic=read_text(epic_path) if epic_path else None,
         tasks=read_text(tasks_path) if tasks_path else None,
         answer=answer,
-        budget_tokens=read_tokens(budget) if budget else None,
+        budget_tokens=budget,
         max_output_tokens=max_output,
         has_tools=has_tools,
         caps=Caps(
             max_iterations=max_iterations or DEFAULT_MAX_ITERATIONS,
-            max_tokens=read_tokens(max_tokens) if max_tokens else None,
+            max_tokens=max_tokens,
             max_usd=max_usd,
             max_seconds=None if max_minutes is None else max_minutes * SECONDS_PER_MINUTE,
         ),
@@ -165,9 +164,8 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
 
 
 async def _enter(fov: Foveate, order: _Order) -> _Place:
+    from foveate.agents.budget import fitting_budget, model_for, most_output
     from foveate.cli.chat import NO_MODEL
-    from foveate.cli.chat.budget import check_model, fitting_budget, model_for, most_output
-    from foveate.models.names import window_of
 
     settings = fov.settings
     try:
@@ -179,8 +177,8 @@ async def _enter(fov: Foveate, order: _Order) -> _Place:
     model = model_for(order.model, known.model if known else None, settings=settings.models)
     if model is None:
         raise click.ClickException(NO_MODEL)
-    await check_model(model, settings.models)
-    window_tokens = window_of(model, settings.models)
+    await fov.check_model(model)
+    window_tokens = fov.window_tokens(model)
     output_tokens = order.max_output_tokens or most_output(window_tokens)
     budget_tokens = fitting_budget(
         order.budget_tokens,

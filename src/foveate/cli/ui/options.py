@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from foveate.errors import StoreError
+from foveate.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from foveate import sync
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+MAX_DIGITS = 12
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE | re.ASCII)
 DEFAULT_STORE = Path("~/.foveate/foveate.db")
 
 
@@ -33,6 +37,52 @@ def store_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")(function)
+
+
+def yes_option(what: str) -> Callable[[F], F]:
+    """`--yes`: really do it. The old name `--really` keeps working, hidden."""
+
+    def add(function: F) -> F:
+        hidden = click.option("--really", "yes", is_flag=True, hidden=True)
+        return click.option("--yes", "yes", is_flag=True, help=what)(hidden(function))
+
+    return add
+
+
+def force_option(what: str) -> Callable[[F], F]:
+    """`--force`: even if protected. The old name `--even-if-locked` keeps working, hidden."""
+
+    def add(function: F) -> F:
+        hidden = click.option("--even-if-locked", "force", is_flag=True, hidden=True)
+        return click.option("--force", "force", is_flag=True, help=what)(hidden(function))
+
+    return add
+
+
+def read_tokens(text: str) -> int:
+    """A number of tokens as people write it: 8000, 8,000, 8k or 1.5m."""
+    found = _AMOUNT.fullmatch(text.strip().replace(",", "").replace("_", ""))
+    tokens = int(float(found[1][:MAX_DIGITS]) * UNITS[found[2].casefold()]) if found else 0
+    if tokens < 1:
+        raise InputError(f"{text.strip()!r} is not a number of tokens; write it as 8000 or 8k")
+    return tokens
+
+
+class _Tokens(click.ParamType[int]):
+    """A number of tokens: `8000`, `8,000` or `8k`."""
+
+    name = "tokens"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return read_tokens(str(value))
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+TOKENS = _Tokens()
 
 
 @contextmanager

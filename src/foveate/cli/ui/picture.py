@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.context.context import Context, PlanReport, Segment
     from foveate.plan import ShownLevel
+    from foveate.session.values import Context, PlanReport, Segment
     from foveate.turn import Json
 
 LEVELS: dict[ShownLevel, tuple[str, str]] = {

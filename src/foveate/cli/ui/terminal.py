@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from foveate.errors import FoveateError
-    from foveate.session.values import SessionStats
-    from foveate.strategy.checkpoint.reliability import Reliability
+    from foveate.session.values import Reliability, SessionStats
 
 THOUSAND = 1000
 GAP = 2

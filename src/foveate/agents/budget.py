@@ -1,19 +1,16 @@
-"""Who answers in a chat or a run, and how many tokens the prompts and answers may have."""
+"""Which model answers in a chat or a run, and how many tokens its prompts and answers may have."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from foveate.agents.chat import DEFAULT_MAX_OUTPUT_TOKENS, WINDOW_MARGIN_TOKENS, check_window
-from foveate.cli.ui.terminal import THOUSAND
 from foveate.errors import InputError, ModelUnavailable
+from foveate.models import local
 from foveate.models.names import load_model, models_for, understand
-
-if TYPE_CHECKING:
-    from foveate.models.settings import ModelsSettings
+from foveate.models.settings import ModelsSettings
 
 WINDOW_SHARE = 8
-"""An answer takes at most this part of a known window, one in so many."""
+"""An answer takes at most one part in this many of a known window."""
+THOUSAND = 1_000
 
 
 def model_for(wished: str | None, own: str | None, *, settings: ModelsSettings) -> str | None:
@@ -29,12 +26,18 @@ def model_for(wished: str | None, own: str | None, *, settings: ModelsSettings) 
 
 
 async def check_model(model: str, settings: ModelsSettings) -> None:
-    """`ModelUnavailable` if it can't be asked: it says what to install, set or write."""
+    """`ModelUnavailable` if it can't be asked: the error says what to install, set or write."""
     await load_model(model, settings).close()
 
 
+def local_model() -> str:
+    """The name of the small model on this machine; `ModelUnavailable` says what to install for it."""
+    local.parse_name(local.PREFIX)
+    return local.PREFIX
+
+
 def most_output(window_tokens: int | None) -> int:
-    """What an answer may take where nobody says it."""
+    """The default limit of an answer."""
     if window_tokens is None:
         return DEFAULT_MAX_OUTPUT_TOKENS
     return min(DEFAULT_MAX_OUTPUT_TOKENS, max(1, window_tokens // WINDOW_SHARE))
@@ -49,9 +52,9 @@ def fitting_budget(
     window_tokens: int | None,
     option: str,
 ) -> int:
-    """The budget as asked for with the option, or the session's own, or the default.
+    """The budget that `option` asks for, or the session's own, or the default.
 
-    The default, which nobody chose, is made to fit the window; another that does not fit is refused.
+    The default is reduced to fit the window; a budget that someone chose is rejected if it does not fit.
     """
     budget_tokens = asked_tokens or own_tokens or default_tokens
     if window_tokens is None:
@@ -63,15 +66,5 @@ def fitting_budget(
         check_window(budget_tokens, output_tokens, window_tokens)
     except InputError as error:
         written = f"{most // THOUSAND}k" if most >= THOUSAND else f"{most}"
-        raise InputError(f"{error}, as in {option} {written}" if most > 0 else str(error)) from error
+        raise InputError(f"{error}, e.g. {option} {written}" if most > 0 else str(error)) from error
     return budget_tokens
-
-
-def read_tokens(text: str) -> int:
-    """A number of tokens as people write it: 8000, 8,000 or 8k."""
-    plain = text.strip().lower().replace(",", "").replace("_", "")
-    times = THOUSAND if plain.endswith("k") else 1
-    digits = plain.removesuffix("k")
-    if not digits.isascii() or not digits.isdecimal() or not int(digits[:12]):
-        raise InputError(f"{text.strip()!r} is no number of tokens; write it as 8000 or 8k")
-    return int(digits[:12]) * times
