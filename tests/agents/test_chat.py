@@ -34,7 +34,7 @@ from foveate.testing.scripted import (
 )
 from foveate.turn import Usage
 from support.chats import asked_tokens, events_of, finished, scripted_store, unpaired
-from support.engine import assistant, user
+from support.engine import assistant, talk, user
 from support.paths import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -289,10 +289,38 @@ def test_the_board_stands_before_the_prompt_in_one_message(tmp_path: Path) -> No
             await finished(chat.say("Which port?"))
             await finished(chat.say("Thanks."))
         second, third = model.asks[1:]
-        assert second.messages[-2].tool_results
-        assert second.messages[-1].text.startswith("<board>")
+        assert second.messages[-1].tool_results, "what was just retrieved is in the result, so the board can wait"
+        assert "<board>" not in "".join(message.text for message in second.messages)
         assert third.messages[-1].text.startswith("<board>")
         assert third.messages[-1].text.endswith("</board>\n\nThanks.")
+
+    asyncio.run(job())
+
+
+def test_every_segment_that_is_counted_is_sent(tmp_path: Path) -> None:
+    """Recalled memory above all: it is counted while the prompt's turn is in progress."""
+
+    async def job() -> None:
+        model = ScriptedModel([CallsTool("get_turn", {"turn_id": "T-9"}), Says("It is 0451."), Says("Welcome.")])
+        async with scripted_store(tmp_path / "chat.db", model) as fov:
+            session = await fov.session("s", budget_tokens=4_000)
+            await session.record([user("The harbour gate code is 0451, and never changes."), assistant("Noted.")])
+            await talk(session, 60, words=60)
+            await session.pin("Answer in one line.")
+            await fov.settle()
+            chat = Chat(session, fov.caller, [MODEL], system="You are terse.")
+            counted = [
+                await chat.context()
+                async for event in chat.say("What is the harbour gate code?")
+                if isinstance(event, RequestSent)
+            ]
+        assert len(counted) == len(model.asks) == 2
+        for context, ask in zip(counted, model.asks, strict=True):
+            sent = "\n".join(message.text for message in ask.messages)
+            assert {"system", "pins", "history", "memory"} <= {segment.name for segment in context.segments}
+            for segment in context.segments:
+                assert segment.is_native or segment.text.strip() in sent, f"{segment.name} is counted and not sent"
+            assert all(message.text in sent for message in context.native_messages)
 
     asyncio.run(job())
 

@@ -12,13 +12,14 @@ from foveate.context.board import (
     Board,
     Note,
     add_note,
+    as_begun,
+    current,
     dismiss,
     expire,
     from_json,
     paginate,
     prefetch,
     render,
-    renew,
     retrieve,
     save,
     to_json,
@@ -62,15 +63,23 @@ def test_the_board_says_how_long_a_turn_still_stays() -> None:
 def test_retrieving_again_renews() -> None:
     board = board_with(87, now_turn=10)
     again = retrieve(board, [turn_block(87)], now_turn=14, page_tokens=500, count=O200K.base)
-    assert len(again.retrieved) == 1
-    assert again.retrieved[0].until_turn == 19
-    assert renew(board, "T-87-R", now_turn=14) == again
+    assert [entry.until_turn for entry in current(again).retrieved] == [19]
+    assert current(expire(again, 15).board) == expire(again, 15).board
+
+
+def test_a_turn_in_progress_keeps_the_board_it_began_with_while_its_own_results_show_the_rest() -> None:
+    before = retrieve(board_with(87, now_turn=10), [turn_block(88)], now_turn=12, page_tokens=500, count=O200K.base)
+    again = retrieve(before, [turn_block(87)], now_turn=14, page_tokens=500, count=O200K.base)
+    assert as_begun(again, 14, []) == current(again), "what no result of the turn shows is shown by the board"
+    begun = as_begun(again, 14, ["<T-87-R>\n[user] hi\n</T-87-R>\n"])
+    assert shown(begun, 14) == shown(before, 14)
+    assert [entry.name for entry in current(again).retrieved] == ["T-88-R", "T-87-R"]
 
 
 def test_a_saved_turn_stays_until_it_is_dismissed() -> None:
     board = save(board_with(87), "T-87-R")
     assert expire(board, 1_000).board == board
-    assert retrieve(board, [turn_block(87)], now_turn=14, page_tokens=500, count=O200K.base).retrieved[0].is_saved
+    assert retrieve(board, [turn_block(87)], now_turn=14, page_tokens=500, count=O200K.base).retrieved[-1].is_saved
     assert dismiss(board, "T-87-R") == Board()
 
 

@@ -34,7 +34,7 @@ def texts(messages: tuple[Message, ...]) -> str:
 @pytest.mark.parametrize("retrieved", [False, True])
 def test_the_messages_say_what_the_context_says_in_its_order(tmp_path: Path, *, retrieved: bool) -> None:
     context = made(tmp_path / "chat.db", retrieved=retrieved)
-    system, lead, *native = canonical_messages(context)
+    system, lead, *native = canonical_messages(context.layout, context.system)
     assert (system.role, system.text) == ("system", context.system)
     layout = context.layout
     assert (lead.role, lead.text) == ("user", "\n".join(text for text in (layout.stable_lead, layout.lead) if text))
@@ -45,8 +45,8 @@ def test_the_messages_say_what_the_context_says_in_its_order(tmp_path: Path, *, 
 
 def test_calls_stay_calls_with_tools_and_become_text_without(tmp_path: Path) -> None:
     context = made(tmp_path / "chat.db")
-    with_tools = canonical_messages(context)
-    without = canonical_messages(context, has_tools=False)
+    with_tools = canonical_messages(context.layout, context.system)
+    without = canonical_messages(context.layout, context.system, has_tools=False)
     assert any(message.tool_calls for message in with_tools)
     assert not any(message.tool_calls or message.tool_results for message in without)
     assert '[call exec] {"cmd": "make step-1"}' in texts(without)
@@ -63,7 +63,12 @@ def test_what_is_shown_to_people_only_is_not_sent(tmp_path: Path) -> None:
         return await session.context()
 
     context = asyncio.run(with_store(tmp_path / "chat.db", job))
-    assert [message.text for message in canonical_messages(context)[1:]] == ["Hello.", "Well", "Go on."]
+    sent = canonical_messages(context.layout, context.system)[1:]
+    assert [message.text for message in sent] == [
+        "Hello.",
+        "Well",
+        "Go on.",
+    ]
 
 
 def test_files_of_earlier_turns_are_named_and_those_of_the_newest_sent(tmp_path: Path) -> None:
@@ -80,7 +85,7 @@ def test_files_of_earlier_turns_are_named_and_those_of_the_newest_sent(tmp_path:
         return await session.context()
 
     context = asyncio.run(with_store(tmp_path / "chat.db", job))
-    messages = canonical_messages(context)[1:]
+    messages = canonical_messages(context.layout, context.system)[1:]
     assert messages[0].parts == (Text("Look."), Text("[image] chart.png image/png"))
     assert messages[2].tool_results[0].content == (Text("A chart:"), Text("[image] chart.png image/png"))
     assert messages[-1].parts[-1] == image

@@ -272,7 +272,7 @@ class Chat:
     async def _call(
         self, context: Context, tools: Sequence[Mapping[str, Json]], taken: _Answering
     ) -> AsyncGenerator[RequestSent | AnswerPiece | Answer, None]:
-        messages = canonical_messages(context, has_tools=bool(tools))
+        messages = canonical_messages(context.layout, context.system, has_tools=bool(tools))
         ask = Ask(
             purpose="chat",
             messages=messages,

@@ -1,9 +1,11 @@
 """From a plan to a context: fixed part, history, memory, board and prompt, joined where token counts add up.
 
-cache-first   system · explanation · pins · documents · history · memory · turn at work · changing ones · board · prompt
+cache-first   system · explanation · pins · documents · history · memory · changing ones · board · prompt, or the turn
+              in progress
 documented    system · explanation · pins · documents · memory · changing documents · board · history · prompt
 
-What a prompt brought up stands before it, so that it is cached while the prompt's turn is at work.
+Memory and board come before the prompt they were made for, and stay there while its turn is in progress: so they are
+cached, and a request ends with the user's message or a tool result.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from foveate.context.context import Context, Segment, SegmentName
 from foveate.context.explanation import explanation
 from foveate.context.pairs import loose_ends, provider_message_count
 from foveate.context.pins import ShownPin, check_pins, write_pins
-from foveate.context.render import Layout, Native
+from foveate.context.render import Layout, Native, message_count
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
 from foveate.plan import Block
@@ -176,20 +178,14 @@ def _dynamic_pieces(parts: ContextParts) -> list[_Piece]:
     ]
     for name, text in named:
         assert not text or (text.startswith("<") and text.endswith("\n")), f"the {name} is not in a tag of its own"
-    return [
-        _piece(name, text, parts.counter.base(text), is_stable=name == "memory" and parts.at_work > 0)
-        for name, text in named
-        if text
-    ]
+    return [_piece(name, text, parts.counter.base(text), is_stable=parts.at_work > 0) for name, text in named if text]
 
 
 def _in_order(parts: ContextParts, history: Sequence[_Piece], dynamic: Sequence[_Piece]) -> list[_Piece]:
     if parts.order == "documented":
         return [*dynamic, *history]
     past = len(history) - parts.at_work
-    recalled = [piece for piece in dynamic if piece.segment.name == "memory"]
-    others = [piece for piece in dynamic if piece.segment.name != "memory"]
-    return [*history[:past], *recalled, *history[past:], *others]
+    return [*history[:past], *dynamic, *history[past:]]
 
 
 def _history_pieces(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece]) -> list[_Piece]:
@@ -239,7 +235,7 @@ def _leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], prompt: tuple[Message, ...]) -> Layout:
     older, newer = parts.history[:native_from], parts.history[native_from:]
-    native = [Native(block.messages or (), block.is_stable) for block in newer]
+    native = [Native(block.messages or (), block.is_stable, turn=block.row.last) for block in newer]
     if results := _leading_results(prompt):
         prompt = prompt[len(results) :]
         if native:
@@ -252,13 +248,13 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], p
         lead = tail + "".join(block.text for block in older)
         return Layout("", lead, tuple(native), "", prompt, is_cacheable=False)
     texts = [(block.text, block.is_stable) for block in older]
-    if parts.memory and parts.at_work:
-        tail = tail.removeprefix(parts.memory)
+    if tail and parts.at_work:
         past = len(parts.history) - parts.at_work
         if past < native_from:
-            texts.insert(past, (parts.memory, True))
+            texts.insert(past, (tail, True))
         else:
-            native[past - native_from] = replace(native[past - native_from], before=parts.memory)
+            native[past - native_from] = replace(native[past - native_from], before=tail)
+        tail = ""
     stable = next((index for index, (_, is_stable) in enumerate(texts) if not is_stable), len(texts))
     return Layout(
         stable_lead="".join(text for text, _ in texts[:stable]),
@@ -271,19 +267,7 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], p
 
 
 def _framing_tokens(layout: Layout, system: str) -> int:
-    messages = bool(system) + bool(layout.stable_lead or layout.lead) + bool(layout.tail)
-    messages += sum(provider_message_count(native.messages) for native in layout.native)
-    messages += sum(bool(native.before) and not _is_said_by_user(native.messages) for native in layout.native)
-    messages += provider_message_count(layout.prompt)
-    if layout.tail and _is_said_by_user(layout.prompt):
-        messages -= 1
-    return MESSAGE_TOKENS * messages + REPLY_TOKENS
-
-
-def _is_said_by_user(messages: Sequence[Message]) -> bool:
-    """What stands before goes out in the same message: it begins with words of the user in every format."""
-    shown = next((message for message in messages if message.kind != "display"), None)
-    return shown is not None and shown.role == "user" and not shown.tool_results
+    return MESSAGE_TOKENS * (bool(system) + message_count(layout)) + REPLY_TOKENS
 
 
 def _scaled(parts: ContextParts, base_tokens: int) -> int:

@@ -60,6 +60,10 @@ class BoardEntry:
     until_turn: int
     """The last turn that still sees it, unless it is saved."""
     is_saved: bool = False
+    since_turn: int = 0
+    """The turn it was retrieved in."""
+    replaced_in: int | None = None
+    """The turn in which it was retrieved again; while that is in progress, this is what it began with."""
 
     @property
     def name(self) -> str:
@@ -171,11 +175,39 @@ def retrieve(
         page=chosen,
         pages=len(pages),
         until_turn=now_turn + life_turns,
+        since_turn=now_turn,
     )
-    old = next((held for held in board.retrieved if held.name == entry.name), None)
-    entry = replace(entry, is_saved=old.is_saved) if old else entry
-    others = tuple(held for held in board.retrieved if held is not old)
-    return replace(board, retrieved=_limited((*others, entry)))
+    same = [held for held in board.retrieved if held.name == entry.name]
+    entry = replace(entry, is_saved=any(held.is_saved for held in same))
+    kept = (
+        held if held not in same or held.replaced_in == now_turn else replace(held, replaced_in=now_turn)
+        for held in board.retrieved
+        if held not in same or held.since_turn < now_turn
+    )
+    return replace(board, retrieved=_limited((*kept, entry)))
+
+
+def current(board: Board) -> Board:
+    """The board without what was retrieved again since."""
+    return replace(board, retrieved=tuple(entry for entry in board.retrieved if entry.replaced_in is None))
+
+
+def as_begun(board: Board, turn: int, results: Sequence[str]) -> Board:
+    """The board as a turn in progress found it, as far as the results of its own calls show the rest.
+
+    So what comes before the turn stays the same while it goes on: it is cached, and signed thinking stays valid.
+    """
+
+    def is_repeated(entry: BoardEntry) -> bool:
+        return entry.since_turn == turn and any(entry.text in result for result in results)
+
+    repeated = {entry.name for entry in board.retrieved if entry.replaced_in is None and is_repeated(entry)}
+    shown = (
+        entry
+        for entry in board.retrieved
+        if (entry.replaced_in == turn if entry.name in repeated else entry.replaced_in is None)
+    )
+    return replace(board, retrieved=tuple(shown))
 
 
 def _limited(retrieved: tuple[BoardEntry, ...]) -> tuple[BoardEntry, ...]:
@@ -196,11 +228,6 @@ def prefetch(
                 board = replace(board, prefetched=(*board.prefetched, entry))
                 break
     return board
-
-
-def renew(board: Board, name: str, *, now_turn: int, life_turns: int = LIFE_TURNS) -> Board:
-    """The entry of this name, such as `T-87-R`, gets its whole life again."""
-    return _changed(board, name, lambda entry: replace(entry, until_turn=now_turn + life_turns))
 
 
 def save(board: Board, name: str) -> Board:
@@ -228,9 +255,11 @@ def add_note(board: Board, note: Note) -> Board:
 
 def expire(board: Board, now_turn: int) -> ExpiryReport:
     """The board as turn `now_turn` sees it, and the retrieved turns that have gone."""
-    gone = tuple(entry for entry in board.retrieved if not entry.is_saved and entry.until_turn < now_turn)
+    held = tuple(entry for entry in board.retrieved if entry.replaced_in is None or entry.replaced_in >= now_turn)
+    left = tuple(entry for entry in held if entry.is_saved or entry.until_turn >= now_turn)
+    gone = tuple(entry for entry in held if entry not in left and entry.replaced_in is None)
     notes = tuple(note for note in board.notes if note.until_turn is None or note.until_turn >= now_turn)
-    return ExpiryReport(Board(tuple(entry for entry in board.retrieved if entry not in gone), notes), gone)
+    return ExpiryReport(Board(left, notes), gone)
 
 
 class _Layout(NamedTuple):

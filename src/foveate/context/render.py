@@ -1,26 +1,25 @@
-"""A context as a provider's messages: older turns as tagged text, the newest as messages of the provider's own.
+"""The one renderer: a layout as canonical messages, and as the messages of each provider.
 
-    system · tagged history · newest turns, native · memory and the turn at work · board and prompt
+    system · tagged history · newest turns, native · memory, board and the turn in progress, or the prompt
 
-What came in the same format goes out to the letter, with three exceptions: cache hints, which belong to the request
-that had them; what an Anthropic answer has beside role and content; and a call without its result, which the provider
-would refuse.
+Messages recorded in the same format are sent byte for byte, with three exceptions: cache hints, which belong to the
+request that had them; what an Anthropic answer has beside role and content; and a call without its result, which the
+provider would reject.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from itertools import takewhile
+from typing import Any, Final, TypeAlias
 
 from foveate.context.invariants import tool_pairs_whole
+from foveate.context.pairs import provider_message_count
 from foveate.errors import UnknownFormat
 from foveate.formats import render_messages
 from foveate.text import message_text, part_text
 from foveate.turn import Attachment, Json, Message, Part, Text, ToolResult
-
-if TYPE_CHECKING:
-    from foveate.context.context import Context
 
 Record: TypeAlias = Mapping[str, Json]
 
@@ -37,17 +36,18 @@ _EPHEMERAL: Final = {"type": "ephemeral"}
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A turn, or a step of one, that goes out as messages."""
+    """A turn, or a step of one, that is sent as messages."""
 
     messages: tuple[Message, ...]
     is_stable: bool
     before: str = ""
-    """What stands before it, in the same message if it is the user's."""
+    """Text of ours that is sent before it, in the same message if it begins with the user's."""
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What goes where in a provider's messages."""
+    """What goes where in a request."""
 
     stable_lead: str = ""
     """Tagged history that the next context repeats."""
@@ -55,10 +55,69 @@ class Layout:
     """What else comes before the native turns."""
     native: tuple[Native, ...] = ()
     tail: str = ""
-    """Memory and board, where they come last; while a turn is at work, memory stands before it."""
+    """Memory and board, where a prompt follows; in a turn in progress they are sent before that turn."""
     prompt: tuple[Message, ...] = ()
     is_cacheable: bool = True
-    """Nothing that changes stands before the native turns."""
+    """Nothing that changes comes before the native turns."""
+
+    def stretches(self) -> Iterator[Stretch]:
+        """The request piece by piece, in order: what every renderer and every count goes by."""
+        if lead := tuple(text for text in (self.stable_lead, self.lead) if text):
+            yield Stretch(lead)
+        for native in self.native:
+            yield Stretch((native.before,) if native.before else (), native.messages, native)
+        if self.tail or self.prompt:
+            yield Stretch((self.tail,) if self.tail else (), self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Texts of ours, and the messages right behind them; both may be empty."""
+
+    texts: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
+    native: Native | None = None
+
+    @property
+    def shown(self) -> tuple[Message, ...]:
+        return tuple(message for message in self.messages if message.kind != "display")
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the texts are sent in the first message: it begins with words of the user in every format."""
+        first = next(iter(self.shown), None)
+        return bool(self.texts) and first is not None and first.role == "user" and not first.tool_results
+
+
+def message_count(layout: Layout) -> int:
+    """How many messages a layout becomes at most, the system message aside."""
+    return sum(
+        provider_message_count(stretch.messages) + (bool(stretch.texts) and not stretch.is_joined)
+        for stretch in layout.stretches()
+    )
+
+
+def canonical_messages(layout: Layout, system: str, *, has_tools: bool = True) -> tuple[Message, ...]:
+    """A request in canonical form; it ends with the prompt, or with the results that wait for an answer.
+
+    Without tools, calls and results are written as text: some providers reject calls of tools they were not given.
+    Images and files of earlier turns are named, not sent: not every model takes them.
+    """
+    messages = [Message("system", (Text(system),))] if system else []
+    newest = layout.native[-1].turn if layout.native else 0
+    for stretch in layout.stretches():
+        own = list(stretch.shown)
+        if stretch.native and stretch.native.turn != newest:
+            own = list(map(_with_named_files, own))
+        if not has_tools:
+            own = list(map(_as_text, own))
+        texts = tuple(map(Text, stretch.texts))
+        if stretch.is_joined:
+            own[0] = replace(own[0], parts=(*texts, *own[0].parts), original=None)
+        elif texts:
+            own.insert(0, Message("user", texts))
+        messages += own
+    return tuple(messages)
 
 
 def render_request(format: str, messages: list[Any], *, system: str, tools: Sequence[Record]) -> dict[str, Any]:  # noqa: A002
@@ -79,33 +138,30 @@ def _filled(**parts: Any) -> dict[str, Any]:
 
 
 def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002
+    """The messages of a provider's own format."""
     if format not in FORMATS:
         raise UnknownFormat(f"no messages of format {format!r}; there are {', '.join(FORMATS)}")
     marks = cache and format == "anthropic"
     rendered: list[Record] = []
     if system and format not in _TWO_SIDED:
         rendered.append({"role": "system", "content": system})
-    if lead := [text for text in (layout.stable_lead, layout.lead) if text]:
-        message = _user(format, lead)
-        rendered.append(_mark(message, 0) if marks and layout.stable_lead else message)
     edges = _edges(layout) if marks and layout.is_cacheable else ()
-    for index, native in enumerate(layout.native):
-        own = _behind(native.before, _render_native(native.messages, format), format)
-        if index in edges and own:
+    for stretch in layout.stretches():
+        own = _behind(stretch.texts, _render_native(stretch.shown, format), format)
+        if marks and layout.stable_lead and not stretch.messages and stretch.texts[0] == layout.stable_lead:
+            own[0] = _mark(own[0], 0)
+        if own and any(stretch.native is edge for edge in edges):
             own[-1] = _mark(own[-1])
         rendered.extend(own)
-    rendered.extend(_render_end(layout, format))
     return list(_two_sided(rendered, format) if format in _TWO_SIDED else rendered)
 
 
-def _edges(layout: Layout) -> Sequence[int]:
+def _edges(layout: Layout) -> Sequence[Native]:
     """The native turns at whose end a breakpoint is worth its place."""
-    unstable = next((index for index, native in enumerate(layout.native) if not native.is_stable), len(layout.native))
-    return range(unstable)[-NATIVE_BREAKPOINTS:]
+    return list(takewhile(lambda native: native.is_stable, layout.native))[-NATIVE_BREAKPOINTS:]
 
 
-def _render_native(messages: Sequence[Message], format: str) -> list[Record]:  # noqa: A002
-    shown = [message for message in messages if message.kind != "display"]
+def _render_native(shown: Sequence[Message], format: str) -> list[Record]:  # noqa: A002
     rendered = render_messages(format, shown)
     if tool_pairs_whole.problem(format, rendered):
         by_meaning = [
@@ -117,16 +173,11 @@ def _render_native(messages: Sequence[Message], format: str) -> list[Record]:  #
     return [_sendable(record) for record in records] if format == "anthropic" else records
 
 
-def _render_end(layout: Layout, format: str) -> list[Record]:  # noqa: A002
-    """Memory and board, then the prompt."""
-    return _behind(layout.tail, _render_native(layout.prompt, format), format)
-
-
-def _behind(text: str, records: list[Record], format: str) -> list[Record]:  # noqa: A002
-    """The messages with a text before them, in one user message if they begin with one."""
-    if not text:
+def _behind(texts: Sequence[str], records: list[Record], format: str) -> list[Record]:  # noqa: A002
+    """The messages with texts before them, in one user message if they begin with one."""
+    if not texts:
         return records
-    before = _user(format, [text])
+    before = _user(format, texts)
     if records and records[0].get("role") == "user":
         return [_join(before, records[0], format), *records[1:]]
     return [before, *records]
@@ -195,36 +246,6 @@ def _clean(block: Record) -> Record:
     if block.get("type") == "tool_result" and isinstance(inner, Sequence) and not isinstance(inner, str):
         block = {**block, "content": [_clean(part) if isinstance(part, Mapping) else part for part in inner]}
     return {key: value for key, value in block.items() if key != "cache_control"}
-
-
-def canonical_messages(context: Context, *, has_tools: bool = True) -> tuple[Message, ...]:
-    """The messages of a request; they end with the prompt, or with the results that wait for an answer.
-
-    Without tools calls and results are written as text: some providers refuse calls of tools they were not given.
-    """
-    layout = context.layout
-    messages = [Message("system", (Text(context.system),))] if context.system else []
-    if lead := tuple(Text(text) for text in (layout.stable_lead, layout.lead) if text):
-        messages.append(Message("user", lead))
-    said = [message for message in (*_native(context), *layout.prompt) if message.kind != "display"]
-    messages += said if has_tools else map(_as_text, said)
-    if layout.tail:
-        board = Text(layout.tail)
-        if said and said[-1].opens_turn:
-            # Nothing of the prompt is cached yet, so what changes can stand before it.
-            messages[-1] = replace(messages[-1], parts=(board, *messages[-1].parts), original=None)
-        else:
-            messages.append(Message("user", (board,)))
-    return tuple(messages)
-
-
-def _native(context: Context) -> Iterator[Message]:
-    """The native turns' messages. Images and files of earlier turns are named, not sent: their tokens are not counted,
-    and not every model takes them."""
-    shown = [segment for segment in context.segments if segment.is_native]
-    for segment, block in zip(shown, context.layout.native, strict=True):
-        for message in block.messages:
-            yield message if segment.last == shown[-1].last else _with_named_files(message)
 
 
 def _with_named_files(message: Message) -> Message:

@@ -292,7 +292,7 @@ class Session:
     async def board(self) -> Board:
         """What was retrieved and is shown for some turns."""
         await self.refresh()
-        return await self._contexts.board(self._row)
+        return boards.current(await self._contexts.board(self._row))
 
     async def dismiss(self, name: str) -> None:
         """Take something off the board, by its name as in `T-87-R`."""

@@ -45,7 +45,7 @@ from foveate.store import SessionRow, Store, bodies
 from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
-from foveate.turn import Json, Message, turn_id
+from foveate.turn import Json, Message, Text, turn_id
 from foveate.worker.loop import Worker
 
 BOARD = "board"
@@ -139,7 +139,7 @@ class Contexts:
         fixed += request.tools_tokens + FRAMING_TOKENS
         prompt = _prompt_tokens(request.prompt, exact)
         allotments = self._settings.allotments
-        board = await self.board(session, keep=not one_off)
+        board = await self._begun_board(session, request, keep=not one_off)
         room = allotments.split(budget, fixed, prompt, one_off=one_off)
         shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         used = exact.base(shown)
@@ -154,9 +154,8 @@ class Contexts:
             needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
             raise HistoryExceedsBudget(needed, had) from None
         at_work = _at_work(session, view.blocks, request.prompt)
-        is_begun = any(map(_is_begun, view.blocks[len(view.blocks) - at_work :]))
-        # Behind a turn at work it would never be cached; and a one-off's history has the board's room.
-        if layer.in_part and not is_begun and not one_off:
+        # In a preview the history has the board's room.
+        if layer.in_part and not one_off:
             board = await self._prefetched(session, board, layer.in_part, room.board)
             shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         context = assemble(
@@ -260,6 +259,20 @@ class Contexts:
                 self._publish("board-expired", entry.first, {"name": entry.name})
         return left.board
 
+    async def _begun_board(self, session: SessionRow, request: Request, *, keep: bool) -> Board:
+        """The board to show: in a turn in progress as that turn found it."""
+        board = await self.board(session, keep=keep)
+        newest = [entry for entry in board.retrieved if entry.since_turn == session.last_turn]
+        if not newest or session.head == "closed" or _said_by_user(prompt_messages(request.prompt)):
+            return boards.current(board)
+        messages = await self.viewer.raw(session.last_turn)
+        results = [
+            "".join(part.text for part in result.content if isinstance(part, Text))
+            for message in messages
+            for result in message.tool_results
+        ]
+        return boards.as_begun(board, session.last_turn, results)
+
     async def keep_board(self, board: Board) -> None:
         await self._store.derived.keep(self._session_id, BOARD, bodies.squeeze(boards.to_json(board)))
 
@@ -351,11 +364,6 @@ def _at_work(session: SessionRow, blocks: Sequence[HistoryBlock], prompt: str | 
     if session.head == "closed" or _said_by_user(prompt_messages(prompt)):
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
-
-
-def _is_begun(block: HistoryBlock) -> bool:
-    """Whether the turn at work has an answer already."""
-    return block.row.last_step > 1 or any(message.role == "assistant" for message in block.messages or ())
 
 
 def _said_by_user(messages: Sequence[Message]) -> str:
