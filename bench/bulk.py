@@ -17,8 +17,8 @@ import foveate
 from foveate.context.costs import content_tokens
 from foveate.renditions import Unit
 from foveate.settings import load_settings
-from foveate.store import bodies, sql
-from foveate.store.derived import NewRendition
+from foveate.store import bodies, derived, log
+from foveate.store.rows import NewRendition
 from foveate.text import message_text
 from foveate.tokens import O200K
 from foveate.turn import Message, Role, Text
@@ -76,8 +76,8 @@ def _add(connection: sqlite3.Connection, turns: range, facts: Mapping[int, str],
             contents.append({"message": number, "data": body.data})
         renditions.append({**asdict(_rendition(turn, asked, answered)), "session": 1, "calls": 0, "now_us": START_US})
     connection.executemany(_MESSAGES, messages)
-    connection.executemany(sql.ADD_BODY, contents)
-    connection.executemany(sql.ADD_RENDITION.removesuffix(" RETURNING id"), renditions)
+    connection.executemany(log.ADD_BODY, contents)
+    connection.executemany(derived.ADD_RENDITION.removesuffix(" RETURNING id"), renditions)
 
 
 def _spoken(asked: str, answered: str) -> Iterator[tuple[Role, str]]:

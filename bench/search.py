@@ -27,7 +27,7 @@ from foveate.recall.maker import index_turn
 from foveate.renditions import without_recalled
 from foveate.settings import load_settings
 from foveate.store import Store, open_store
-from foveate.store.passages import NewPassages
+from foveate.store.rows import NewPassages
 from foveate.store.settings import StoreSettings
 from foveate.testing.stores import new_session
 from store_turns import agent_turns, endless

@@ -20,7 +20,7 @@ from typing import Any, cast
 import foveate
 import foveate.sync
 from foveate.store import sql
-from foveate.store.sqlite_file import TYPES
+from foveate.store.sqlite import TYPES
 from store_turns import Record, agent_turns, chat_turns, endless
 
 RECORDERS = 64

@@ -27,7 +27,7 @@ from conversation import make_conversation
 from foveate.compress.local import LocalCompressor
 from foveate.recall.table import MARKS
 from foveate.settings import Settings, load_settings
-from foveate.store.derived import ERA_FANOUT
+from foveate.store.rows import ERA_FANOUT
 from foveate.tokens import count_tokens
 
 SESSIONS = ("s0", "s1")

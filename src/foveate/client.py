@@ -33,8 +33,7 @@ from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
-from foveate.store.calls import CostRow
-from foveate.store.passages import IndexState
+from foveate.store.rows import CostRow, IndexState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time, to_us

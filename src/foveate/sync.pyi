@@ -33,8 +33,7 @@ from foveate.session.values import TurnOutline as TurnOutline
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport
-from foveate.store.calls import CostRow
-from foveate.store.passages import IndexState
+from foveate.store.rows import CostRow, IndexState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import Counter
 from foveate.turn import Attachment as Attachment

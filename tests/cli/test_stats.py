@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foveate.store import open_store
-from foveate.store.calls import CallRow
+from foveate.store.rows import CallRow
 from foveate.store.settings import StoreSettings
 from foveate.testing.stores.calls import call
 from support.command_line import Shell, shell_with

@@ -15,7 +15,7 @@ from foveate.errors import ModelFailed, ModelHeldBack
 from foveate.models import Ask
 from foveate.models.settings import ModelsSettings, Price
 from foveate.store import open_store
-from foveate.store.calls import NANO, RUNNING
+from foveate.store.rows import NANO, RUNNING
 from foveate.store.settings import StoreSettings
 from foveate.testing.scripted import Behaviour, BreaksOff, Delays, Empty, Fails, Says, ScriptedModel, Stalls
 from foveate.turn import Usage

@@ -233,7 +233,7 @@ def test_a_file_that_may_not_be_written_is_told(filled: Path) -> None:
     """Run by a user who is not root, whom file modes don't stop."""
     program = (
         "import asyncio, os, sys\n"
-        "from foveate.store import open_store, sqlite\n"
+        "from foveate.store import database, open_store, sqlite\n"
         "from foveate.settings import StoreSettings\n"
         "from foveate.errors import ReadOnlyStore\n"
         "from foveate.store import sql; sql.latest_version()\n"

@@ -18,7 +18,7 @@ from foveate.models.caller import Caller
 from foveate.models.limits import Clock
 from foveate.models.settings import ModelsSettings
 from foveate.store import Store, open_store
-from foveate.store.calls import CallRow
+from foveate.store.rows import CallRow
 from foveate.store.settings import StoreSettings
 from foveate.testing.scripted import Script, ScriptedModel
 from foveate.tokens import O200K

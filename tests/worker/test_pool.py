@@ -13,7 +13,7 @@ import pytest
 
 from foveate import Foveate
 from foveate.store import MessageRow
-from foveate.store.derived import NewRendition
+from foveate.store.rows import NewRendition
 from foveate.worker.attempt import SourceTurnRows
 from foveate.worker.pool import Job, Pool, PoolClosed
 from foveate.worker.process import JOBS, JobError, job_function, job_name, pack_call, unpack_call

@@ -18,7 +18,7 @@ from foveate.models import Ask
 from foveate.models.caller import Caller
 from foveate.models.settings import Price
 from foveate.store import Store, open_store
-from foveate.store.due import DueTurn, RedoRequest, RefinedTurn
+from foveate.store.rows import DueTurn, RedoRequest, RefinedTurn
 from foveate.testing.scripted import (
     Behaviour,
     Delays,

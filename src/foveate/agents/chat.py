@@ -24,7 +24,7 @@ from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavail
 from foveate.models import Answer, Ask, Finish
 from foveate.models.caller import Caller
 from foveate.session import Session
-from foveate.store.calls import NANO, CostRow
+from foveate.store.rows import NANO, CostRow
 from foveate.text import compact_json, message_text, turn_text
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
 

@@ -40,7 +40,7 @@ from foveate.errors import InputError, Refused
 from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.session.documents import NO_TASKS, RUN
-from foveate.store.calls import NANO
+from foveate.store.rows import NANO
 from foveate.text import turn_text
 from foveate.turn import Json, Message, Turn
 

@@ -21,7 +21,7 @@ from foveate.history.sizes import Infos, StoredHistory
 from foveate.history.texts import Survey, TextReader
 from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, Strategy, TurnInfo, TurnSizes
 from foveate.store import SessionRow, Store, bodies
-from foveate.store.artefacts import ArtefactsMark
+from foveate.store.rows import ArtefactsMark
 from foveate.strategy.build import WITHOUT_MESSAGES, WITHOUT_UNITS, WORDED, Material
 from foveate.strategy.gradient import Gradient
 from foveate.turn import Json

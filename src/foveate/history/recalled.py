@@ -19,7 +19,7 @@ from foveate.recall.judge import Judge
 from foveate.recall.search import Searcher
 from foveate.recall.settings import RecallSettings
 from foveate.store import SessionRow, Store, bodies
-from foveate.store.passages import KEY_SHIFT
+from foveate.store.rows import KEY_SHIFT
 from foveate.tokens import Counter
 from foveate.turn import from_us
 

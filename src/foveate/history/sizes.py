@@ -15,7 +15,7 @@ from foveate.context.costs import content_tokens
 from foveate.plan import Era, MessageSize, ShownLevel, TurnInfo, TurnSizes, step_starts
 from foveate.renditions import Compressor, Renditions, without_recalled
 from foveate.store import MessageOutline, Store
-from foveate.store.derived import ERA_FANOUT, RenditionSizes
+from foveate.store.rows import ERA_FANOUT, RenditionSizes
 from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Message

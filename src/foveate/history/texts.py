@@ -18,7 +18,7 @@ from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel, Strategy
 from foveate.renditions import Unit, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
-from foveate.store.derived import ERA_FANOUT, EraRow
+from foveate.store.rows import ERA_FANOUT, EraRow
 from foveate.strategy.build import SHORT, SourceTurn
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter

@@ -12,7 +12,8 @@ from foveate.errors import FoveateError, ModelHeldBack
 from foveate.models import Answer, Ask, Expansive, Model
 from foveate.models.limits import Clock
 from foveate.models.settings import ModelsSettings
-from foveate.store.calls import DAY_US, NANO, RUNNING, CallRow, Calls
+from foveate.store.protocol import Calls
+from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow
 from foveate.text import message_text
 from foveate.tokens import counter_for
 from foveate.turn import Usage

@@ -35,7 +35,8 @@ from foveate.models.limits import (
     Taken,
 )
 from foveate.models.settings import ModelsSettings
-from foveate.store.calls import NANO, OK, Calls
+from foveate.store.protocol import Calls
+from foveate.store.rows import NANO, OK
 
 if TYPE_CHECKING:
     from foveate.models.prices import Tariff

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from foveate.errors import ModelUnavailable
 from foveate.models.names import ModelName, address_of, understand
 from foveate.models.settings import ModelsSettings, Price
-from foveate.store.calls import NANO
+from foveate.store.rows import NANO
 from foveate.turn import Usage
 
 PER_TOKENS = 1_000_000

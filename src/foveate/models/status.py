@@ -12,7 +12,7 @@ from foveate.models.caller import Caller
 from foveate.models.names import find_key, understand, window_of
 from foveate.models.prices import tariff_for
 from foveate.models.settings import ModelsSettings
-from foveate.store.calls import NANO
+from foveate.store.rows import NANO
 from foveate.turn import Message, Text, Usage
 
 PURPOSES = ("chat", "compress", "tiny", "smooth", "roll_up")

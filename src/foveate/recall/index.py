@@ -26,7 +26,7 @@ from foveate.recall.table import PassageTable
 from foveate.recall.vectors import Floats, Mask
 from foveate.recall.words import query_phrases
 from foveate.store import Store
-from foveate.store.passages import KEY_SHIFT, SPEAKERS, IndexSnapshot, PassageText, Speaker
+from foveate.store.rows import KEY_SHIFT, SPEAKERS, IndexSnapshot, PassageText, Speaker
 from foveate.text import encodable
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from itertools import groupby
 from foveate.recall.embed import STATIC, STATIC_NAME, index_maker
 from foveate.recall.passages import Passage, cut_turn
 from foveate.recall.words import extra_words
-from foveate.store.passages import NewPassages, PassageText
+from foveate.store.rows import NewPassages, PassageText
 from foveate.text import encodable
 from foveate.turn import Message
 

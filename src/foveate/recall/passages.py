@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from foveate.store.passages import Speaker
+from foveate.store.rows import Speaker
 from foveate.text import part_text
 from foveate.turn import Message, Part, Text, ToolCall, ToolResult
 

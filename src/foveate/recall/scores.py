@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from foveate.recall.rank import MeasureScores, Passages, PassageScores
 from foveate.recall.vectors import Alike, Floats, Mask
-from foveate.store.passages import SPEAKERS
+from foveate.store.rows import SPEAKERS
 
 LEAST_DEVIATION = 1e-6
 """Below it all passages answer alike."""

@@ -16,7 +16,7 @@ from foveate.recall.settings import RecallSettings
 from foveate.renditions import without_recalled
 from foveate.store import SessionRow, Store
 from foveate.store.codec import restore_message
-from foveate.store.passages import SPEAKERS, IndexState, Speaker
+from foveate.store.rows import SPEAKERS, IndexState, Speaker
 from foveate.turn import from_us, parse_time, to_us, turn_id, turn_number
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from foveate.recall.passages import Passage
 from foveate.recall.vectors import Places, Vectors, unpack
 from foveate.recall.words import word_count
-from foveate.store.passages import KEY_SHIFT, SPEAKERS, PassagesRow, Postings
+from foveate.store.rows import KEY_SHIFT, SPEAKERS, PassagesRow, Postings
 
 MARKS = np.dtype([("speaker", "u1"), ("words", "<u2")])
 MAX_WORDS = 2**16 - 1

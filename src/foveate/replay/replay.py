@@ -28,7 +28,7 @@ from foveate.replay.script import Progress, Script, ScriptTurn, is_call, prepare
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
 from foveate.store import Draft, Store, open_store
-from foveate.store.derived import ERA_FANOUT
+from foveate.store.rows import ERA_FANOUT
 from foveate.store.settings import StoreSettings
 from foveate.turn import Json, Turn
 

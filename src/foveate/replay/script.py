@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from foveate.settings import Settings, load_settings
 from foveate.store import Draft, MessageRow, bodies
 from foveate.store.codec import draft_turn
-from foveate.store.derived import NewRendition
+from foveate.store.rows import NewRendition
 from foveate.tokens import Counter, counter_for
 from foveate.turn import Turn
 from foveate.worker.pool import Job, Pool

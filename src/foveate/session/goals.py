@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 from foveate.errors import InputError, NotFound
 from foveate.store import Store, bodies
-from foveate.store.artefacts import GoalRow
+from foveate.store.rows import GoalRow
 
 Priority = Literal["low", "normal", "high"]
 GoalStatus = Literal["active", "done"]

@@ -11,7 +11,7 @@ from foveate.renditions import LEVELS, Level
 from foveate.session.values import TurnContent, TurnOutline
 from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.codec import restore_message
-from foveate.store.derived import RenditionSizes
+from foveate.store.rows import RenditionSizes
 from foveate.tokens import Counter
 from foveate.turn import Turn, from_us, turn_id, turn_number
 

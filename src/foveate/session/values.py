@@ -17,9 +17,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.models.status import ModelReport, ModelStatus, ModelTarget, ModelUse
 from foveate.recall.search import Hit
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
-from foveate.store.calls import CostRow
-from foveate.store.derived import Backlog
-from foveate.store.passages import IndexState
+from foveate.store.rows import Backlog, CostRow, IndexState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import session_counter
 from foveate.turn import Json, from_us, turn_id

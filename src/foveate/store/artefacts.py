@@ -1,84 +1,92 @@
-"""What strategies had made of turns, and what the user gave them to work with: goals and documents.
+"""Artefacts of strategies, and the user's goals and documents. Functions of a connection.
 
-Artefacts can be made again; goals and documents can't, so a prune leaves them and a fork begins with a copy.
+Artefacts can be made again; goals and documents can't, so a prune keeps them and a fork starts with a copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict
+
+from foveate.store.lineage import number_of
+from foveate.store.rows import ArtefactRow, ArtefactsMark, DocumentRow, GoalRow
+from foveate.store.sql import Connection, Values, now_us
+
+MARK = "SELECT count(*), coalesce(max(made_us), 0) FROM artefacts WHERE session = :session AND strategy = :strategy"
+LIST_MADE = """SELECT name, kind, first_turn, last_turn, tokens, data FROM artefacts
+    WHERE session = :session AND strategy = :strategy ORDER BY name"""
+KEEP_MADE = """INSERT INTO artefacts (session, strategy, name, kind, first_turn, last_turn, tokens, data, made_us)
+    VALUES (:session, :strategy, :name, :kind, :first_turn, :last_turn, :tokens, :data, :made_us)
+    ON CONFLICT (session, strategy, name) DO UPDATE SET kind = excluded.kind, first_turn = excluded.first_turn,
+    last_turn = excluded.last_turn, tokens = excluded.tokens, data = excluded.data, made_us = excluded.made_us"""
+REPLACE_MADE = """UPDATE artefacts SET kind = :kind, first_turn = :first_turn, last_turn = :last_turn,
+    tokens = :tokens, data = :data, made_us = :made_us
+    WHERE session = :session AND strategy = :strategy AND name = :name AND data = :old_data"""
+LIST_GOALS = "SELECT number, data, created_us, updated_us FROM goals WHERE session = :session ORDER BY number"
+ADD_GOAL = """INSERT INTO goals (session, number, data, created_us, updated_us)
+    SELECT :session, coalesce(max(number), 0) + 1, :data, :now_us, :now_us FROM goals WHERE session = :session
+    RETURNING number, data, created_us, updated_us"""
+UPDATE_GOAL = """UPDATE goals SET data = :data, updated_us = :now_us WHERE session = :session AND number = :number
+    RETURNING number, data, created_us, updated_us"""
+LIST_DOCUMENTS = "SELECT name, text, updated_us FROM documents WHERE session = :session ORDER BY name"
+KEEP_DOCUMENT = """INSERT INTO documents (session, name, text, updated_us) VALUES (:session, :name, :text, :now_us)
+    ON CONFLICT (session, name) DO UPDATE SET text = :text, updated_us = :now_us"""
 
 
-@dataclass(frozen=True, slots=True)
-class ArtefactRow:
-    """Something made, by its name. `data` is packed by the caller."""
-
-    name: str
-    kind: str
-    first_turn: int
-    last_turn: int
-    tokens: int
-    data: bytes
+def mark(connection: Connection, session_id: str, strategy: str) -> ArtefactsMark:
+    return ArtefactsMark(*connection.execute(MARK, _owner(connection, session_id, strategy)).fetchone())
 
 
-@dataclass(frozen=True, slots=True)
-class ArtefactsMark:
-    """Changes whenever what was made for a strategy does, so that it need not be read again."""
-
-    count: int
-    newest_us: int
+def made(connection: Connection, session_id: str, strategy: str) -> list[ArtefactRow]:
+    return [ArtefactRow(*row) for row in connection.execute(LIST_MADE, _owner(connection, session_id, strategy))]
 
 
-@dataclass(frozen=True, slots=True)
-class GoalRow:
-    number: int
-    data: bytes
-    """Packed by the caller."""
-    created_us: int
-    updated_us: int
+def keep_made(connection: Connection, session_id: str, strategy: str, made: Sequence[ArtefactRow]) -> None:
+    owner = _owner(connection, session_id, strategy)
+    made_us = _next_us(connection, owner)
+    connection.executemany(KEEP_MADE, [{**asdict(row), **owner, "made_us": made_us} for row in made])
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRow:
-    name: str
-    text: str
-    updated_us: int
+def replace_made(connection: Connection, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
+    assert old.name == new.name, "an artefact is replaced by its name"
+    owner = _owner(connection, session_id, strategy)
+    values = {**asdict(new), **owner, "made_us": _next_us(connection, owner), "old_data": old.data}
+    return connection.execute(REPLACE_MADE, values).rowcount > 0
 
 
-class Artefacts(Protocol):
-    """The part of a store that strategies use."""
+def goals(connection: Connection, session_id: str) -> list[GoalRow]:
+    return [GoalRow(*row) for row in connection.execute(LIST_GOALS, {"session": number_of(connection, session_id)})]
 
-    async def mark(self, session_id: str, strategy: str) -> ArtefactsMark: ...
 
-    async def made(self, session_id: str, strategy: str) -> list[ArtefactRow]:
-        """All that was made for a strategy of the session itself, by name; a fork makes its own."""
-        ...
+def add_goal(connection: Connection, session_id: str, data: bytes) -> GoalRow:
+    values = {"session": number_of(connection, session_id), "data": data, "now_us": now_us()}
+    return GoalRow(*connection.execute(ADD_GOAL, values).fetchone())
 
-    async def keep_made(self, session_id: str, strategy: str, made: Sequence[ArtefactRow]) -> None:
-        """Keep all of these; one of the same name is replaced."""
-        ...
 
-    async def replace_made(self, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
-        """Keep another of the same name, if the old one is still there as it was; whether it is."""
-        ...
+def update_goal(connection: Connection, session_id: str, number: int, data: bytes) -> GoalRow | None:
+    session = number_of(connection, session_id)
+    values = {"session": session, "number": number, "data": data, "now_us": now_us()}
+    row = connection.execute(UPDATE_GOAL, values).fetchone()
+    return None if row is None else GoalRow(*row)
 
-    async def goals(self, session_id: str) -> list[GoalRow]:
-        """In the order they were added."""
-        ...
 
-    async def add_goal(self, session_id: str, data: bytes) -> GoalRow:
-        """Its number is one more than the newest one's; numbers are not used again."""
-        ...
+def documents(connection: Connection, session_id: str) -> list[DocumentRow]:
+    found = connection.execute(LIST_DOCUMENTS, {"session": number_of(connection, session_id)})
+    return [DocumentRow(*row) for row in found]
 
-    async def update_goal(self, session_id: str, number: int, data: bytes) -> GoalRow | None:
-        """The goal as it is now; None if there is none of that number."""
-        ...
 
-    async def documents(self, session_id: str) -> list[DocumentRow]:
-        """By name."""
-        ...
+def keep_document(connection: Connection, session_id: str, name: str, text: str) -> DocumentRow:
+    now = now_us()
+    values = {"session": number_of(connection, session_id), "name": name, "text": text, "now_us": now}
+    connection.execute(KEEP_DOCUMENT, values)
+    return DocumentRow(name, text, now)
 
-    async def keep_document(self, session_id: str, name: str, text: str) -> DocumentRow:
-        """Replace a document; an empty one is as good as none."""
-        ...
+
+def _owner(connection: Connection, session_id: str, strategy: str) -> dict[str, object]:
+    return {"session": number_of(connection, session_id), "strategy": strategy}
+
+
+def _next_us(connection: Connection, owner: Values) -> int:
+    """Grows even if the clock is set back, so that a replacement changes the mark."""
+    _, newest_us = connection.execute(MARK, owner).fetchone()
+    return max(now_us(), int(newest_us) + 1)

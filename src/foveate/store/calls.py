@@ -1,96 +1,81 @@
-"""The accounts: every call of a model, what it took and what it cost."""
+"""The accounts: every call of a model, its tokens and its cost. Functions of a connection."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
 
-NANO = 1_000_000_000
-"""Nano-dollars in a dollar: whole numbers add up the same in every database."""
-DAY_US = 86_400_000_000
-OK = "ok"
-UNFIT = "unfit"
-RUNNING = "running"
-"""The outcome of a call that was reserved and not settled yet; of one whose process died, for good."""
+from foveate.store.lineage import number_of
+from foveate.store.rows import DAY_US, CallRow, CostRow
+from foveate.store.sql import Connection
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRow:
-    """One call. `turn` is what it was for, if a turn's renditions."""
-
-    session_id: str | None
-    turn: int | None
-    at_us: int
-    provider: str
-    """Whose limits it counts against."""
-    model: str
-    purpose: str
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    nano_usd: int
-    is_estimate: bool
-    """The price is assumed, or the provider reported no usage."""
-    latency_us: int
-    outcome: str
-    """`ok`; `unfit` for an answer that was paid for and not used; or the reason of a `ModelError`."""
-
-
-@dataclass(frozen=True, slots=True)
-class CostRow:
-    """What the calls of one session, day, model and purpose took together."""
-
-    session_id: str | None
-    day: str
-    """In UTC, as in 2026-11-15."""
-    model: str
-    purpose: str
-    calls: int
-    failed: int
-    unfit: int
-    """Answered, but the answer did not pass."""
-    latency_us: int
-    """Of all of them together."""
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    nano_usd: int
-    is_estimate: bool
-
-    @property
-    def usd(self) -> float:
-        return self.nano_usd / NANO
+_PARTS = """turn, at_us, provider, model, purpose, input_tokens, output_tokens, cached_tokens, nano_usd,
+    is_estimate, latency_us, outcome"""
+_COLUMNS = f"session, {_PARTS}"
+_VALUES = """(SELECT number FROM sessions WHERE id = :session_id), :turn, :at_us, :provider, :model, :purpose,
+    :input_tokens, :output_tokens, :cached_tokens, :nano_usd, :is_estimate, :latency_us, :outcome"""
+ADD = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_VALUES}) RETURNING id"  # noqa: S608
+SUM = "SELECT coalesce(sum(nano_usd), 0) FROM calls WHERE at_us >= :since_us"
+RESERVE = f"""INSERT INTO calls ({_COLUMNS}) SELECT {_VALUES}
+    WHERE ({SUM}) + :nano_usd <= :limit_nano_usd RETURNING id"""
+SETTLE = """UPDATE calls SET model = :model, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    cached_tokens = :cached_tokens, nano_usd = :nano_usd, is_estimate = :is_estimate, latency_us = :latency_us,
+    outcome = :outcome WHERE id = :id"""
+MARK_UNFIT = "UPDATE calls SET outcome = 'unfit' WHERE id = :id"
+NEWEST = f"""SELECT (SELECT id FROM sessions WHERE number = session), {_PARTS} FROM calls
+    WHERE at_us >= :since_us ORDER BY at_us DESC, id DESC LIMIT :limit"""  # noqa: S608
+LIST_COSTS = """SELECT s.id, c.at_us / 86400000000 AS day, c.model, c.purpose, count(*),
+    sum(CASE WHEN c.outcome IN ('ok', 'unfit', 'running') THEN 0 ELSE 1 END),
+    sum(CASE WHEN c.outcome = 'unfit' THEN 1 ELSE 0 END), sum(c.latency_us), sum(c.input_tokens), sum(c.output_tokens),
+    sum(c.cached_tokens), sum(c.nano_usd), max(c.is_estimate)
+    FROM calls c LEFT JOIN sessions s ON s.number = c.session
+    WHERE c.at_us >= :since_us AND (:session IS NULL OR c.session = :session)
+    GROUP BY c.session, s.id, c.at_us / 86400000000, c.model, c.purpose ORDER BY day, s.id, c.model, c.purpose"""
 
 
-class Calls(Protocol):
-    """The accounts of a store."""
+def add(connection: Connection, call: CallRow) -> int:
+    (number,) = connection.execute(ADD, asdict(call)).fetchone()
+    return int(number)
 
-    async def add(self, call: CallRow) -> int:
-        """Account for a call, under the number that is returned; of a session that is gone, as of none."""
-        ...
 
-    async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
-        """Account for a call that is about to be made, at the most it may cost; None if all calls since a moment
-        would then cost more than the limit. No two processes both get the last of it.
-        """
-        ...
+def reserve(connection: Connection, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
+    values = {**asdict(call), "since_us": since_us, "limit_nano_usd": limit_nano_usd}
+    row = connection.execute(RESERVE, values).fetchone()
+    return None if row is None else int(row[0])
 
-    async def settle(self, reservation: int, call: CallRow) -> None:
-        """Replace what was reserved by what the call took."""
-        ...
 
-    async def mark_unfit(self, number: int) -> None:
-        """The call was answered, but the answer did not pass."""
-        ...
+def settle(connection: Connection, reservation: int, call: CallRow) -> None:
+    connection.execute(SETTLE, {**asdict(call), "id": reservation})
 
-    async def newest(self, since_us: int, *, limit: int) -> list[CallRow]:
-        """At most so many of the calls since a moment, those that began last, oldest first."""
-        ...
 
-    async def spent(self, since_us: int) -> int:
-        """Nano-dollars of all calls since a moment, of every session and process, with what is reserved."""
-        ...
+def mark_unfit(connection: Connection, number: int) -> None:
+    connection.execute(MARK_UNFIT, {"id": number})
 
-    async def costs(self, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:
-        """Summed by session, day, model and purpose, oldest day first; of one session, or of all."""
-        ...
+
+def newest(connection: Connection, since_us: int, *, limit: int) -> list[CallRow]:
+    found = connection.execute(NEWEST, {"since_us": since_us, "limit": limit}).fetchall()
+    return [_call(row) for row in reversed(found)]
+
+
+def spent(connection: Connection, since_us: int) -> int:
+    (nano_usd,) = connection.execute(SUM, {"since_us": since_us}).fetchone()
+    return int(nano_usd)
+
+
+def costs(connection: Connection, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:
+    session = None if session_id is None else number_of(connection, session_id)
+    found = connection.execute(LIST_COSTS, {"session": session, "since_us": since_us})
+    return [_cost(row) for row in found]
+
+
+def _call(row: Sequence[Any]) -> CallRow:
+    named = dict(zip(CallRow.__dataclass_fields__, row, strict=True))
+    return CallRow(**{**named, "is_estimate": bool(named["is_estimate"])})
+
+
+def _cost(row: Sequence[Any]) -> CostRow:
+    session_id, day, model, purpose, *sums, is_estimate = row
+    began = datetime.fromtimestamp(day * DAY_US / 1_000_000, UTC)
+    return CostRow(session_id, f"{began:%Y-%m-%d}", model, purpose, *sums, is_estimate=bool(is_estimate))  # type: ignore[misc]

@@ -1,76 +1,67 @@
-"""What `foveate doctor` verifies in a SQLite file: the pages, the schema, every hash, and that nothing has a gap."""
+"""What `foveate doctor` verifies in any database: every hash, and that no message or turn is missing."""
 
 from __future__ import annotations
 
-import sqlite3
-import stat
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
-from foveate.store import Finding, bodies
-from foveate.store.settings import StoreSettings
-from foveate.store.sqlite_file import PRIVATE_MODE, connect, errors_told
+from foveate.errors import StoreError
+from foveate.store import bodies
+from foveate.store.rows import Finding
+from foveate.store.sql import Connection, Dialect
 from foveate.turn import turn_id
 
 BATCH = 200
-MAX_PAGE_PROBLEMS = 20
 
-_RESTORE = "restore the file from a backup, or export the sessions that still read with 'foveate export'"
+RESTORE = "restore the file from a backup, or export the sessions that still read with 'foveate export'"
 _ORPHANS = "nothing is lost by this; 'foveate export' and a new file give a clean one"
 
 GAPS = """SELECT s.id, m.turn, count(*), max(m.position) FROM messages m JOIN sessions s ON s.number = m.session
-    GROUP BY m.session, m.turn HAVING count(*) <> max(m.position) OR min(m.position) <> 1"""
+    GROUP BY m.session, s.id, m.turn HAVING count(*) <> max(m.position) OR min(m.position) <> 1"""
 MISSING_TURNS = """SELECT s.id, s.fork_turn, s.last_turn, count(DISTINCT m.turn) FROM sessions s
-    LEFT JOIN messages m ON m.session = s.number GROUP BY s.number
+    LEFT JOIN messages m ON m.session = s.number GROUP BY s.number, s.id, s.fork_turn, s.last_turn
     HAVING count(DISTINCT m.turn) <> s.last_turn - s.fork_turn"""
-LOST_PARENTS = """SELECT id FROM sessions WHERE parent IS NOT NULL AND parent NOT IN (SELECT number FROM sessions)"""
+LOST_PARENTS = "SELECT id FROM sessions WHERE parent IS NOT NULL AND parent NOT IN (SELECT number FROM sessions)"
 ORPHAN_BODIES = "SELECT count(*) FROM bodies WHERE message NOT IN (SELECT id FROM messages)"
 ORPHAN_MESSAGES = "SELECT count(*) FROM messages WHERE session NOT IN (SELECT number FROM sessions)"
 ALL_BODIES = """SELECT s.id, m.turn, m.position, m.digest, m.pruned_us, b.data FROM messages m
     LEFT JOIN sessions s ON s.number = m.session LEFT JOIN bodies b ON b.message = m.id ORDER BY m.id"""
 
 
-def check_database(path: Path, settings: StoreSettings) -> Iterator[Finding]:
-    """Everything that is wrong, and how far the check is."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & ~PRIVATE_MODE:
-        yield Finding(f"others on this machine may read the file (mode {mode:o})", f"chmod 600 {path}")
-    with closing(connect(path, settings, read_only=True)) as connection:
-        for part in (_check_pages, _check_structure, _check_bodies):
+def check_database(dialect: Dialect) -> Iterator[Finding]:
+    """All problems, and the progress of the check."""
+    with dialect.errors():
+        connection = dialect.connect(read_only=True)
+    try:
+        for part in (dialect.check, _check_structure, _check_bodies):
             try:
-                with errors_told(str(path)):
+                with dialect.errors():
                     yield from part(connection)
-            except Exception as error:  # noqa: BLE001 - whatever a damaged file raises is what is to be told
-                yield Finding(f"{part.__name__.strip('_').replace('_', ' ')} stopped: {error}", _RESTORE)
+            except (StoreError, TypeError, ValueError) as error:  # whatever values a damaged file returns
+                yield Finding(f"{part.__name__.strip('_').replace('_', ' ')} stopped: {error}", RESTORE)
+    finally:
+        connection.close()
 
 
-def _check_pages(connection: sqlite3.Connection) -> Iterator[Finding]:
-    for (problem,) in connection.execute(f"PRAGMA integrity_check({MAX_PAGE_PROBLEMS})"):
-        if problem != "ok":
-            yield Finding(f"SQLite reports: {problem}", _RESTORE)
-
-
-def _check_structure(connection: sqlite3.Connection) -> Iterator[Finding]:
+def _check_structure(connection: Connection) -> Iterator[Finding]:
     for session, turn, count, last in connection.execute(GAPS):
-        yield Finding(f"{turn_id(turn)} of session {session!r} has {count} of its {last} messages", _RESTORE)
+        yield Finding(f"{turn_id(turn)} of session {session!r} has {count} of its {last} messages", RESTORE)
     for session, fork_turn, last_turn, found in connection.execute(MISSING_TURNS):
         wanted = last_turn - fork_turn
-        yield Finding(f"session {session!r} has {found} of its {wanted} turns", _RESTORE)
+        yield Finding(f"session {session!r} has {found} of its {wanted} turns", RESTORE)
     for (session,) in connection.execute(LOST_PARENTS):
-        yield Finding(f"session {session!r} is a fork of a session that is gone", _RESTORE)
+        yield Finding(f"session {session!r} is a fork of a session that is gone", RESTORE)
     for statement, what in ((ORPHAN_MESSAGES, "messages of no session"), (ORPHAN_BODIES, "bodies of no message")):
         (count,) = connection.execute(statement).fetchone()
         if count:
             yield Finding(f"{count} {what}", _ORPHANS)
 
 
-def _check_bodies(connection: sqlite3.Connection) -> Iterator[Finding]:
+def _check_bodies(connection: Connection) -> Iterator[Finding]:
     (total,) = connection.execute("SELECT count(*) FROM messages").fetchone()
     for done, (session, turn, position, digest, pruned_us, data) in enumerate(connection.execute(ALL_BODIES), 1):
         problem = _body_problem(data, digest, pruned=pruned_us is not None)
         if problem:
-            yield Finding(f"message {position} of {turn_id(turn)} in session {session!r} {problem}", _RESTORE)
+            yield Finding(f"message {position} of {turn_id(turn)} in session {session!r} {problem}", RESTORE)
         if done % BATCH == 0 or done == total:
             yield Finding(done=done, total=total)
 

@@ -15,7 +15,8 @@ from functools import cache
 
 from foveate import formats
 from foveate.errors import FoveateError
-from foveate.store import Draft, MessageRow, bodies
+from foveate.store import bodies
+from foveate.store.rows import Draft, MessageRow
 from foveate.text import message_text
 from foveate.tokens import Counter
 from foveate.turn import (

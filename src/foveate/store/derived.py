@@ -1,174 +1,272 @@
-"""What is kept beside the raw log and made from it: renditions, eras, plans, boards, the index. All can be made again.
+"""Renditions, eras, plans and boards: everything made from the raw log. Functions of a connection.
 
-Rows that lack a rendition are the worker's queue: `claim` leases some, `add_renditions` keeps what was made of
-them, once, whoever else made it meanwhile. Those a model is to better are another queue: `foveate.store.due`.
+Turns without renditions are the worker's queue: `claim` leases some, `add_renditions` stores the result, once,
+whoever else made it meanwhile. Turns that wait for a model are another queue: `foveate.store.queue`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import Any
 
-from foveate.store.due import DueQueue
-from foveate.store.passages import NewPassages
+from foveate.errors import Damaged
+from foveate.store import passages, queue
+from foveate.store.lineage import (
+    COUNT_MESSAGES,
+    NO_LIMIT,
+    TurnSpan,
+    chain_of,
+    fork_turns,
+    get_session,
+    number_of,
+    select_spans,
+    spans,
+)
+from foveate.store.log import READ_TURNS
+from foveate.store.rows import (
+    ERA_FANOUT,
+    LOCAL_MAKER,
+    Backlog,
+    Claim,
+    EraRow,
+    NewPassages,
+    NewRendition,
+    RenditionRow,
+    RenditionSizes,
+    SessionRow,
+)
+from foveate.store.sql import Connection, now_us
 
-ERA_FANOUT = 32
-"""An era of level 1 stands for this many turns, one of the next level for this many eras."""
+CLAIM_WINDOW = 256
+"""How many turns beyond the settled ones a claim looks at."""
+REGROWTH = 1.5
+"""An open turn gets new renditions when it has this many times the messages of its last ones."""
 
+GET_SETTLED = "SELECT settled FROM sessions WHERE number = :number"
+SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND settled < :settled"
+LIST_UNSETTLED = "SELECT id FROM sessions WHERE last_turn > settled ORDER BY number"
+ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
+    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls)
+    VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
+    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls)
+    ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
+_MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
+LIST_MADE = f"SELECT turn, messages {_MADE}"
+LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens {_MADE}"
+LIST_TINIES = f"SELECT turn, messages, tiny, tiny_tokens {_MADE}"
+LIST_RENDITIONS = f"""SELECT turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
+    smoothed, units, maker, version, is_complete, made_us {_MADE}"""
+COUNT_RENDITIONS = """SELECT (turn - 1) / {chunk_turns:d}, count(*) FROM renditions
+    WHERE session = :session AND turn BETWEEN :first AND :last GROUP BY 1"""
+COUNT_REFUSALS = "SELECT coalesce(sum(refusals), 0) FROM renditions WHERE session = :session"
+COUNT_BACKLOG = f"""SELECT count(*), coalesce(sum(1 - is_complete), 0),
+    coalesce(sum(CASE WHEN maker = :local THEN 0 ELSE 1 END), 0)
+    FROM renditions r WHERE session = :session AND {queue.NEWEST}"""  # noqa: S608
+ADD_ERA = """INSERT INTO eras (session, level, place, tokens, units, made_us)
+    VALUES (:session, :level, :place, :tokens, :units, :now_us)
+    ON CONFLICT (session, level, place) DO UPDATE SET tokens = :tokens, units = :units, made_us = :now_us"""
+LIST_ERAS = """SELECT place, tokens, units FROM eras
+    WHERE session = :session AND level = :level AND place BETWEEN :first AND :last ORDER BY place"""
+LIST_ERA_TOKENS = """SELECT place, tokens FROM eras
+    WHERE session = :session AND level = :level AND place BETWEEN :first AND :last ORDER BY place"""
+LAST_ERA = "SELECT max(place) FROM eras WHERE session = :session AND level = :level AND place <= :last"
+KEEP = """INSERT INTO keepsakes (session, name, data) VALUES (:session, :name, :data)
+    ON CONFLICT (session, name) DO UPDATE SET data = :data"""
+GET_KEPT = "SELECT data FROM keepsakes WHERE session = :session AND name = :name"
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A turn to make renditions of, as far as its first `messages` messages go."""
-
-    session_id: str
-    turn: int
-    messages: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRendition:
-    """All fidelities of a turn. Texts as in `foveate.renditions.Renditions`; units and bodies packed by the caller."""
-
-    turn: int
-    messages: int
-    maker: str
-    version: int
-    is_complete: bool
-    smoothed_tokens: int
-    compressed_tokens: int
-    tiny_tokens: int
-    tiny: str
-    compressed: bytes
-    smoothed: bytes
-    units: bytes
-    refusals: int
-    passages: NewPassages | None = None
-    """What the turn is found by."""
-    due_us: int | None = None
-    """When a model is to be asked for better ones; None: never."""
-
-
-@dataclass(frozen=True, slots=True)
-class RenditionSizes:
-    """What a turn's renditions cost; None where they are still to be made."""
-
-    turn: int
-    raw: int
-    messages: int
-    rendition: int | None
-    smoothed: int | None
-    compressed: int | None
-    tiny: int | None
-    is_pruned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RenditionRow:
-    """A turn's stored renditions."""
-
-    turn: int
-    smoothed_tokens: int
-    compressed_tokens: int
-    tiny_tokens: int
-    tiny: str
-    compressed: bytes
-    smoothed: bytes
-    units: bytes
-    maker: str
-    version: int
-    is_complete: bool
-    made_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class EraRow:
-    level: int
-    place: int
-    tokens: int
-    units: bytes
+_log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """How much is still to be made, and how much was."""
-
-    pending: int
-    complete: int
-    incomplete: int
-    refusals: int
-    waiting: int
-    """Turns that wait for a model, now or later."""
-    due_us: int | None
-    """When the first of them is due."""
-    by_model: int
-    """Turns whose newest renditions a model made."""
+def unsettled(connection: Connection) -> list[str]:
+    return [row[0] for row in connection.execute(LIST_UNSETTLED)]
 
 
-class Derived(Protocol):
-    """The derived half of a store."""
+def claim(
+    connection: Connection, session_id: str, *, owner: str, limit: int, lease_seconds: float, include_open: bool
+) -> list[Claim]:
+    session = get_session(connection, session_id)
+    leased = queue.leased_turns(connection, session.number)
+    lacking = list(_lacking(connection, session, include_open=include_open))
+    claims = [Claim(session_id, turn, count) for turn, count in lacking if turn not in leased][:limit]
+    queue.lease(connection, session.number, [claim.turn for claim in claims], owner, lease_seconds)
+    return claims
 
-    @property
-    def due(self) -> DueQueue:
-        """Turns that wait for a model."""
-        ...
 
-    async def unsettled(self) -> list[str]:
-        """The sessions that have turns without renditions, open turns included."""
-        ...
+def add_renditions(connection: Connection, session_id: str, renditions: Sequence[NewRendition]) -> None:
+    session = get_session(connection, session_id)
+    for rendition in renditions:
+        _add(connection, session.number, rendition)
+    _index(connection, session.number, [made.passages for made in renditions if made.passages])
+    _settle(connection, session)
 
-    async def claim(
-        self, session_id: str, *, owner: str, limit: int, lease_seconds: float, include_open: bool
-    ) -> list[Claim]:
-        """Lease up to `limit` turns that lack renditions; the open turn only when asked for, or much grown."""
-        ...
 
-    async def add_renditions(self, session_id: str, renditions: Sequence[NewRendition]) -> None:
-        """Keep what was made and give the leases back; what is there already stays as it is."""
-        ...
+def release(connection: Connection, session_id: str, owner: str) -> None:
+    connection.execute(queue.DROP_LEASES, {"session": number_of(connection, session_id), "owner": owner})
 
-    async def release(self, session_id: str, owner: str) -> None:
-        """Give back what this owner leased and did not finish."""
-        ...
 
-    async def sizes_of(self, session_id: str, first: int, last: int) -> list[RenditionSizes]:
-        """What the turns cost at each level, oldest first, ancestors' included."""
-        ...
+def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionSizes]:
+    chain = chain_of(connection, session_id)
+    made = _newest(connection, LIST_SIZES, chain, first, last)
+    missing = (None, None, None, None)
+    return [
+        RenditionSizes(row[0], row[2], row[1], *made.get(row[0], missing)[:4], is_pruned=bool(row[-1]))  # type: ignore[misc]
+        for row in select_spans(connection, READ_TURNS, chain, first, last)
+    ]
 
-    async def counts(self, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
-        """How many renditions the turns of each chunk have in all; with another number its sizes may be others."""
-        ...
 
-    async def renditions(self, session_id: str, first: int, last: int) -> list[RenditionRow]:
-        """The newest renditions of the turns that have some."""
-        ...
+def counts(connection: Connection, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
+    found: Counter[int] = Counter()
+    statement = COUNT_RENDITIONS.format(chunk_turns=chunk_turns)
+    for chunk, count in _made(connection, statement, chain_of(connection, session_id), first, last):
+        found[chunk] += count
+    return dict(found)
 
-    async def tinies(self, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
-        """The turns with their tiny texts alone, and what these cost."""
-        ...
 
-    async def add_eras(self, session_id: str, eras: Sequence[EraRow]) -> None: ...
+def renditions(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionRow]:
+    made = _newest(connection, LIST_RENDITIONS, chain_of(connection, session_id), first, last)
+    return [RenditionRow(turn, *values) for turn, values in made.items()]
 
-    async def eras(self, session_id: str, level: int, first: int, last: int) -> list[EraRow]:
-        """Eras of a level by their places, those of ancestors that lie before the fork included."""
-        ...
 
-    async def era_tokens(self, session_id: str, level: int, first: int, last: int) -> list[tuple[int, int]]:
-        """The places of eras and what each costs, without their units."""
-        ...
+def tinies(connection: Connection, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
+    made = _newest(connection, LIST_TINIES, chain_of(connection, session_id), first, last)
+    return [(turn, text, tokens) for turn, (text, tokens) in made.items()]
 
-    async def next_era(self, session_id: str, level: int) -> int:
-        """The place of the first era of a level that is not made yet."""
-        ...
 
-    async def settled(self, session_id: str) -> int:
-        """The last turn up to which every turn has its renditions."""
-        ...
+def add_eras(connection: Connection, session_id: str, eras: Sequence[EraRow]) -> None:
+    owner = {"session": number_of(connection, session_id), "now_us": now_us()}
+    connection.executemany(ADD_ERA, [{**asdict(era), **owner} for era in eras])
 
-    async def keep(self, session_id: str, name: str, data: bytes) -> None:
-        """Replace a keepsake."""
-        ...
 
-    async def kept(self, session_id: str, name: str) -> bytes | None: ...
+def eras(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[EraRow]:
+    return [EraRow(level, *row) for row in _eras(connection, LIST_ERAS, session_id, level, (first, last))]
 
-    async def backlog(self, session_id: str) -> Backlog: ...
+
+def era_tokens(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[tuple[int, int]]:
+    return _eras(connection, LIST_ERA_TOKENS, session_id, level, (first, last))
+
+
+def next_era(connection: Connection, session_id: str, level: int) -> int:
+    made = -1
+    for span in spans(chain_of(connection, session_id)):
+        values = {"session": span.session, "level": level, "last": _last_place(span, level)}
+        (place,) = connection.execute(LAST_ERA, values).fetchone()
+        made = max(made, -1 if place is None else place)
+    return made + 1
+
+
+def settled(connection: Connection, session_id: str) -> int:
+    # An ancestor counts only up to the fork; a turn it has not settled there holds the fork back too.
+    limit = NO_LIMIT
+    for row in reversed(chain_of(connection, session_id)):
+        if row.parent is None or limit >= row.fork_turn - 1:
+            limit = int(connection.execute(GET_SETTLED, {"number": row.number}).fetchone()[0])
+    return limit
+
+
+def keep(connection: Connection, session_id: str, name: str, data: bytes) -> None:
+    connection.execute(KEEP, {"session": number_of(connection, session_id), "name": name, "data": data})
+
+
+def kept(connection: Connection, session_id: str, name: str) -> bytes | None:
+    row = connection.execute(GET_KEPT, {"session": number_of(connection, session_id), "name": name}).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def backlog(connection: Connection, session_id: str) -> Backlog:
+    session = get_session(connection, session_id)
+    values = {"session": session.number, "local": LOCAL_MAKER}
+    made, incomplete, by_model = connection.execute(COUNT_BACKLOG, values).fetchone()
+    waiting, due_us = connection.execute(queue.COUNT_WAITING, values).fetchone()
+    (refusals,) = connection.execute(COUNT_REFUSALS, values).fetchone()
+    pending = len(list(_lacking(connection, session, include_open=True, stop_early=False)))
+    return Backlog(pending, made - incomplete, incomplete, refusals, waiting, due_us, by_model)
+
+
+def _eras(connection: Connection, statement: str, session_id: str, level: int, places: tuple[int, int]) -> list[Any]:
+    """A level's eras by place: the session's own, and those of its ancestors that end before the fork."""
+    found: dict[int, Any] = {}
+    for span in reversed(spans(chain_of(connection, session_id))):
+        reach = min(places[1], _last_place(span, level))
+        values = {"session": span.session, "level": level, "first": places[0], "last": reach}
+        for row in connection.execute(statement, values):
+            found.setdefault(row[0], row)
+    return [found[place] for place in sorted(found)]
+
+
+def _last_place(span: TurnSpan, level: int) -> int:
+    """The last era of a span; an ancestor's last one ends before the fork."""
+    return NO_LIMIT if span.last == NO_LIMIT else (span.last - 1) // ERA_FANOUT**level - 1
+
+
+def _add(connection: Connection, session: int, rendition: NewRendition) -> None:
+    place = {"session": session, "turn": rendition.turn}
+    (calls,) = connection.execute(queue.SPENT_CALLS, place).fetchone()
+    values = {field.name: getattr(rendition, field.name) for field in fields(rendition)}
+    row = connection.execute(ADD_RENDITION, {**values, **place, "calls": calls, "now_us": now_us()}).fetchone()
+    if row is not None:
+        connection.execute(queue.FORGET_DUE, {**place, "id": row[0]})
+    connection.execute(queue.DROP_LEASE, place)
+
+
+def _index(connection: Connection, session: int, made: Sequence[NewPassages]) -> None:
+    """Store index entries. A damaged index does not block the renditions; its turns are indexed after a rebuild."""
+    try:
+        passages.add_all(connection, session, made)
+    except Damaged as error:
+        _log.warning("%d turns are not indexed: %s", len(made), error)
+        passages.want_turns(connection, session, max(entry.turn for entry in made))
+
+
+def _newest(
+    connection: Connection, statement: str, chain: Sequence[SessionRow], first: int, last: int
+) -> dict[int, tuple[Any, ...]]:
+    """The newest renditions that cover exactly what the session sees of each turn."""
+    messages_of = dict(select_spans(connection, COUNT_MESSAGES, chain, first, last))
+    found: dict[int, tuple[Any, ...]] = {}
+    for turn, messages, *values in _made(connection, statement, chain, first, last):
+        if messages == messages_of.get(turn):
+            found[turn] = tuple(values)
+    return found
+
+
+def _made(
+    connection: Connection, statement: str, chain: Sequence[SessionRow], first: int, last: int
+) -> Iterator[tuple[Any, ...]]:
+    """Rows over the lineage, oldest turn first; a fork has its own of the turn it forked at, if that was open."""
+    yield from select_spans(connection, statement, chain, first, last)
+    for session, turn in fork_turns(chain):
+        if first <= turn <= last:
+            yield from connection.execute(statement, {"session": session, "first": turn, "last": turn})
+
+
+def _lacking(
+    connection: Connection, session: SessionRow, *, include_open: bool, stop_early: bool = True
+) -> Iterator[tuple[int, int]]:
+    """The turns beyond the settled ones that have no renditions of all their messages, with the message counts.
+
+    Those of one window are enough for a worker; `stop_early=False` finds all.
+    """
+    (settled,) = connection.execute(GET_SETTLED, {"number": session.number}).fetchone()
+    chain = chain_of(connection, session.id)
+    for first in range(settled + 1, session.last_turn + 1, CLAIM_WINDOW):
+        last = min(first + CLAIM_WINDOW - 1, session.last_turn)
+        made = dict(row[:2] for row in _made(connection, LIST_MADE, chain, first, last))
+        found = False
+        for turn, count in select_spans(connection, COUNT_MESSAGES, chain, first, last):
+            is_open = turn == session.last_turn and session.head != "closed"
+            is_due = not is_open or include_open or (turn in made and count >= REGROWTH * made[turn])
+            if made.get(turn) != count and is_due:
+                found = True
+                yield turn, count
+        if found and stop_early:
+            return
+
+
+def _settle(connection: Connection, session: SessionRow) -> None:
+    """Record up to which turn nothing is missing, so that nobody looks there again."""
+    first = next(_lacking(connection, session, include_open=False), None)
+    settled = first[0] - 1 if first else session.last_turn - (session.head != "closed")
+    connection.execute(SET_SETTLED, {"number": session.number, "settled": settled})

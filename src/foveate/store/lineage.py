@@ -1,14 +1,67 @@
-"""Which stored rows a session reads: its ancestors' turns up to each fork, then its own. Pure."""
+"""Which stored rows a session reads: its ancestors' turns up to each fork, then its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from foveate.store import Draft, Head, Place, SessionRow
+from foveate.errors import SessionNotFound
+from foveate.store.rows import Draft, Head, Place, SessionRow
+from foveate.store.sql import Connection, Values
 from foveate.turn import starts_turn
 
 NO_LIMIT = 2**62
+
+_COLUMNS = (
+    *("number", "id", "title", "platform", "channel", "strategy", "settings", "budget_tokens", "model", "encoding"),
+    *("calibration", "parent", "parent_id", "fork_turn", "fork_position", "last_turn", "last_position", "head"),
+    *("created_us", "updated_us"),
+)
+_SELECTED = ", ".join("p.id" if name == "parent_id" else f"s.{name}" for name in _COLUMNS)
+SELECT_SESSIONS = f"SELECT {_SELECTED} FROM sessions s LEFT JOIN sessions p ON p.number = s.parent"  # noqa: S608
+GET_SESSION = f"{SELECT_SESSIONS} WHERE s.id = :id"
+GET_SESSION_BY_NUMBER = f"{SELECT_SESSIONS} WHERE s.number = :number"
+SPAN = "session = :session AND turn BETWEEN :first AND :last AND (turn < :last OR position <= :last_position)"
+"""One `TurnSpan`: turns from :first to :last, of the last one only the messages up to the position at the fork."""
+COUNT_MESSAGES = f"""SELECT turn, count(*) FROM messages
+    WHERE {SPAN} AND pruned_us IS NULL GROUP BY turn ORDER BY turn"""  # noqa: S608
+
+
+def select_sessions(connection: Connection, statement: str, values: Values) -> list[SessionRow]:
+    found = connection.execute(statement, values)
+    return [SessionRow(**dict(zip(_COLUMNS, row, strict=True))) for row in found]
+
+
+def get_session(connection: Connection, session_id: str) -> SessionRow:
+    found = select_sessions(connection, GET_SESSION, {"id": session_id})
+    if not found:
+        raise SessionNotFound(session_id)
+    return found[0]
+
+
+def number_of(connection: Connection, session_id: str) -> int:
+    """The number by which rows refer to a session."""
+    row = connection.execute("SELECT number FROM sessions WHERE id = :id", {"id": session_id}).fetchone()
+    if row is None:
+        raise SessionNotFound(session_id)
+    return int(row[0])
+
+
+def chain_of(connection: Connection, session_id: str) -> list[SessionRow]:
+    """The session and its ancestors, nearest first."""
+    chain = [get_session(connection, session_id)]
+    while chain[-1].parent is not None:
+        chain += select_sessions(connection, GET_SESSION_BY_NUMBER, {"number": chain[-1].parent})
+    return chain
+
+
+def select_spans(
+    connection: Connection, statement: str, chain: Sequence[SessionRow], first: int, last: int
+) -> list[tuple[Any, ...]]:
+    """The rows of a span statement over a session and its ancestors, oldest turn first."""
+    wanted = (span.clamp(first, last) for span in spans(chain))
+    return [row for span in wanted if span for row in connection.execute(statement, asdict(span))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +74,7 @@ class TurnSpan:
     last_position: int
 
     def clamp(self, first: int, last: int) -> TurnSpan | None:
-        """The part of it between two turns."""
+        """The part between two turns."""
         low, high = max(self.first, first), min(self.last, last)
         if low > high:
             return None
@@ -29,7 +82,7 @@ class TurnSpan:
 
 
 def spans(chain: Sequence[SessionRow]) -> list[TurnSpan]:
-    """The spans of a session given with its ancestors, nearest first; the oldest turns come first."""
+    """The spans of a session and its ancestors (nearest first), oldest turns first."""
     found: list[TurnSpan] = []
     last, last_position = NO_LIMIT, NO_LIMIT
     for row in chain:
@@ -62,7 +115,7 @@ class HeadState:
     head: Head
 
     def place(self, drafts: Sequence[Draft]) -> Iterator[Place]:
-        """The place of each draft, moving the head along."""
+        """The place of each draft; moves the head."""
         by_rule = starts_turn(drafts, prompted=self.head == "prompted")
         for draft, rule in zip(drafts, by_rule, strict=True):
             if self.head == "closed" or (rule if draft.starts is None else draft.starts):

@@ -1,160 +1,221 @@
-"""The index of turns: their passages, with the words and vectors they are found by. All of it can be made again.
+"""The index of turns: passages with their words and vectors. Functions of a connection. All can be made again.
 
-A passage is known by its key: the id of the row that has all passages of its turn, and its number among them. What is
-found is what the session sees: its ancestors' turns as they were at the fork, and of each turn the newest row.
+One row has all passages of a turn; a passage's key is the row's id and its number in it. A session sees its
+ancestors' turns as they were at the fork, and of each turn the newest row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
 
-Speaker = Literal["user", "assistant", "tool", "system"]
-"""Whose words they are. A tool's are its calls and results; a program's injections count as the system's."""
+import msgspec
 
-SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
-KEY_SHIFT = 12
-"""A key is a row's id with so many bits for the number behind it."""
+from foveate.errors import Damaged
+from foveate.store import bodies
+from foveate.store.lineage import chain_of, fork_turns, get_session, number_of, spans
+from foveate.store.rows import (
+    KEY_SHIFT,
+    IndexSnapshot,
+    IndexState,
+    NewPassages,
+    PassagesRow,
+    PassageText,
+    Postings,
+    SessionRow,
+    Speaker,
+)
+from foveate.store.sql import Connection, Values
 
+ADD = """INSERT INTO passages (session, turn, messages, at_us, maker, marks, texts, vectors)
+    VALUES (:session, :turn, :messages, :at_us, :maker, :marks, :texts, :vectors) RETURNING id"""
+NEWEST = "SELECT coalesce(max(id), 0) FROM passages"
+SAME = "SELECT 1 FROM passages WHERE session = :session AND turn = :turn AND messages = :messages AND maker = :maker"
+OLDER = "session = :session AND turn = :turn AND messages <= :messages"
+SAME_SIZE = "session = :session AND turn = :turn AND messages = :messages"
+# A fork may still see the turn as it was.
+SHARED = "SELECT 1 FROM sessions WHERE parent = :session AND fork_turn = :turn"
+LIST = """SELECT id, turn, messages, at_us, maker, marks, vectors FROM passages
+    WHERE session = :session AND id > :after ORDER BY id"""
+GET_TEXTS = "SELECT texts FROM passages WHERE id = :id"
+DROP = "DELETE FROM passages WHERE id = :id"
+EPOCH = "SELECT index_epoch FROM sessions WHERE number = :session"
+RAISE_EPOCH = "UPDATE sessions SET index_epoch = index_epoch + 1 WHERE number = :session"
+WANT = "UPDATE sessions SET unindexed = :turn WHERE number = :session AND unindexed < :turn"
+LOWER = "UPDATE sessions SET unindexed = :turn WHERE number = :session AND unindexed > :turn"
+UNINDEXED = "SELECT id FROM sessions WHERE unindexed > 0 ORDER BY number"
+LACKING = """SELECT turn, made FROM (SELECT turn, max(messages) AS made FROM renditions
+    WHERE session = :session AND turn <= (SELECT unindexed FROM sessions WHERE number = :session) GROUP BY turn) r
+    WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.session = :session AND p.turn = r.turn
+        AND p.messages = r.made AND p.maker = :maker)
+    ORDER BY turn DESC LIMIT :limit"""
+COUNT_TURNS = "SELECT count(*) FROM (SELECT DISTINCT session, turn FROM passages) turns"
+COUNT_MISSING = """SELECT count(*) FROM (SELECT session, turn FROM messages WHERE pruned_us IS NULL
+    EXCEPT SELECT session, turn FROM passages WHERE maker = :maker) turns"""
+MAKERS = "SELECT DISTINCT maker FROM passages ORDER BY maker"
+CLEAR = ("DELETE FROM passages", "UPDATE sessions SET unindexed = last_turn, index_epoch = index_epoch + 1")
 
-@dataclass(frozen=True, slots=True)
-class PassageText:
-    """A passage as it was said, and what else it is found by."""
-
-    speaker: Speaker
-    text: str
-    tool: str | None
-    extra: str
-    """Words that the database's own tokenizer would not find."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPassages:
-    """All passages of a turn, as far as its first `messages` messages go."""
-
-    turn: int
-    messages: int
-    at_us: int
-    """When the turn began."""
-    maker: str
-    """What cut them and made their vectors; those of another maker are made again."""
-    texts: tuple[PassageText, ...]
-    embedded: tuple[int, ...]
-    """The numbers of those that have a vector, or are to get one."""
-    marks: bytes
-    """What ranking needs of each without reading it, packed by the caller."""
-    vectors: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PassagesRow:
-    """A turn's passages without their texts."""
-
-    id: int
-    turn: int
-    messages: int
-    at_us: int
-    maker: str
-    marks: bytes
-    vectors: bytes
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[tuple[Speaker, str, str | None, str]])
 
 
-@dataclass(frozen=True, slots=True)
-class Postings:
-    """The keys of the passages that have a phrase, the newest first; `is_cut` if there are more."""
-
-    keys: Sequence[int]
-    is_cut: bool
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSnapshot:
-    """The index as of one moment: what came since the last look, and where phrases stand."""
-
-    epoch: int
-    """With another one than last time, something was taken away: look again from the beginning."""
-    last_turn: int
-    last_messages: int
-    """Of the last turn, which may be open."""
-    newest: int
-    """The id up to which this look went, in the whole store."""
-    rows: Sequence[PassagesRow]
-    postings: Sequence[Postings]
-
-
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """What the index has of a store."""
-
-    turns: int
-    passages: int
-    missing: int
-    """Turns that are not indexed yet."""
-    makers: tuple[str, ...]
-    model: str = ""
-    """What makes vectors now, as whoever asks the store knows."""
-    problem: str = ""
-    """Why it can't be asked."""
-
-    @property
-    def vector_models(self) -> tuple[str, ...]:
-        """The models that made the vectors; an empty name where passages have words only."""
-        return tuple(maker.partition(" ")[2] for maker in self.makers)
+def look(
+    connection: Connection,
+    session_id: str,
+    *,
+    after: int,
+    phrases: Sequence[tuple[str, int]],
+    limit: int,
+    is_most: bool = False,
+) -> IndexSnapshot:
+    chain = chain_of(connection, session_id)
+    epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
+    sessions = () if is_most else [row.number for row in chain]
+    (newest,) = connection.execute(NEWEST).fetchone()
+    with connection.words.guard():
+        postings = [
+            _postings(connection, phrase, sessions, beyond, limit)
+            if beyond >> KEY_SHIFT < newest
+            else Postings((), is_cut=False)
+            for phrase, beyond in phrases
+        ]
+    found = list(_seen(connection, chain, after)) if newest > after else []
+    return IndexSnapshot(sum(epochs), chain[0].last_turn, _last_messages(chain[0]), newest, found, postings)
 
 
-class PassageIndex(Protocol):
-    """The index of a store; `foveate.testing.stores.passages` is its conformance suite."""
+def postings(connection: Connection, session_id: str, phrase: str, *, field: str) -> list[int]:
+    sessions = [row.number for row in chain_of(connection, session_id)]
+    with connection.words.guard():
+        return connection.words.match(phrase, sessions=sessions, field=field)
 
-    async def look(
-        self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False
-    ) -> IndexSnapshot:
-        """Rows with an id above `after`, and for each phrase up to `limit` passages beyond its key that have it.
 
-        `is_most` says that most passages of the store are this session's, so that others need not be left out first.
-        `Damaged` if the index can't be read.
-        """
-        ...
+def among(connection: Connection, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
+    return connection.words.match_texts(phrases, texts)
 
-    async def postings(self, session_id: str, phrase: str, *, field: str) -> list[int]:
-        """The keys of all passages that have a phrase in a field: `words`, or `tool`."""
-        ...
 
-    async def among(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
-        """For each phrase the places of those texts that have it, by the same rules as `look`."""
-        ...
+def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageText]]:
+    found = ((row, connection.execute(GET_TEXTS, {"id": row}).fetchone()) for row in ids)
+    return {row: _unpack(packed[0]) for row, packed in found if packed}
 
-    async def texts(self, ids: Sequence[int]) -> dict[int, list[PassageText]]:
-        """The passages of these rows; those that are gone are left out."""
-        ...
 
-    async def add(self, session_id: str, made: Sequence[NewPassages]) -> None:
-        """Keep what was made, in place of what another maker made of the same."""
-        ...
+def add(connection: Connection, session_id: str, made: Sequence[NewPassages]) -> None:
+    add_all(connection, number_of(connection, session_id), made)
 
-    async def lacking(self, session_id: str, maker: str, limit: int) -> list[tuple[int, int]]:
-        """Turns whose renditions are made but not their passages, or by another maker, the newest first, each with how
-        many messages it has."""
-        ...
 
-    async def note_made(self, session_id: str, maker: str) -> None:
-        """Note up to where a session may still lack something, so that nobody looks further."""
-        ...
+def lacking(connection: Connection, session_id: str, maker: str, limit: int) -> list[tuple[int, int]]:
+    session = number_of(connection, session_id)
+    return connection.execute(LACKING, {"session": session, "maker": maker, "limit": limit}).fetchall()
 
-    async def want(self, session_id: str) -> None:
-        """Have all turns of a session looked at again, whether they lack something."""
-        ...
 
-    async def unindexed(self) -> list[str]:
-        """The sessions that may have such turns."""
-        ...
+def note_made(connection: Connection, session_id: str, maker: str) -> None:
+    first = lacking(connection, session_id, maker, 1)
+    session = number_of(connection, session_id)
+    connection.execute(LOWER, {"session": session, "turn": first[0][0] if first else 0})
 
-    async def state(self, maker: str) -> IndexState: ...
 
-    async def check(self) -> str | None:
-        """What is wrong with the index, if anything."""
-        ...
+def want(connection: Connection, session_id: str) -> None:
+    session = get_session(connection, session_id)
+    want_turns(connection, session.number, session.last_turn)
 
-    async def clear(self) -> None:
-        """Take everything away, so that all of it is made again; whatever state it was in."""
-        ...
+
+def unindexed(connection: Connection) -> list[str]:
+    return [row[0] for row in connection.execute(UNINDEXED)]
+
+
+def state(connection: Connection, maker: str) -> IndexState:
+    (turns,) = connection.execute(COUNT_TURNS).fetchone()
+    (missing,) = connection.execute(COUNT_MISSING, {"maker": maker}).fetchone()
+    with connection.words.guard():
+        passages = connection.words.count()
+    return IndexState(turns, passages, missing, tuple(name for (name,) in connection.execute(MAKERS)))
+
+
+def check(connection: Connection) -> str | None:
+    try:
+        with connection.words.guard():
+            connection.words.check()
+    except Damaged as error:
+        return str(error)
+    return None
+
+
+def clear(connection: Connection) -> None:
+    connection.words.recreate()
+    for statement in CLEAR:
+        connection.execute(statement)
+
+
+def add_all(connection: Connection, session: int, made: Iterable[NewPassages]) -> None:
+    """Store the passages of turns, all or none; `Damaged` if the index can't be written."""
+    with connection.words.write():
+        for passages in made:
+            _add(connection, session, passages)
+
+
+def want_turns(connection: Connection, session: int, turn: int) -> None:
+    """Have the turns up to this one checked again for missing passages."""
+    connection.execute(WANT, {"session": session, "turn": turn})
+
+
+def forget(connection: Connection, condition: str, values: Values) -> None:
+    """Erase rows and their words; the epoch tells readers to look again from the beginning."""
+    with connection.words.write():
+        if _remove(connection, condition, values):
+            connection.words.purge()
+    connection.execute(RAISE_EPOCH, values)
+
+
+def _add(connection: Connection, session: int, made: NewPassages) -> None:
+    """Store a turn's passages, unless they are stored already, in place of those of fewer messages."""
+    place = {"session": session, "turn": made.turn, "messages": made.messages, "maker": made.maker}
+    if connection.execute(SAME, place).fetchone():
+        return
+    is_shared = connection.execute(SHARED, place).fetchone() is not None
+    _remove(connection, SAME_SIZE if is_shared else OLDER, place)
+    packed = bodies.squeeze_bytes(
+        _encoder.encode([(text.speaker, text.text, text.tool, text.extra) for text in made.texts])
+    )
+    values = {**place, "at_us": made.at_us, "marks": made.marks, "texts": packed, "vectors": made.vectors}
+    (row,) = connection.execute(ADD, values).fetchone()
+    connection.words.add(session, _entries(row, made.texts))
+
+
+def _remove(connection: Connection, condition: str, values: Values) -> int:
+    """Remove rows and their words; how many rows."""
+    statement = f"SELECT id, session, texts FROM passages WHERE {condition}"  # noqa: S608
+    found = connection.execute(statement, values).fetchall()
+    for row, session, packed in found:
+        connection.words.remove(session, _entries(row, _unpack(packed)))
+        connection.execute(DROP, {"id": row})
+    return len(found)
+
+
+def _entries(row: int, texts: Sequence[PassageText]) -> Iterator[tuple[int, PassageText]]:
+    return ((row << KEY_SHIFT | number, text) for number, text in enumerate(texts))
+
+
+def _unpack(packed: bytes) -> list[PassageText]:
+    return [PassageText(*values) for values in _decoder.decode(bodies.expand_bytes(packed))]
+
+
+def _seen(connection: Connection, chain: Sequence[SessionRow], after: int) -> Iterator[PassagesRow]:
+    """The rows that the session sees; those of an ancestor may include messages after the fork."""
+    own = set(fork_turns(chain))
+    reach = {span.session: span for span in spans(chain)}
+    for row in chain:
+        span = reach.get(row.number)
+        for values in connection.execute(LIST, {"session": row.number, "after": after}):
+            found = PassagesRow(*values)
+            is_inside = span is not None and span.first <= found.turn <= span.last
+            is_whole = span is not None and (found.turn < span.last or found.messages <= span.last_position)
+            if (is_inside and is_whole) or (row.number, found.turn) in own:
+                yield found
+
+
+def _last_messages(session: SessionRow) -> int:
+    """How many messages the last turn has; if a fork has none of its own, those up to the fork."""
+    return session.last_position or session.fork_position
+
+
+def _postings(connection: Connection, phrase: str, sessions: Sequence[int], beyond: int, limit: int) -> Postings:
+    keys = connection.words.match(phrase, sessions=sessions, beyond=beyond, limit=limit + 1)
+    return Postings(keys[:limit], is_cut=len(keys) > limit)

@@ -1,119 +1,494 @@
-"""SQLite's rows of the raw log: functions of a connection, run by the store's threads inside a transaction."""
+"""The values that go into a store and come out of it: one class per kind of row.
+
+Bodies, units, marks and vectors are bytes that the caller packed; a store keeps them without reading them.
+"""
 
 from __future__ import annotations
 
-import sqlite3
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from foveate.errors import SessionExists, SessionNotFound, TurnBegun, TurnNotFound
-from foveate.store import Draft, NewSession, Place, SessionRow, sql
-from foveate.store.lineage import HeadState, TurnSpan
+from foveate.tokens import EncodingName
+from foveate.turn import Kind, Role
 
-
-def now_us() -> int:
-    return time.time_ns() // 1000
-
-
-def session_rows(connection: sqlite3.Connection, statement: str, values: Mapping[str, object]) -> list[SessionRow]:
-    cursor = connection.execute(statement, values)
-    columns = [column[0] for column in cursor.description]
-    return [SessionRow(**dict(zip(columns, row, strict=True))) for row in cursor]
-
-
-def get_session(connection: sqlite3.Connection, session_id: str) -> SessionRow:
-    found = session_rows(connection, sql.GET_SESSION, {"id": session_id})
-    if not found:
-        raise SessionNotFound(session_id)
-    return found[0]
-
-
-def chain_of(connection: sqlite3.Connection, session_id: str) -> list[SessionRow]:
-    """The session and its ancestors, nearest first."""
-    chain = [get_session(connection, session_id)]
-    while chain[-1].parent is not None:
-        chain += session_rows(connection, sql.GET_SESSION_BY_NUMBER, {"number": chain[-1].parent})
-    return chain
+Head = Literal["closed", "preamble", "prompted"]
+"""State of a session's newest turn: complete, without its prompt yet, or with it."""
+UPDATABLE = frozenset({"title", "platform", "channel", "strategy", "settings", "budget_tokens", "model", "calibration"})
+ERA_FANOUT = 32
+"""Turns per era of level 1, and eras per era of the next level."""
+LOCAL_MAKER = "local"
+"""The maker of renditions that need no model; every other maker is a model."""
+Speaker = Literal["user", "assistant", "tool", "system"]
+"""Author of a passage. Calls and results are a tool's; text injected by a program counts as the system's."""
+SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
+KEY_SHIFT = 12
+"""A passage's key is its row's id shifted by this many bits, plus its number in the row."""
+NANO = 1_000_000_000
+"""Nano-dollars in a dollar: whole numbers add up the same in every database."""
+DAY_US = 86_400_000_000
+OK = "ok"
+UNFIT = "unfit"
+RUNNING = "running"
+"""Outcome of a call that is reserved and not settled yet; permanent if its process died."""
 
 
-def select_spans(
-    connection: sqlite3.Connection, statement: str, lineage: Sequence[TurnSpan], first: int, last: int
-) -> list[tuple[Any, ...]]:
-    """The rows of a span statement over a session's lineage, oldest turn first."""
-    wanted = (span.clamp(first, last) for span in lineage)
-    return [row for span in wanted if span for row in connection.execute(statement, asdict(span))]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """A session to create."""
+
+    id: str
+    title: str
+    platform: str | None
+    channel: str | None
+    strategy: str
+    settings: str
+    budget_tokens: int
+    model: str | None
+    encoding: EncodingName
 
 
-def create_session(
-    connection: sqlite3.Connection, session: NewSession, parent: SessionRow | None, turn: int, position: int
-) -> SessionRow:
-    origin = {
-        "parent": parent and parent.number,
-        "fork_turn": turn,
-        "fork_position": position,
-        "calibration": parent.calibration if parent else 1.0,
-        "now_us": now_us(),
-    }
-    try:
-        connection.execute(sql.ADD_SESSION, {**asdict(session), **origin})
-    except sqlite3.IntegrityError as error:
-        raise SessionExists(session.id) from error
-    return get_session(connection, session.id)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow(NewSession):
+    """A session as stored."""
+
+    number: int
+    calibration: float
+    parent: int | None
+    parent_id: str | None
+    fork_turn: int
+    fork_position: int
+    last_turn: int
+    last_position: int
+    head: Head
+    created_us: int
+    updated_us: int
+    """Time of its newest message; its creation time while it has none."""
 
 
-def append(
-    connection: sqlite3.Connection, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None
-) -> list[Place]:
-    row = connection.execute(sql.GET_HEAD, {"id": session_id}).fetchone()
-    if row is None:
-        raise SessionNotFound(session_id)
-    number, turn, position, head = row
-    state = HeadState(turn, position, head)
-    known = dict(_known_places(connection, number, drafts))
-    fresh = [draft for index, draft in enumerate(drafts) if index not in known]
-    if not fresh:
-        return [known[index] for index in range(len(drafts))]
-    if newest_turn is not None and newest_turn > turn:
-        raise TurnNotFound(session_id, f"T-{newest_turn}", turn)
-    if newest_turn is not None and newest_turn < turn:
-        raise TurnBegun(session_id, turn=newest_turn, newest=turn)
-    moment = now_us()
-    placed = list(state.place(fresh))
-    for draft, place in zip(fresh, placed, strict=True):
-        _add(connection, number, draft, place, moment)
-    moved = {"last_turn": state.turn, "last_position": state.position, "head": state.head}
-    newest = max(moment if draft.at_us is None else draft.at_us for draft in fresh)
-    connection.execute(sql.MOVE_HEAD, {**moved, "number": number, "newest_us": newest})
-    rest = iter(placed)
-    return [known[index] if index in known else next(rest) for index in range(len(drafts))]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A message to store. `starts` overrides whether it starts a turn; a `key` is stored once per session."""
+
+    role: Role
+    kind: Kind
+    opens_turn: bool
+    is_preamble: bool
+    tokens: int
+    tool_calls: int
+    at_us: int | None
+    body: bytes
+    """As `bodies.pack` made it."""
+    digest: bytes
+    size: int
+    key: str | None = None
+    starts: bool | None = None
+    tool_results: int = 0
 
 
-def _known_places(connection: sqlite3.Connection, session: int, drafts: Sequence[Draft]) -> Iterator[tuple[int, Place]]:
-    """The drafts whose key the session has already, by their index, and where they went."""
-    for index, draft in enumerate(drafts):
-        if draft.key is not None:
-            row = connection.execute(sql.FIND_KEY, {"session": session, "key": draft.key}).fetchone()
-            if row is not None:
-                yield index, Place(row[0], row[1], is_new=False)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a draft was stored. `is_new` is False if its key was stored before."""
+
+    turn: int
+    position: int
+    is_new: bool
 
 
-def _add(connection: sqlite3.Connection, session: int, draft: Draft, place: Place, moment: int) -> None:
-    values = {
-        "session": session,
-        "turn": place.turn,
-        "position": place.position,
-        "role": draft.role,
-        "kind": draft.kind,
-        "tokens": draft.tokens,
-        "tool_calls": draft.tool_calls,
-        "tool_results": draft.tool_results,
-        "at_us": moment if draft.at_us is None else draft.at_us,
-        "now_us": moment,
-        "size": draft.size,
-        "digest": draft.digest,
-        "key": draft.key,
-    }
-    (message,) = connection.execute(sql.ADD_MESSAGE, values).fetchone()
-    connection.execute(sql.ADD_BODY, {"message": message, "data": draft.body})
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message as stored; `body` is None once pruned."""
+
+    turn: int
+    position: int
+    role: Role
+    kind: Kind
+    tokens: int
+    at_us: int
+    recorded_us: int
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOutline:
+    """A message without its body. `tool_results` is None if it was stored before these were counted."""
+
+    turn: int
+    role: Role
+    kind: Kind
+    tokens: int
+    tool_results: int | None
+    at_us: int
+    pruned: int
+    """1 where its body was removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """Totals of a turn, without its bodies."""
+
+    turn: int
+    messages: int
+    tokens: int
+    tool_calls: int
+    first_at_us: int
+    last_at_us: int
+    size: int
+    pruned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PinRow:
+    number: int
+    text: str
+    locked: bool
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSizes:
+    """Totals of a session: as recorded, and as stored."""
+
+    messages: int
+    tokens: int
+    tool_calls: int
+    raw_bytes: int
+    stored_bytes: int
+    first_at_us: int | None
+    last_at_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem that `check` found, or its progress (`done` of `total`)."""
+
+    problem: str | None = None
+    advice: str = ""
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What a prune removed, or would remove."""
+
+    turns: int
+    messages: int
+    raw_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A turn that needs renditions of its first `messages` messages."""
+
+    session_id: str
+    turn: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRendition:
+    """All levels of a turn, as in `foveate.renditions.Renditions`."""
+
+    turn: int
+    messages: int
+    maker: str
+    version: int
+    is_complete: bool
+    smoothed_tokens: int
+    compressed_tokens: int
+    tiny_tokens: int
+    tiny: str
+    compressed: bytes
+    smoothed: bytes
+    units: bytes
+    refusals: int
+    passages: NewPassages | None = None
+    """Index entries of the turn."""
+    due_us: int | None = None
+    """When a model is asked for a better rendition; None: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionSizes:
+    """Tokens of a turn per level; None where there is no rendition yet."""
+
+    turn: int
+    raw: int
+    messages: int
+    rendition: int | None
+    smoothed: int | None
+    compressed: int | None
+    tiny: int | None
+    is_pruned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionRow:
+    """A turn's stored renditions."""
+
+    turn: int
+    smoothed_tokens: int
+    compressed_tokens: int
+    tiny_tokens: int
+    tiny: str
+    compressed: bytes
+    smoothed: bytes
+    units: bytes
+    maker: str
+    version: int
+    is_complete: bool
+    made_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class EraRow:
+    level: int
+    place: int
+    tokens: int
+    units: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many turns of a session have renditions, and how many are queued."""
+
+    pending: int
+    complete: int
+    incomplete: int
+    refusals: int
+    waiting: int
+    """Turns queued for a model, now or later."""
+    due_us: int | None
+    """When the first of them is due."""
+    by_model: int
+    """Turns whose newest renditions a model made."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueTurn:
+    """A turn claimed for a model. Its current texts are those of `rendition`."""
+
+    session_id: str
+    turn: int
+    messages: int
+    rendition: int
+    due_us: int
+    calls: int
+    """Total calls before this claim."""
+    reserved: int
+    """Calls allowed now; counted as made until `refine` or `postpone` reports the real number."""
+    smoothed_tokens: int
+    compressed_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefinedTurn:
+    """A model's rendition of a turn; a level that is None stays as it was."""
+
+    maker: str
+    version: int
+    calls: int
+    """Total calls for the turn."""
+    refusals: int
+    is_complete: bool = True
+    """False: a level that a model should have made is missing; the turn is marked incomplete."""
+    smoothed: bytes | None = None
+    smoothed_tokens: int | None = None
+    compressed: bytes | None = None
+    compressed_tokens: int | None = None
+    tiny: str | None = None
+    tiny_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostponedTurn:
+    """The outcome of a claim that leaves the renditions as they are."""
+
+    due_us: int | None
+    """When a model is asked again; None: never."""
+    calls: int
+    """Total calls for the turn."""
+    refusals: int = 0
+    """Rejected answers, added to the count."""
+    is_marked: bool = False
+    """The local rendition is a fallback for one a model failed to make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedoRequest:
+    """Which renditions to make again."""
+
+    local_version: int
+    """Local renditions older than this, or incomplete, are made again."""
+    model_version: int | None
+    """Local renditions and those of an older prompt are queued for a model; None: no model configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactRow:
+    """An artefact, by its name."""
+
+    name: str
+    kind: str
+    first_turn: int
+    last_turn: int
+    tokens: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactsMark:
+    """Changes whenever a strategy's artefacts do, so that they can be cached."""
+
+    count: int
+    newest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoalRow:
+    number: int
+    data: bytes
+    created_us: int
+    updated_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    name: str
+    text: str
+    updated_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassageText:
+    """A passage as recorded, and additional search words."""
+
+    speaker: Speaker
+    text: str
+    tool: str | None
+    extra: str
+    """Words that the database's own tokenizer would not find."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPassages:
+    """All passages of a turn's first `messages` messages."""
+
+    turn: int
+    messages: int
+    at_us: int
+    """When the turn began."""
+    maker: str
+    """Version of the splitter and the embedder; passages of another maker are made again."""
+    texts: tuple[PassageText, ...]
+    embedded: tuple[int, ...]
+    """The numbers of those that have a vector or will get one."""
+    marks: bytes
+    """What ranking needs without the texts."""
+    vectors: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PassagesRow:
+    """A turn's passages without their texts."""
+
+    id: int
+    turn: int
+    messages: int
+    at_us: int
+    maker: str
+    marks: bytes
+    vectors: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """The keys of the passages that contain a phrase, the newest first; `is_cut` if there are more."""
+
+    keys: Sequence[int]
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot:
+    """The index at one moment: rows added since the last look, and the postings of phrases."""
+
+    epoch: int
+    """If it changed, rows were removed: look again from the beginning."""
+    last_turn: int
+    last_messages: int
+    """Of the last turn, which may be open."""
+    newest: int
+    """The highest id at that moment, in the whole store."""
+    rows: Sequence[PassagesRow]
+    postings: Sequence[Postings]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """What the index of a store contains."""
+
+    turns: int
+    passages: int
+    missing: int
+    """Turns that are not indexed yet."""
+    makers: tuple[str, ...]
+    model: str = ""
+    """The current embedding model; set by the caller."""
+    problem: str = ""
+    """Why it can't be read."""
+
+    @property
+    def vector_models(self) -> tuple[str, ...]:
+        """The models that made the vectors; an empty name where passages have words only."""
+        return tuple(maker.partition(" ")[2] for maker in self.makers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow:
+    """One call. `turn` is set for a turn's renditions."""
+
+    session_id: str | None
+    turn: int | None
+    at_us: int
+    provider: str
+    """Whose limits it counts against."""
+    model: str
+    purpose: str
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    nano_usd: int
+    is_estimate: bool
+    """The price is assumed, or the provider reported no usage."""
+    latency_us: int
+    outcome: str
+    """`ok`; `unfit` for an answer that was paid for and not used; or the reason of a `ModelError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """Totals of the calls of one session, day, model and purpose."""
+
+    session_id: str | None
+    day: str
+    """In UTC, e.g. 2026-11-15."""
+    model: str
+    purpose: str
+    calls: int
+    failed: int
+    unfit: int
+    """Answered, but the answer was rejected."""
+    latency_us: int
+    """Sum over the calls."""
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    nano_usd: int
+    is_estimate: bool
+
+    @property
+    def usd(self) -> float:
+        return self.nano_usd / NANO

@@ -1,323 +1,320 @@
-"""The store in one SQLite file: WAL, one writing thread with group commit, a few reading threads."""
+"""SQLite: the file, its errors, its full-text index. Everything that another database would do differently."""
 
 from __future__ import annotations
 
-import asyncio
+import os
+import random
 import sqlite3
-import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 from foveate.errors import (
     Damaged,
-    ForkInUse,
     InputError,
-    PinLocked,
-    PinNotFound,
-    StoreClosed,
-    TurnNotFound,
+    NewerSchema,
+    NotADatabase,
+    ReadOnlyStore,
+    StorageFull,
+    StoreBusy,
+    StoreError,
 )
-from foveate.store import (
-    UPDATABLE,
-    Draft,
-    Finding,
-    MessageOutline,
-    MessageRow,
-    NewSession,
-    PinRow,
-    Place,
-    PruneReport,
-    SessionRow,
-    StoredSizes,
-    TurnRow,
-    bodies,
-    rows,
-    sql,
-)
-from foveate.store.check import check_database
-from foveate.store.lineage import NO_LIMIT, spans
+from foveate.store import sql
+from foveate.store.check import RESTORE
+from foveate.store.rows import Finding, PassageText
 from foveate.store.settings import StoreSettings
-from foveate.store.sqlite_artefacts import SqliteArtefacts
-from foveate.store.sqlite_calls import SqliteCalls
-from foveate.store.sqlite_derived import SqliteDerived
-from foveate.store.sqlite_file import connect, errors_told, prepare
-from foveate.store.sqlite_passages import SqlitePassages, damage_told, forget_passages
-from foveate.store.writer import Writer
-from foveate.turn import turn_id
 
-T = TypeVar("T")
+CREATE_WORDS = """CREATE VIRTUAL TABLE passage_words USING fts5
+    (text, extra, tags, content='', tokenize='porter unicode61 remove_diacritics 2')"""
+"""A full-text table without content: an entry is removed by repeating its words."""
+DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
+ADD_WORDS = "INSERT INTO passage_words (rowid, text, extra, tags) VALUES (?, ?, ?, ?)"
+TAKE_WORDS = "INSERT INTO passage_words (passage_words, rowid, text, extra, tags) VALUES ('delete', ?, ?, ?, ?)"
+OPTIMIZE_WORDS = "INSERT INTO passage_words (passage_words) VALUES ('optimize')"
+CHECK_WORDS = "INSERT INTO passage_words (passage_words) VALUES ('integrity-check')"
+MATCH_WORDS = "SELECT rowid FROM passage_words WHERE passage_words MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT ?"
+COUNT_WORDS = "SELECT count(*) FROM passage_words_docsize"
+DAMAGED_INDEX = (
+    "the search index can't be read; 'foveate doctor --rebuild-index' makes it anew, nothing else is affected"
+)
+TYPES = {
+    "serial": "INTEGER PRIMARY KEY",
+    "serial_once": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "key": "INTEGER PRIMARY KEY",
+    "blob": "BLOB",
+}
+"""SQLite's names of the types in the shared schema; a `serial_once` is never reused, even after a delete."""
+OWN_MIGRATIONS = {
+    2: ("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter unicode61')",),
+    5: ("DROP TABLE words", CREATE_WORDS),
+}
+"""Statements of a schema version that only SQLite has."""
+MAGIC = b"SQLite format 3\x00"
+APPLICATION_ID = 0x466F7665
+"""`Fove`: what `file` and other tools see in the header."""
+PRIVATE_MODE = 0o600
+RETRY_SECONDS = 0.02
+MAX_PAGE_PROBLEMS = 20
 
 
-class SqliteStore:
-    """See `foveate.store.Store`."""
+class SqliteConnection(sqlite3.Connection):
+    """A connection in autocommit mode that waits for locks; any thread may use it, one at a time."""
 
-    def __init__(self, path: Path, settings: StoreSettings) -> None:
-        self.location = str(path)
-        self._path = path
-        self._settings = settings
-        self._writer = Writer(
-            self.location, lambda: connect(path, settings), lambda: errors_told(self.location), settings.group_limit
-        )
-        self._readers = ThreadPoolExecutor(settings.readers, thread_name_prefix="foveate-reader")
-        self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
-        self._closed = False
-        self._derived = SqliteDerived(self._read, self._writer.submit)
-        self._passages = SqlitePassages(self.location, self._read, self._writer.submit)
-        self._artefacts = SqliteArtefacts(self._read, self._writer.submit)
-        self._calls = SqliteCalls(self._read, self._writer.submit)
+    location = ""
 
-    @classmethod
-    async def open(cls, location: str, settings: StoreSettings) -> SqliteStore:
+    @property
+    def words(self) -> SqliteWords:
+        return SqliteWords(self)
+
+
+class SqliteWords:
+    """The full-text table of passages: see `foveate.store.sql.WordIndex`."""
+
+    def __init__(self, connection: SqliteConnection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            # The statements are right and their values quoted, so SQLITE_ERROR means a missing or broken table.
+            name = getattr(error, "sqlite_errorname", "") or ""
+            if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_ERROR":
+                raise Damaged(self._connection.location, DAMAGED_INDEX) from error
+            raise
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        # FTS5 writes at a savepoint's release; at the commit a fault would fail every write that shares it.
+        execute = self._connection.execute
+        execute("SAVEPOINT before_words")
+        execute("SAVEPOINT words")
+        try:
+            with self.guard():
+                yield
+                execute("RELEASE words")
+        except BaseException:
+            execute("ROLLBACK TO before_words")
+            execute("RELEASE before_words")
+            raise
+        execute("RELEASE before_words")
+
+    def add(self, session: int, entries: Iterable[tuple[int, PassageText]]) -> None:
+        self._connection.executemany(ADD_WORDS, ((key, *_words(text, session)) for key, text in entries))
+
+    def remove(self, session: int, entries: Iterable[tuple[int, PassageText]]) -> None:
+        self._connection.executemany(TAKE_WORDS, ((key, *_words(text, session)) for key, text in entries))
+
+    def purge(self) -> None:
+        self._connection.execute(OPTIMIZE_WORDS)
+
+    def match(
+        self, phrase: str, *, sessions: Sequence[int] = (), field: str | None = None, beyond: int = -1, limit: int = -1
+    ) -> list[int]:
+        names = " OR ".join(_quoted(_tag(session)) for session in sessions)
+        tags = f"{{tags}} : ({names}) AND " if names else ""
+        columns = {None: "", "tool": "{tags} : ", "words": "{text extra} : "}[field]
+        found = self._connection.execute(MATCH_WORDS, (f"{tags}{columns}{_quoted(phrase)}", beyond, limit))
+        return [key for (key,) in found]
+
+    def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
+        with closing(sqlite3.connect(":memory:", factory=SqliteConnection)) as memory:
+            memory.execute(CREATE_WORDS)
+            memory.words.add(0, enumerate(texts))
+            return [memory.words.match(phrase) for phrase in phrases]
+
+    def count(self) -> int:
+        (count,) = self._connection.execute(COUNT_WORDS).fetchone()
+        return int(count)
+
+    def check(self) -> None:
+        self._connection.execute(CHECK_WORDS)
+
+    def recreate(self) -> None:
+        execute = self._connection.execute
+        execute("SAVEPOINT drop_words")
+        try:
+            execute(DROP_WORDS)
+        except sqlite3.DatabaseError:  # a table that can't be read is dropped piece by piece
+            execute("ROLLBACK TO drop_words")
+            execute("PRAGMA writable_schema = ON")
+            execute("DELETE FROM sqlite_master WHERE name = 'passage_words'")
+            execute("PRAGMA writable_schema = RESET")
+            pieces = execute("SELECT name FROM sqlite_master WHERE name LIKE 'passage~_words~_%' ESCAPE '~'")
+            for (name,) in pieces.fetchall():
+                execute(f"DROP TABLE {name}")
+        execute("RELEASE drop_words")
+        execute(CREATE_WORDS)
+
+
+class SqliteFile:
+    """A database file: see `foveate.store.sql.Dialect`. `prepare` creates it or brings it to the current schema."""
+
+    def __init__(self, location: str, settings: StoreSettings) -> None:
         if location.startswith(":") or not location:
-            raise InputError(
-                f"{location!r} is no file; a store needs one, since what it keeps must outlive the program"
-            )
-        path = Path(location).expanduser()  # noqa: ASYNC240 - touches no disk
-        await asyncio.to_thread(prepare, path, settings)
-        return cls(path, settings)
+            raise InputError(f"{location!r} is not a file; a store needs one to outlive the program")
+        self.path = Path(location).expanduser()
+        self.location = str(self.path)
+        self._settings = settings
 
-    @property
-    def derived(self) -> SqliteDerived:
-        return self._derived
-
-    @property
-    def passages(self) -> SqlitePassages:
-        return self._passages
-
-    @property
-    def artefacts(self) -> SqliteArtefacts:
-        return self._artefacts
-
-    @property
-    def calls(self) -> SqliteCalls:
-        return self._calls
-
-    @property
-    def commits(self) -> int:
-        """Commits so far, each behind one fsync; concurrent writes share them."""
-        return self._writer.commits
-
-    async def create_session(self, session: NewSession) -> SessionRow:
-        return await self._writer.submit(lambda connection: rows.create_session(connection, session, None, 0, 0))
-
-    async def fork_session(self, session: NewSession, parent_id: str, turn: int) -> SessionRow:
-        def job(connection: sqlite3.Connection) -> SessionRow:
-            chain = rows.chain_of(connection, parent_id)
-            parent = chain[0]
-            if not 1 <= turn <= parent.last_turn:
-                raise TurnNotFound(parent_id, turn_id(turn), parent.last_turn)
-            (position,) = rows.select_spans(connection, sql.COUNT_POSITIONS, spans(chain), turn, turn)[0]
-            row = rows.create_session(connection, session, parent, turn, position)
-            for statement in (sql.COPY_PINS, *sql.COPY_GIVEN):
-                connection.execute(statement, {"from": parent.number, "to": row.number})
-            return row
-
-        return await self._writer.submit(job)
-
-    async def get_session(self, session_id: str) -> SessionRow:
-        return await self._read(lambda connection: rows.get_session(connection, session_id))
-
-    async def list_sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionRow]:
-        labels = {"platform": platform, "channel": channel}
-        return await self._read(lambda connection: rows.session_rows(connection, sql.LIST_SESSIONS, labels))
-
-    async def update_session(self, session_id: str, changes: Mapping[str, object]) -> SessionRow:
-        unknown = set(changes) - UPDATABLE
-        if unknown:
-            raise InputError(f"a session's {', '.join(sorted(unknown))} can't be changed")
-        statement = sql.update_session(frozenset(changes))
-
-        def job(connection: sqlite3.Connection) -> SessionRow:
-            connection.execute(statement, {**changes, "id": session_id})
-            return rows.get_session(connection, session_id)
-
-        return await self._writer.submit(job)
-
-    async def delete_session(self, session_id: str) -> None:
-        def job(connection: sqlite3.Connection) -> None:
-            number = {"number": rows.get_session(connection, session_id).number}
-            forks = tuple(child for child, _ in connection.execute(sql.LIST_CHILDREN, number))
-            if forks:
-                raise ForkInUse(session_id, forks)
-            with damage_told(self.location):
-                forget_passages(connection, "session = :session", {"session": number["number"]})
-            for statement in sql.DELETE_SESSION:
-                connection.execute(statement, number)
-
-        await self._writer.submit(job)
-
-    async def append(self, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
-        return await self._writer.submit(
-            lambda connection: rows.append(connection, session_id, drafts, newest_turn=newest_turn)
+    def connect(self, *, read_only: bool) -> SqliteConnection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._settings.lock_timeout_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=SqliteConnection,
         )
-
-    async def read(self, session_id: str, first: int, last: int) -> list[MessageRow]:
-        def job(connection: sqlite3.Connection) -> list[MessageRow]:
-            found = rows.select_spans(
-                connection, sql.READ_MESSAGES, spans(rows.chain_of(connection, session_id)), first, last
-            )
-            return [self._checked(session_id, row) for row in found]
-
-        return await self._read(job)
-
-    def _checked(self, session_id: str, row: tuple[Any, ...]) -> MessageRow:
-        turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data = row
-        body = None
-        if pruned_us is None:
-            try:
-                if data is None:
-                    raise ValueError("is missing")
-                body = bodies.unpack(data, digest)
-            except ValueError as error:
-                where = f"message {position} of {turn_id(turn)} in session {session_id!r}"
-                raise Damaged(
-                    self.location, f"{where} {error}; run 'foveate doctor' to see what is affected"
-                ) from error
-        return MessageRow(turn, position, role, kind, tokens, at_us, recorded_us, body)
-
-    async def turns(self, session_id: str, first: int, last: int) -> list[TurnRow]:
-        def job(connection: sqlite3.Connection) -> list[TurnRow]:
-            found = rows.select_spans(
-                connection, sql.READ_TURNS, spans(rows.chain_of(connection, session_id)), first, last
-            )
-            return [TurnRow(*row) for row in found]
-
-        return await self._read(job)
-
-    async def outlines(self, session_id: str, first: int, last: int) -> list[MessageOutline]:
-        def job(connection: sqlite3.Connection) -> list[MessageOutline]:
-            lineage = spans(rows.chain_of(connection, session_id))
-            found = rows.select_spans(connection, sql.READ_OUTLINES, lineage, first, last)
-            return [MessageOutline(*row) for row in found]
-
-        return await self._read(job)
-
-    async def keys(self, session_id: str, first: int, last: int) -> list[str | None]:
-        def job(connection: sqlite3.Connection) -> list[str | None]:
-            lineage = spans(rows.chain_of(connection, session_id))
-            return [key for (key,) in rows.select_spans(connection, sql.READ_KEYS, lineage, first, last)]
-
-        return await self._read(job)
-
-    async def sizes(self, session_id: str) -> StoredSizes:
-        def job(connection: sqlite3.Connection) -> StoredSizes:
-            found = rows.select_spans(
-                connection, sql.READ_SIZES, spans(rows.chain_of(connection, session_id)), 1, NO_LIMIT
-            )
-            messages, tokens, calls, raw, stored = (sum(row[column] for row in found) for column in range(5))
-            moments = [moment for row in found for moment in row[5:] if moment is not None]
-            return StoredSizes(
-                messages, tokens, calls, raw, stored, min(moments, default=None), max(moments, default=None)
-            )
-
-        return await self._read(job)
-
-    async def raw_tokens(self, session_id: str, first: int, last: int) -> int:
-        def job(connection: sqlite3.Connection) -> int:
-            lineage = spans(rows.chain_of(connection, session_id))
-            return sum(row[0] for row in rows.select_spans(connection, sql.SUM_TOKENS, lineage, first, last))
-
-        return await self._read(job)
-
-    async def add_pin(self, session_id: str, text: str, *, locked: bool) -> PinRow:
-        def job(connection: sqlite3.Connection) -> PinRow:
-            now = rows.now_us()
-            session = rows.get_session(connection, session_id).number
-            values = {"session": session, "text": text, "locked": int(locked), "now_us": now}
-            found = connection.execute(sql.FIND_PIN, values).fetchone()
-            if found is None:
-                (number,) = connection.execute(sql.ADD_PIN, values).fetchone()
-                return PinRow(number, text, locked, now)
-            number, was_locked, created = found
-            if locked and not was_locked:
-                connection.execute(sql.LOCK_PIN, {"session": session, "number": number})
-            return PinRow(number, text, locked or bool(was_locked), created)
-
-        return await self._writer.submit(job)
-
-    async def list_pins(self, session_id: str) -> list[PinRow]:
-        def job(connection: sqlite3.Connection) -> list[PinRow]:
-            found = connection.execute(sql.LIST_PINS, {"session": rows.get_session(connection, session_id).number})
-            return [PinRow(number, text, bool(locked), created) for number, text, locked, created in found]
-
-        return await self._read(job)
-
-    async def remove_pin(self, session_id: str, number: int, *, even_if_locked: bool) -> None:
-        def job(connection: sqlite3.Connection) -> None:
-            values = {
-                "session": rows.get_session(connection, session_id).number,
-                "number": number,
-                "now_us": rows.now_us(),
-            }
-            row = connection.execute(sql.GET_PIN, values).fetchone()
-            if row is None:
-                raise PinNotFound(session_id, f"P-{number}")
-            if row[0] and not even_if_locked:
-                raise PinLocked(f"P-{number}")
-            connection.execute(sql.REMOVE_PIN, values)
-
-        await self._writer.submit(job)
-
-    async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
-        def job(connection: sqlite3.Connection) -> PruneReport:
-            row = rows.get_session(connection, session_id)
-            now = rows.now_us()
-            values = {
-                "session": row.number,
-                "last_turn": row.last_turn,
-                "before_us": before_us,
-                "now_us": now,
-                "mark": str(now).encode(),
-            }
-            *counts, oldest = connection.execute(sql.COUNT_OLD, values).fetchone()
-            children = connection.execute(sql.LIST_CHILDREN, {"number": row.number}).fetchall()
-            forks = tuple(child for child, fork_turn in children if oldest is not None and fork_turn >= oldest)
-            if forks:
-                raise ForkInUse(session_id, forks)
-            if not dry_run and oldest is not None:
-                with damage_told(self.location):
-                    forget_passages(connection, sql.IN_OLD_TURN, values)
-                for statement in sql.PRUNE:
-                    connection.execute(statement, values)
-            return PruneReport(*counts)
-
-        return await (self._read(job) if dry_run else self._writer.submit(job))
-
-    async def check(self) -> AsyncIterator[Finding]:
-        findings = check_database(self._path, self._settings)
-        while (finding := await self._run(next, findings, None)) is not None:
-            yield finding
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        self._writer.close()
-        self._readers.shutdown()
-        for connection in self._connections:
+        connection.location = self.location
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
+            connection.execute("PRAGMA foreign_keys = ON")
+            if read_only:
+                connection.execute("PRAGMA query_only = ON")
+        except BaseException:
             connection.close()
+            raise
+        return connection
 
-    async def _read(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._run(self._with_reader, job)
+    @contextmanager
+    def read(self, connection: sql.Connection) -> Iterator[None]:
+        connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            connection.execute("COMMIT")
 
-    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        if self._closed:
-            raise StoreClosed(self.location, "the store is closed; open it again")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
+    @contextmanager
+    def write(self, connection: sql.Connection) -> Iterator[None]:
+        with _transaction(connection, "BEGIN IMMEDIATE"):
+            yield
 
-    def _with_reader(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        with errors_told(self.location):
-            if not hasattr(self._local, "connection"):
-                self._local.connection = connect(self._path, self._settings, read_only=True)
-                self._connections.append(self._local.connection)
-            connection: sqlite3.Connection = self._local.connection
-            connection.execute("BEGIN")  # one snapshot for all that a job reads
+    def is_fault(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _translate(self.location, error) from error
+        except PermissionError as error:
+            advice = "may not be written; check the permissions of the file and its folder"
+            raise ReadOnlyStore(self.location, advice) from error
+        except OSError as error:
+            raise StoreError(self.location, error.strerror or str(error)) from error
+
+    def check(self, connection: sql.Connection) -> Iterator[Finding]:
+        mode = stat.S_IMODE(self.path.stat().st_mode)
+        if mode & ~PRIVATE_MODE:
+            yield Finding(f"others on this machine may read the file (mode {mode:o})", f"chmod 600 {self.path}")
+        for (problem,) in connection.execute(f"PRAGMA integrity_check({MAX_PAGE_PROBLEMS})"):
+            if problem != "ok":
+                yield Finding(f"SQLite reports: {problem}", RESTORE)
+
+    def prepare(self) -> None:
+        """Bring the file to the current schema, however many processes do so at once."""
+        self._create_private()
+        deadline = time.monotonic() + self._settings.lock_timeout_seconds
+        while True:
             try:
-                return job(connection)
-            finally:
-                connection.execute("COMMIT")
+                with self.errors(), closing(self.connect(read_only=False)) as connection:
+                    self._migrate(connection)
+                return
+            except StoreBusy:
+                # Switching a new file to WAL does not wait for the lock, whatever the timeout.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
+
+    def _create_private(self) -> None:
+        """Create an empty file that only its owner can read; SQLite gives its -wal and -shm the same mode."""
+        with self.errors():
+            if self.path.is_dir():
+                raise NotADatabase(self.location, "is a folder; name a file")
+            if not self.path.parent.is_dir():
+                raise StoreError(self.location, f"there is no folder {self.path.parent}; create it first")
+            try:
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_MODE))
+            except FileExistsError:
+                with self.path.open("rb") as file:
+                    if file.read(len(MAGIC)) not in (b"", MAGIC):
+                        raise self._not_ours("is not a database") from None
+
+    def _migrate(self, connection: SqliteConnection) -> None:
+        version = self._version(connection)
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            connection.execute("PRAGMA journal_mode = WAL")
+        if version == sql.latest_version():
+            return
+        with _transaction(connection, "BEGIN EXCLUSIVE"):
+            version = self._version(connection)
+            if version == 0:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(sql.CREATE_SCHEMA_TABLE)
+            for number, statements in sql.migrations(version, TYPES):
+                for statement in (*statements, *OWN_MIGRATIONS.get(number, ())):
+                    connection.execute(statement)
+                connection.execute(sql.CLEAR_VERSION)
+                connection.execute(sql.WRITE_VERSION, {"version": number})
+
+    def _version(self, connection: SqliteConnection) -> int:
+        """The schema's version; 0 for an empty file."""
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        row = connection.execute(sql.READ_VERSION).fetchone() if sql.SCHEMA_TABLE in tables else None
+        if row is None and tables:
+            raise self._not_ours("is a database of another program")
+        version, known = int(row[0]) if row else 0, sql.latest_version()
+        if version > known:
+            advice = f"was written by a later version (schema {version}, this one knows {known}); upgrade it"
+            raise NewerSchema(self.location, advice)
+        return version
+
+    def _not_ours(self, problem: str) -> NotADatabase:
+        return NotADatabase(self.location, f"{problem}; it was not changed. Name another file")
+
+
+@contextmanager
+def _transaction(connection: sql.Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _words(text: PassageText, session: int) -> tuple[str, str, str]:
+    return text.text, text.extra, f"{_tag(session)} {text.tool or ''}"
+
+
+def _tag(session: int) -> str:
+    """A word that is in no tool's name."""
+    return f"session{session}session"
+
+
+def _quoted(phrase: str) -> str:
+    """A phrase without operators."""
+    return '"' + phrase.replace("\x00", " ").replace('"', '""') + '"'
+
+
+def _translate(location: str, error: sqlite3.Error) -> StoreError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+        return StoreBusy(location, "another process holds the database; try again, or raise store.lock_timeout_seconds")
+    if name == "SQLITE_FULL":
+        return StorageFull(
+            location, "the disk is full; nothing of this write was stored. Free some space and try again"
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return ReadOnlyStore(location, f"can't be written ({error}); check the permissions of the file and its folder")
+    if name == "SQLITE_NOTADB":
+        return NotADatabase(location, "is not a database; it was not changed. Name another file")
+    if name.startswith("SQLITE_CORRUPT"):
+        return Damaged(location, "the file is damaged; run 'foveate doctor' to see what can be read")
+    return StoreError(location, f"{error} ({name or type(error).__name__})")

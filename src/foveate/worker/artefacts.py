@@ -12,7 +12,7 @@ from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import cut_text
 from foveate.plan import Artefact, Strategy
 from foveate.store import bodies
-from foveate.store.artefacts import ArtefactRow
+from foveate.store.rows import ArtefactRow
 from foveate.strategy.build import Maker, Material, load_maker, made_of, short_texts
 from foveate.tokens import Counter
 

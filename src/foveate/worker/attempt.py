@@ -18,7 +18,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.renditions import TINY_TOKENS, Level, shape_level, without_recalled
 from foveate.store import MessageRow, Store, bodies
 from foveate.store.codec import restore_message
-from foveate.store.due import LOCAL_MAKER, DueTurn, RefinedTurn
+from foveate.store.rows import LOCAL_MAKER, DueTurn, RefinedTurn
 from foveate.text import MARK_WORDS, encodable
 from foveate.tokens import EncodingName, exact_counter
 from foveate.turn import Message

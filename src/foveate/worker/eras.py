@@ -15,7 +15,7 @@ from foveate.models.caller import Caller
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Unit
 from foveate.store import SessionRow, Store, bodies
-from foveate.store.derived import ERA_FANOUT, EraRow
+from foveate.store.rows import ERA_FANOUT, EraRow
 from foveate.tokens import EncodingName, exact_counter
 from foveate.worker.attempt import NONCE_BYTES
 from foveate.worker.pool import Pool

@@ -12,7 +12,7 @@ from foveate.recall.embed import STATIC, STATIC_NAME, Embedder, index_maker, loa
 from foveate.recall.maker import EMBEDDED_CHARS
 from foveate.settings import Settings
 from foveate.store import Store
-from foveate.store.passages import NewPassages
+from foveate.store.rows import NewPassages
 from foveate.worker.pool import Pool
 from foveate.worker.renditions import make_passages
 

@@ -22,7 +22,7 @@ from foveate.models.caller import Caller
 from foveate.recall.embed import STATIC
 from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
-from foveate.store.derived import ERA_FANOUT, Claim, EraRow, NewRendition
+from foveate.store.rows import ERA_FANOUT, Claim, EraRow, NewRendition
 from foveate.turn import Json, turn_id
 from foveate.worker.eras import EraRefiner, make_era, read_units
 from foveate.worker.index import Indexer

@@ -24,7 +24,7 @@ from foveate.models.caller import Caller
 from foveate.renditions import Level
 from foveate.settings import Settings
 from foveate.store import Store
-from foveate.store.due import DueTurn, PostponedTurn, RedoRequest
+from foveate.store.rows import DueTurn, PostponedTurn, RedoRequest
 from foveate.turn import Json, turn_id
 from foveate.worker.attempt import Attempt, AttemptState, Means, SourceTurnRows
 from foveate.worker.pool import Pool

@@ -15,8 +15,7 @@ from foveate.recall.maker import index_turn
 from foveate.renditions import TINY_TOKENS, Compressor, Level, Renditions, Unit, without_recalled
 from foveate.store import MessageRow, bodies
 from foveate.store.codec import restore_message
-from foveate.store.derived import NewRendition
-from foveate.store.passages import NewPassages
+from foveate.store.rows import NewPassages, NewRendition
 from foveate.text import encodable, turn_text
 from foveate.tokens import Counter, EncodingName, exact_counter
 from foveate.turn import Json, Message

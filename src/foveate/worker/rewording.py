@@ -19,8 +19,8 @@ from foveate.models.settings import ModelsSettings
 from foveate.plan import ArtefactSpec
 from foveate.renditions import without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
-from foveate.store.artefacts import ArtefactRow
 from foveate.store.codec import restore_message
+from foveate.store.rows import ArtefactRow
 from foveate.strategy.build import WITHOUT_MESSAGES, Material, SourceTurn
 from foveate.strategy.wording import ArtefactAssignment, assign_artefact, judge_artefact
 from foveate.tokens import EncodingName, exact_counter

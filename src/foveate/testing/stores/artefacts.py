@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foveate.errors import SessionNotFound
 from foveate.store import Store
-from foveate.store.artefacts import ArtefactRow, ArtefactsMark
+from foveate.store.rows import ArtefactRow, ArtefactsMark
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from foveate.errors import SessionNotFound
 from foveate.store import Store
-from foveate.store.calls import DAY_US, RUNNING, CallRow, CostRow
+from foveate.store.rows import DAY_US, RUNNING, CallRow, CostRow
 from foveate.testing.stores import Case, OpenStore, new_session
 
 FIRST_DAY_US = 20_000 * DAY_US

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from foveate.store import Store, bodies
-from foveate.store.derived import ERA_FANOUT, EraRow, NewRendition
-from foveate.store.passages import NewPassages, PassageText
+from foveate.store.rows import ERA_FANOUT, EraRow, NewPassages, NewRendition, PassageText
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 
 LONG_SECONDS = 60.0

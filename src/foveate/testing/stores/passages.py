@@ -6,7 +6,7 @@ Run it as `foveate.testing.stores` says; its cases take the same arguments.
 from __future__ import annotations
 
 from foveate.store import Store
-from foveate.store.passages import KEY_SHIFT, IndexSnapshot, PassageText
+from foveate.store.rows import KEY_SHIFT, IndexSnapshot, PassageText
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 from foveate.testing.stores.derived import entry, rendition
 

@@ -9,8 +9,7 @@ import asyncio
 from dataclasses import replace
 
 from foveate.store import Store, bodies
-from foveate.store.derived import NewRendition
-from foveate.store.due import DueTurn, PostponedTurn, RedoRequest, RefinedTurn
+from foveate.store.rows import DueTurn, NewRendition, PostponedTurn, RedoRequest, RefinedTurn
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 from foveate.testing.stores.derived import LONG_SECONDS, rendition
 

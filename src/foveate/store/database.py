@@ -1,0 +1,349 @@
+"""Runs the functions of a connection: one writing thread with group commit, a few reading threads.
+
+A job is a function of a connection. Writes that wait together run one after another in one transaction and share one
+fsync; none returns before the commit. If one raises, the transaction is rolled back, that job alone fails, and the rest
+run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from foveate.errors import StoreClosed
+from foveate.store import artefacts, calls, derived, lineage, log, passages, queue
+from foveate.store.check import check_database
+from foveate.store.rows import Finding, PruneReport
+from foveate.store.settings import StoreSettings
+from foveate.store.sql import Connection, Dialect
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Job = Callable[[Connection], T]
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    run: Job[Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: object = None
+    error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class _Rejected(Exception):
+    def __init__(self, write: _Write) -> None:
+        self.write = write
+
+
+class Database:
+    """The threads of an open database. `read` and `write` are the only ways to a connection."""
+
+    def __init__(self, dialect: Dialect, settings: StoreSettings) -> None:
+        self.location = dialect.location
+        self.commits = 0
+        """Commits so far, each with one fsync; concurrent writes share them."""
+        self._dialect = dialect
+        self._group_limit = settings.group_limit
+        self._closed = False
+        self._queue: SimpleQueue[list[_Write] | None] = SimpleQueue()
+        self._waiting: dict[int, list[_Write]] = {}
+        self._readers = ThreadPoolExecutor(settings.readers, thread_name_prefix="foveate-reader")
+        self._local = threading.local()
+        self._connections: list[Connection] = []
+        self._writer = threading.Thread(target=self._work, name="foveate-writer", daemon=True)
+        self._writer.start()
+
+    async def read(self, job: Job[T]) -> T:
+        """Run a job in a read transaction, on a reading thread."""
+        return await self.run(self._read, job)
+
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function without a connection on a reading thread."""
+        self._require_open()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
+
+    async def write(self, job: Job[T]) -> T:
+        """Run a job in a write transaction; returns once it is durable."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        write = _Write(job, loop, loop.create_future())
+        # Writes of one iteration of the loop are handed over together, so that they share a commit.
+        waiting = self._waiting.get(id(loop))
+        if waiting is None:
+            waiting = self._waiting[id(loop)] = []
+            loop.call_soon(self._hand_over, id(loop))
+        waiting.append(write)
+        result: T = await write.future
+        return result
+
+    async def close(self) -> None:
+        """Finish queued writes, then end the threads and close the connections."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(self._close)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise self._gone()
+
+    def _gone(self) -> StoreClosed:
+        return StoreClosed(self.location, "the store is closed; open it again")
+
+    def _read(self, job: Job[T]) -> T:
+        with self._dialect.errors():
+            if not hasattr(self._local, "connection"):
+                self._local.connection = self._dialect.connect(read_only=True)
+                self._connections.append(self._local.connection)
+            connection: Connection = self._local.connection
+            with self._dialect.read(connection):
+                return job(connection)
+
+    def _close(self) -> None:
+        for key in list(self._waiting):
+            self._hand_over(key)
+        self._queue.put(None)
+        self._writer.join()
+        late: list[_Write] = []
+        self._collect(late)
+        for write in late:
+            write.error = self._gone()
+        _settle(late)
+        self._readers.shutdown()
+        for connection in self._connections:
+            connection.close()
+
+    def _hand_over(self, key: int) -> None:
+        writes = self._waiting.pop(key, None)
+        if writes:
+            self._queue.put(writes)
+
+    def _work(self) -> None:
+        connection: Connection | None = None
+        is_ending = False
+        while not is_ending and (group := self._queue.get()) is not None:
+            is_ending = self._collect(group)
+            try:
+                connection = connection or self._dialect.connect(read_only=False)
+                self._commit(connection, group)
+            except Exception as error:  # noqa: BLE001 - the thread must outlive any fault; each waiting call gets it
+                for failed in group:
+                    failed.error = failed.error or error
+            _settle(group)
+        if connection is not None:
+            connection.close()
+
+    def _collect(self, group: list[_Write]) -> bool:
+        """Add what else is queued; True if that includes the signal to stop."""
+        while len(group) < self._group_limit:
+            try:
+                writes = self._queue.get_nowait()
+            except Empty:
+                return False
+            if writes is None:
+                return True
+            group += writes
+        return False
+
+    def _commit(self, connection: Connection, group: list[_Write]) -> None:
+        pending = group
+        while pending:
+            try:
+                with self._dialect.errors(), self._dialect.write(connection):
+                    self._run_all(connection, pending)
+                self.commits += 1
+                return
+            except _Rejected as rejected:
+                pending = [write for write in pending if write is not rejected.write]
+
+    def _run_all(self, connection: Connection, writes: Iterable[_Write]) -> None:
+        for write in writes:
+            try:
+                write.result = write.run(connection)
+            except Exception as error:
+                if self._dialect.is_fault(error):
+                    raise  # the database failed, not this job: every write of the group fails
+                write.error = error
+                raise _Rejected(write) from error
+
+
+def _settle(group: Iterable[_Write]) -> None:
+    """Resolve all futures of a loop with one wake-up."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
+    for write in group:
+        by_loop.setdefault(write.loop, []).append(write)
+    for loop, writes in by_loop.items():
+        with suppress(RuntimeError):  # the loop was closed meanwhile, and with it everyone who waited
+            loop.call_soon_threadsafe(_settle_in_loop, writes)
+
+
+def _settle_in_loop(writes: list[_Write]) -> None:
+    for write in writes:
+        write.settle()
+
+
+class _Part:
+    """A part of a store: its methods are functions of a connection, run by the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
+def _reads(job: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[_Part, P], Coroutine[Any, Any, T]]:
+    """A method that runs a function of a connection in a read transaction."""
+
+    @functools.wraps(job)
+    async def method(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.read(lambda connection: job(connection, *args, **kwargs))
+
+    return method
+
+
+def _writes(job: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[_Part, P], Coroutine[Any, Any, T]]:
+    """A method that runs a function of a connection in a write transaction."""
+
+    @functools.wraps(job)
+    async def method(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.write(lambda connection: job(connection, *args, **kwargs))
+
+    return method
+
+
+class _DueQueue(_Part):
+    sessions = _reads(queue.sessions)
+    claim = _writes(queue.claim)
+    reserve = _writes(queue.reserve)
+    refine = _writes(queue.refine)
+    postpone = _writes(queue.postpone)
+    hold = _writes(queue.hold)
+    hurry = _writes(queue.hurry)
+    renew = _writes(queue.renew)
+    release = _writes(queue.release)
+    want_again = _writes(queue.want_again)
+
+
+class _Derived(_Part):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.due = _DueQueue(database)
+
+    unsettled = _reads(derived.unsettled)
+    claim = _writes(derived.claim)
+    add_renditions = _writes(derived.add_renditions)
+    release = _writes(derived.release)
+    sizes_of = _reads(derived.sizes_of)
+    counts = _reads(derived.counts)
+    renditions = _reads(derived.renditions)
+    tinies = _reads(derived.tinies)
+    add_eras = _writes(derived.add_eras)
+    eras = _reads(derived.eras)
+    era_tokens = _reads(derived.era_tokens)
+    next_era = _reads(derived.next_era)
+    settled = _reads(derived.settled)
+    keep = _writes(derived.keep)
+    kept = _reads(derived.kept)
+    backlog = _reads(derived.backlog)
+
+
+class _Artefacts(_Part):
+    mark = _reads(artefacts.mark)
+    made = _reads(artefacts.made)
+    keep_made = _writes(artefacts.keep_made)
+    replace_made = _writes(artefacts.replace_made)
+    goals = _reads(artefacts.goals)
+    add_goal = _writes(artefacts.add_goal)
+    update_goal = _writes(artefacts.update_goal)
+    documents = _reads(artefacts.documents)
+    keep_document = _writes(artefacts.keep_document)
+
+
+class _Passages(_Part):
+    look = _reads(passages.look)
+    postings = _reads(passages.postings)
+    among = _reads(passages.among)
+    texts = _reads(passages.texts)
+    add = _writes(passages.add)
+    lacking = _reads(passages.lacking)
+    note_made = _writes(passages.note_made)
+    want = _writes(passages.want)
+    unindexed = _reads(passages.unindexed)
+    state = _reads(passages.state)
+    check = _writes(passages.check)
+    clear = _writes(passages.clear)
+
+
+class _Calls(_Part):
+    add = _writes(calls.add)
+    reserve = _writes(calls.reserve)
+    settle = _writes(calls.settle)
+    mark_unfit = _writes(calls.mark_unfit)
+    newest = _reads(calls.newest)
+    spent = _reads(calls.spent)
+    costs = _reads(calls.costs)
+
+
+class DatabaseStore(_Part):
+    """See `foveate.store.protocol.Store`."""
+
+    def __init__(self, dialect: Dialect, settings: StoreSettings) -> None:
+        super().__init__(Database(dialect, settings))
+        self.location = dialect.location
+        self.derived = _Derived(self._database)
+        self.passages = _Passages(self._database)
+        self.artefacts = _Artefacts(self._database)
+        self.calls = _Calls(self._database)
+        self._dialect = dialect
+
+    @classmethod
+    async def open(cls, dialect: Dialect, prepare: Callable[[], None], settings: StoreSettings) -> DatabaseStore:
+        """`prepare` creates the database or brings it to the current schema."""
+        await asyncio.to_thread(prepare)
+        return cls(dialect, settings)
+
+    @property
+    def commits(self) -> int:
+        return self._database.commits
+
+    create_session = _writes(log.create_session)
+    fork_session = _writes(log.fork_session)
+    get_session = _reads(lineage.get_session)
+    list_sessions = _reads(log.list_sessions)
+    update_session = _writes(log.update_session)
+    delete_session = _writes(log.delete_session)
+    append = _writes(log.append)
+    read = _reads(log.read)
+    turns = _reads(log.turns)
+    outlines = _reads(log.outlines)
+    keys = _reads(log.keys)
+    sizes = _reads(log.sizes)
+    raw_tokens = _reads(log.raw_tokens)
+    add_pin = _writes(log.add_pin)
+    list_pins = _reads(log.list_pins)
+    remove_pin = _writes(log.remove_pin)
+
+    async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
+        run = self._database.read if dry_run else self._database.write
+        return await run(lambda connection: log.prune(connection, session_id, before_us=before_us, dry_run=dry_run))
+
+    async def check(self) -> AsyncIterator[Finding]:
+        findings = check_database(self._dialect)
+        while (finding := await self._database.run(next, findings, None)) is not None:
+            yield finding
+
+    async def close(self) -> None:
+        await self._database.close()

@@ -1,0 +1,335 @@
+"""The raw log: sessions, forks, messages and pins. Functions of a connection, each run in a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from foveate.errors import (
+    Damaged,
+    ForkInUse,
+    InputError,
+    PinLocked,
+    PinNotFound,
+    SessionExists,
+    SessionNotFound,
+    TurnBegun,
+    TurnNotFound,
+)
+from foveate.store import bodies, passages
+from foveate.store.lineage import (
+    NO_LIMIT,
+    SELECT_SESSIONS,
+    SPAN,
+    HeadState,
+    chain_of,
+    get_session,
+    number_of,
+    select_sessions,
+    select_spans,
+)
+from foveate.store.rows import (
+    UPDATABLE,
+    Draft,
+    MessageOutline,
+    MessageRow,
+    NewSession,
+    PinRow,
+    Place,
+    PruneReport,
+    SessionRow,
+    StoredSizes,
+    TurnRow,
+)
+from foveate.store.sql import Connection, now_us
+from foveate.turn import turn_id
+
+LIST_SESSIONS = f"""{SELECT_SESSIONS}
+    WHERE (:platform IS NULL OR s.platform = :platform) AND (:channel IS NULL OR s.channel = :channel)
+    ORDER BY s.updated_us DESC, s.number DESC"""
+ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
+    calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled)
+    VALUES (:id, :title, :platform, :channel, :strategy, :settings, :budget_tokens, :model, :encoding,
+    :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us,
+    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END)
+    ON CONFLICT (id) DO NOTHING"""
+RAISE_CALIBRATION = "calibration = CASE WHEN :calibration > calibration THEN :calibration ELSE calibration END"
+GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
+MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
+    updated_us = CASE WHEN last_turn = 0 OR updated_us < :newest_us THEN :newest_us ELSE updated_us END
+    WHERE number = :number"""
+LIST_CHILDREN = "SELECT id, fork_turn FROM sessions WHERE parent = :number ORDER BY number"
+
+ADD_MESSAGE = """INSERT INTO messages
+    (session, turn, position, role, kind, tokens, tool_calls, tool_results, at_us, recorded_us, size, digest, key)
+    VALUES (:session, :turn, :position, :role, :kind, :tokens, :tool_calls, :tool_results, :at_us, :now_us,
+    :size, :digest, :key)
+    RETURNING id"""
+ADD_BODY = "INSERT INTO bodies (message, data) VALUES (:message, :data)"
+FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key = :key"
+READ_MESSAGES = f"""SELECT turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data
+    FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
+READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us), max(at_us), sum(size),
+    max(coalesce(pruned_us, 0)) > 0 FROM messages WHERE {SPAN} GROUP BY turn ORDER BY turn"""  # noqa: S608
+READ_SIZES = f"""SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0), coalesce(sum(size), 0),
+    coalesce(sum(length(data)), 0), min(at_us), max(at_us)
+    FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN}"""  # noqa: S608
+READ_OUTLINES = f"""SELECT turn, role, kind, tokens, tool_results, at_us, pruned_us IS NOT NULL
+    FROM messages WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
+READ_KEYS = f"""SELECT key FROM messages WHERE {SPAN} AND kind <> 'display' ORDER BY turn, position"""  # noqa: S608
+SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {SPAN}"  # noqa: S608
+LAST_POSITION = f"SELECT coalesce(max(position), 0) FROM messages WHERE {SPAN}"  # noqa: S608
+
+LIST_PINS = (
+    "SELECT number, text, locked, created_us FROM pins WHERE session = :session AND removed_us IS NULL ORDER BY number"
+)
+ADD_PIN = """INSERT INTO pins (session, number, text, locked, created_us)
+    SELECT :session, coalesce(max(number), 0) + 1, :text, :locked, :now_us FROM pins WHERE session = :session
+    RETURNING number"""
+FIND_PIN = """SELECT number, locked, created_us FROM pins
+    WHERE session = :session AND text = :text AND removed_us IS NULL ORDER BY number"""
+LOCK_PIN = "UPDATE pins SET locked = 1 WHERE session = :session AND number = :number"
+GET_PIN = "SELECT locked FROM pins WHERE session = :session AND number = :number AND removed_us IS NULL"
+REMOVE_PIN = "UPDATE pins SET removed_us = :now_us WHERE session = :session AND number = :number"
+COPY_TO_FORK = (
+    """INSERT INTO pins (session, number, text, locked, created_us)
+    SELECT :to, number, text, locked, created_us FROM pins WHERE session = :from AND removed_us IS NULL""",
+    """INSERT INTO goals (session, number, data, created_us, updated_us)
+    SELECT :to, number, data, created_us, updated_us FROM goals WHERE session = :from""",
+    """INSERT INTO documents (session, name, text, updated_us)
+    SELECT :to, name, text, updated_us FROM documents WHERE session = :from""",
+)
+
+_OWNED = ("passages", "renditions", "leases", "eras", "keepsakes", "artefacts", "pins", "goals", "documents")
+DELETE_SESSION = (
+    "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
+    "DELETE FROM messages WHERE session = :number",
+    *(f"DELETE FROM {table} WHERE session = :number" for table in _OWNED),  # noqa: S608
+    "UPDATE calls SET session = NULL WHERE session = :number",  # costs are kept
+    "DELETE FROM sessions WHERE number = :number",
+)
+# A turn is old when its last message is; the open turn never is.
+_OLD_TURNS = """SELECT turn FROM messages WHERE session = :session AND turn < :last_turn
+    GROUP BY turn HAVING max(at_us) < :before_us AND max(coalesce(pruned_us, 0)) = 0"""
+IN_OLD_TURN = f"session = :session AND turn IN ({_OLD_TURNS})"
+COUNT_OLD = f"""SELECT count(DISTINCT turn), count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0), min(turn)
+    FROM messages LEFT JOIN bodies ON message = id WHERE {IN_OLD_TURN}"""  # noqa: S608
+PRUNE = (
+    f"DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE {IN_OLD_TURN})",  # noqa: S608
+    f"DELETE FROM renditions WHERE {IN_OLD_TURN}",  # noqa: S608
+    # Eras, plans and boards may contain words of the removed turns; they are made again.
+    "DELETE FROM eras WHERE session = :session",
+    "DELETE FROM keepsakes WHERE session = :session",
+    "DELETE FROM artefacts WHERE session = :session",
+    "INSERT INTO keepsakes (session, name, data) VALUES (:session, 'pruned', :mark)",
+    f"UPDATE messages SET pruned_us = :now_us WHERE {IN_OLD_TURN}",  # noqa: S608
+)
+
+
+def create_session(connection: Connection, session: NewSession) -> SessionRow:
+    return _create(connection, session, None, 0, 0)
+
+
+def fork_session(connection: Connection, session: NewSession, parent_id: str, turn: int) -> SessionRow:
+    chain = chain_of(connection, parent_id)
+    parent = chain[0]
+    if not 1 <= turn <= parent.last_turn:
+        raise TurnNotFound(parent_id, turn_id(turn), parent.last_turn)
+    (position,) = select_spans(connection, LAST_POSITION, chain, turn, turn)[0]
+    row = _create(connection, session, parent, turn, position)
+    for statement in COPY_TO_FORK:
+        connection.execute(statement, {"from": parent.number, "to": row.number})
+    return row
+
+
+def _create(
+    connection: Connection, session: NewSession, parent: SessionRow | None, turn: int, position: int
+) -> SessionRow:
+    origin = {
+        "parent": parent and parent.number,
+        "fork_turn": turn,
+        "fork_position": position,
+        "calibration": parent.calibration if parent else 1.0,
+        "now_us": now_us(),
+    }
+    if connection.execute(ADD_SESSION, {**asdict(session), **origin}).rowcount == 0:
+        raise SessionExists(session.id)
+    return get_session(connection, session.id)
+
+
+def list_sessions(
+    connection: Connection, *, platform: str | None = None, channel: str | None = None
+) -> list[SessionRow]:
+    return select_sessions(connection, LIST_SESSIONS, {"platform": platform, "channel": channel})
+
+
+def update_session(connection: Connection, session_id: str, changes: Mapping[str, object]) -> SessionRow:
+    unknown = set(changes) - UPDATABLE
+    if unknown:
+        raise InputError(f"a session's {', '.join(sorted(unknown))} can't be changed")
+    assigned = (RAISE_CALIBRATION if name == "calibration" else f"{name} = :{name}" for name in sorted(changes))
+    statement = f"UPDATE sessions SET {', '.join(assigned)} WHERE id = :id"  # noqa: S608 - names of columns
+    connection.execute(statement, {**changes, "id": session_id})
+    return get_session(connection, session_id)
+
+
+def delete_session(connection: Connection, session_id: str) -> None:
+    number = number_of(connection, session_id)
+    forks = tuple(child for child, _ in connection.execute(LIST_CHILDREN, {"number": number}))
+    if forks:
+        raise ForkInUse(session_id, forks)
+    passages.forget(connection, "session = :session", {"session": number})
+    for statement in DELETE_SESSION:
+        connection.execute(statement, {"number": number})
+
+
+def append(
+    connection: Connection, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None
+) -> list[Place]:
+    row = connection.execute(GET_HEAD, {"id": session_id}).fetchone()
+    if row is None:
+        raise SessionNotFound(session_id)
+    number, turn, position, head = row
+    state = HeadState(turn, position, head)
+    known = dict(_known_places(connection, number, drafts))
+    fresh = [draft for index, draft in enumerate(drafts) if index not in known]
+    if not fresh:
+        return [known[index] for index in range(len(drafts))]
+    if newest_turn is not None and newest_turn > turn:
+        raise TurnNotFound(session_id, f"T-{newest_turn}", turn)
+    if newest_turn is not None and newest_turn < turn:
+        raise TurnBegun(session_id, turn=newest_turn, newest=turn)
+    moment = now_us()
+    placed = list(state.place(fresh))
+    for draft, place in zip(fresh, placed, strict=True):
+        _add_message(connection, number, draft, place, moment)
+    moved = {"last_turn": state.turn, "last_position": state.position, "head": state.head}
+    newest = max(moment if draft.at_us is None else draft.at_us for draft in fresh)
+    connection.execute(MOVE_HEAD, {**moved, "number": number, "newest_us": newest})
+    rest = iter(placed)
+    return [known[index] if index in known else next(rest) for index in range(len(drafts))]
+
+
+def _known_places(connection: Connection, session: int, drafts: Sequence[Draft]) -> Iterator[tuple[int, Place]]:
+    """The drafts whose key the session has already, by their index, and where they were stored."""
+    for index, draft in enumerate(drafts):
+        if draft.key is not None:
+            row = connection.execute(FIND_KEY, {"session": session, "key": draft.key}).fetchone()
+            if row is not None:
+                yield index, Place(row[0], row[1], is_new=False)
+
+
+def _add_message(connection: Connection, session: int, draft: Draft, place: Place, moment: int) -> None:
+    values = {
+        "session": session,
+        "turn": place.turn,
+        "position": place.position,
+        "role": draft.role,
+        "kind": draft.kind,
+        "tokens": draft.tokens,
+        "tool_calls": draft.tool_calls,
+        "tool_results": draft.tool_results,
+        "at_us": moment if draft.at_us is None else draft.at_us,
+        "now_us": moment,
+        "size": draft.size,
+        "digest": draft.digest,
+        "key": draft.key,
+    }
+    (message,) = connection.execute(ADD_MESSAGE, values).fetchone()
+    connection.execute(ADD_BODY, {"message": message, "data": draft.body})
+
+
+def read(connection: Connection, session_id: str, first: int, last: int) -> list[MessageRow]:
+    found = select_spans(connection, READ_MESSAGES, chain_of(connection, session_id), first, last)
+    return [_checked(connection, session_id, row) for row in found]
+
+
+def _checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> MessageRow:
+    turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data = row
+    body = None
+    if pruned_us is None:
+        try:
+            if data is None:
+                raise ValueError("is missing")
+            body = bodies.unpack(data, digest)
+        except ValueError as error:
+            where = f"message {position} of {turn_id(turn)} in session {session_id!r}"
+            advice = "run 'foveate doctor' to see what is affected"
+            raise Damaged(connection.location, f"{where} {error}; {advice}") from error
+    return MessageRow(turn, position, role, kind, tokens, at_us, recorded_us, body)
+
+
+def turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnRow]:
+    found = select_spans(connection, READ_TURNS, chain_of(connection, session_id), first, last)
+    return [TurnRow(*row) for row in found]
+
+
+def outlines(connection: Connection, session_id: str, first: int, last: int) -> list[MessageOutline]:
+    found = select_spans(connection, READ_OUTLINES, chain_of(connection, session_id), first, last)
+    return [MessageOutline(*row) for row in found]
+
+
+def keys(connection: Connection, session_id: str, first: int, last: int) -> list[str | None]:
+    return [key for (key,) in select_spans(connection, READ_KEYS, chain_of(connection, session_id), first, last)]
+
+
+def sizes(connection: Connection, session_id: str) -> StoredSizes:
+    found = select_spans(connection, READ_SIZES, chain_of(connection, session_id), 1, NO_LIMIT)
+    messages, tokens, calls, raw, stored = (sum(row[column] for row in found) for column in range(5))
+    moments = [moment for row in found for moment in row[5:] if moment is not None]
+    return StoredSizes(messages, tokens, calls, raw, stored, min(moments, default=None), max(moments, default=None))
+
+
+def raw_tokens(connection: Connection, session_id: str, first: int, last: int) -> int:
+    return sum(row[0] for row in select_spans(connection, SUM_TOKENS, chain_of(connection, session_id), first, last))
+
+
+def add_pin(connection: Connection, session_id: str, text: str, *, locked: bool) -> PinRow:
+    now, session = now_us(), number_of(connection, session_id)
+    values = {"session": session, "text": text, "locked": int(locked), "now_us": now}
+    found = connection.execute(FIND_PIN, values).fetchone()
+    if found is None:
+        (number,) = connection.execute(ADD_PIN, values).fetchone()
+        return PinRow(number, text, locked, now)
+    number, was_locked, created = found
+    if locked and not was_locked:
+        connection.execute(LOCK_PIN, {"session": session, "number": number})
+    return PinRow(number, text, locked or bool(was_locked), created)
+
+
+def list_pins(connection: Connection, session_id: str) -> list[PinRow]:
+    found = connection.execute(LIST_PINS, {"session": number_of(connection, session_id)})
+    return [PinRow(number, text, bool(locked), created) for number, text, locked, created in found]
+
+
+def remove_pin(connection: Connection, session_id: str, number: int, *, even_if_locked: bool) -> None:
+    values = {"session": number_of(connection, session_id), "number": number, "now_us": now_us()}
+    row = connection.execute(GET_PIN, values).fetchone()
+    if row is None:
+        raise PinNotFound(session_id, f"P-{number}")
+    if row[0] and not even_if_locked:
+        raise PinLocked(f"P-{number}")
+    connection.execute(REMOVE_PIN, values)
+
+
+def prune(connection: Connection, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
+    row = get_session(connection, session_id)
+    now = now_us()
+    values = {
+        "session": row.number,
+        "last_turn": row.last_turn,
+        "before_us": before_us,
+        "now_us": now,
+        "mark": str(now).encode(),
+    }
+    *counts, oldest = connection.execute(COUNT_OLD, values).fetchone()
+    children = connection.execute(LIST_CHILDREN, {"number": row.number}).fetchall()
+    forks = tuple(child for child, fork_turn in children if oldest is not None and fork_turn >= oldest)
+    if forks:
+        raise ForkInUse(session_id, forks)
+    if not dry_run and oldest is not None:
+        passages.forget(connection, IN_OLD_TURN, values)
+        for statement in PRUNE:
+            connection.execute(statement, values)
+    return PruneReport(*counts)

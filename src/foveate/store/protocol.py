@@ -1,0 +1,325 @@
+"""The contract of a store; `foveate.testing.stores` is its conformance suite.
+
+A store keeps bodies it does not read, and records where each message belongs. `append` takes `Draft`s and returns
+`Place`s; sessions, forks and pins are rows beside them. What is written is durable before the call returns, or the
+call fails and nothing of it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from foveate.store.rows import (
+    ArtefactRow,
+    ArtefactsMark,
+    Backlog,
+    CallRow,
+    Claim,
+    CostRow,
+    DocumentRow,
+    Draft,
+    DueTurn,
+    EraRow,
+    Finding,
+    GoalRow,
+    IndexSnapshot,
+    IndexState,
+    MessageOutline,
+    MessageRow,
+    NewPassages,
+    NewRendition,
+    NewSession,
+    PassageText,
+    PinRow,
+    Place,
+    PostponedTurn,
+    PruneReport,
+    RedoRequest,
+    RefinedTurn,
+    RenditionRow,
+    RenditionSizes,
+    SessionRow,
+    StoredSizes,
+    TurnRow,
+)
+
+
+class Store(Protocol):
+    """The contract; `foveate.testing.stores` is its conformance suite."""
+
+    location: str
+
+    @property
+    def derived(self) -> Derived:
+        """Renditions, eras, plans and boards: made from the raw log."""
+
+    @property
+    def calls(self) -> Calls:
+        """Calls of models and their costs."""
+
+    @property
+    def passages(self) -> PassageIndex:
+        """The search index."""
+
+    @property
+    def artefacts(self) -> Artefacts:
+        """Artefacts of strategies, and the user's goals and documents."""
+
+    async def create_session(self, session: NewSession) -> SessionRow:
+        """Create an empty session; `SessionExists` if the id is taken."""
+
+    async def fork_session(self, session: NewSession, parent_id: str, turn: int) -> SessionRow:
+        """Create a session that starts with its parent's turns up to `turn`, its pins, goals and documents."""
+
+    async def get_session(self, session_id: str) -> SessionRow:
+        """`SessionNotFound` if there is none."""
+
+    async def list_sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionRow]:
+        """All sessions, or those with these labels; the last used first."""
+
+    async def update_session(self, session_id: str, changes: Mapping[str, object]) -> SessionRow:
+        """Set columns named in UPDATABLE. `calibration` never decreases."""
+
+    async def delete_session(self, session_id: str) -> None:
+        """Remove a session and all its own turns; `ForkInUse` while forks read them."""
+
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
+        """Store all drafts, in order and durably, or none.
+
+        With `newest_turn`: `TurnBegun` if a later turn has begun.
+        """
+
+    async def read(self, session_id: str, first: int, last: int) -> list[MessageRow]:
+        """All messages of the turns `first` to `last`, its ancestors' included; `Damaged` if one does not check."""
+
+    async def turns(self, session_id: str, first: int, last: int) -> list[TurnRow]:
+        """The same range without bodies."""
+
+    async def outlines(self, session_id: str, first: int, last: int) -> list[MessageOutline]:
+        """The same range message by message, without bodies."""
+
+    async def keys(self, session_id: str, first: int, last: int) -> list[str | None]:
+        """The key of each message of the range, None for those without; display messages are skipped."""
+
+    async def sizes(self, session_id: str) -> StoredSizes:
+        """Totals of the session, its ancestors' turns included."""
+
+    async def raw_tokens(self, session_id: str, first: int, last: int) -> int:
+        """Raw size of the turns `first` to `last`, in base tokens."""
+
+    async def add_pin(self, session_id: str, text: str, *, locked: bool) -> PinRow:
+        """Add a pin; if one with the same text exists, return it, locked if `locked`."""
+
+    async def list_pins(self, session_id: str) -> list[PinRow]: ...
+
+    async def remove_pin(self, session_id: str, number: int, *, even_if_locked: bool) -> None: ...
+
+    async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
+        """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
+
+        What was made of them goes too: renditions, eras, keepsakes and artefacts. The keepsake `pruned` is another one
+        each time.
+        """
+
+    def check(self) -> AsyncIterator[Finding]:
+        """Verify everything; yields progress and problems."""
+
+    async def close(self) -> None: ...
+
+
+class Derived(Protocol):
+    """Everything that is made from the raw log."""
+
+    @property
+    def due(self) -> DueQueue:
+        """Turns queued for a model."""
+
+    async def unsettled(self) -> list[str]:
+        """The sessions that have turns without renditions, open turns included."""
+
+    async def claim(
+        self, session_id: str, *, owner: str, limit: int, lease_seconds: float, include_open: bool
+    ) -> list[Claim]:
+        """Lease up to `limit` turns that lack renditions; the open turn only if asked for, or much grown."""
+
+    async def add_renditions(self, session_id: str, renditions: Sequence[NewRendition]) -> None:
+        """Store renditions and release their leases; existing ones are not replaced."""
+
+    async def release(self, session_id: str, owner: str) -> None:
+        """Release what this owner leased and did not finish."""
+
+    async def sizes_of(self, session_id: str, first: int, last: int) -> list[RenditionSizes]:
+        """Tokens of the turns at each level, oldest first, ancestors' included."""
+
+    async def counts(self, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
+        """Number of renditions in each chunk of turns; sizes change only if it changes."""
+
+    async def renditions(self, session_id: str, first: int, last: int) -> list[RenditionRow]:
+        """The newest renditions of the turns that have any."""
+
+    async def tinies(self, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
+        """The turns with their tiny texts and the tokens of these."""
+
+    async def add_eras(self, session_id: str, eras: Sequence[EraRow]) -> None: ...
+
+    async def eras(self, session_id: str, level: int, first: int, last: int) -> list[EraRow]:
+        """Eras of a level by place, including those of ancestors before the fork."""
+
+    async def era_tokens(self, session_id: str, level: int, first: int, last: int) -> list[tuple[int, int]]:
+        """The places of eras and their tokens, without units."""
+
+    async def next_era(self, session_id: str, level: int) -> int:
+        """The place of the first missing era of a level."""
+
+    async def settled(self, session_id: str) -> int:
+        """The last turn up to which every turn has its renditions."""
+
+    async def keep(self, session_id: str, name: str, data: bytes) -> None:
+        """Replace a keepsake."""
+
+    async def kept(self, session_id: str, name: str) -> bytes | None: ...
+
+    async def backlog(self, session_id: str) -> Backlog: ...
+
+
+class DueQueue(Protocol):
+    """Turns queued for a model. Open turns wait until they are closed; ancestors queue their own."""
+
+    async def sessions(self) -> list[tuple[str, int]]:
+        """The sessions with queued turns and the first due time of each, the earliest first."""
+
+    async def claim(
+        self, session_id: str, *, owner: str, limit: int, lease_seconds: float, max_calls: int, now_us: int
+    ) -> list[DueTurn]:
+        """Lease up to `limit` turns that are due, and reserve half of the remaining calls for each.
+
+        A turn without remaining calls is marked incomplete and leaves the queue.
+        """
+
+    async def reserve(self, due: DueTurn, calls: int) -> None:
+        """Record, before they are made, the total calls that the turn may have."""
+
+    async def refine(self, due: DueTurn, made: RefinedTurn) -> bool:
+        """Store a model's rendition and release the lease; False if the turn has newer renditions."""
+
+    async def postpone(self, due: DueTurn, noted: PostponedTurn) -> None:
+        """Leave the renditions as they are and release the lease."""
+
+    async def hold(self, session_id: str, until_us: int) -> None:
+        """Nothing of the session is due before then."""
+
+    async def hurry(self, now_us: int) -> None:
+        """Make everything postponed due now, in every session."""
+
+    async def renew(self, owner: str, lease_seconds: float) -> None:
+        """Extend all leases of this owner."""
+
+    async def release(self, owner: str) -> None:
+        """Release all leases of this owner; reserved calls stay counted."""
+
+    async def want_again(self, session_id: str, wanted: RedoRequest, now_us: int) -> int:
+        """Queue again what can be improved, with its calls reset; the number of turns."""
+
+
+class Artefacts(Protocol):
+    """Artefacts of strategies, goals and documents."""
+
+    async def mark(self, session_id: str, strategy: str) -> ArtefactsMark: ...
+
+    async def made(self, session_id: str, strategy: str) -> list[ArtefactRow]:
+        """A strategy's artefacts of the session itself, by name; a fork has its own."""
+
+    async def keep_made(self, session_id: str, strategy: str, made: Sequence[ArtefactRow]) -> None:
+        """Store these; those of the same name are replaced."""
+
+    async def replace_made(self, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
+        """Replace an artefact if it is still unchanged; whether it was replaced."""
+
+    async def goals(self, session_id: str) -> list[GoalRow]:
+        """In the order they were added."""
+
+    async def add_goal(self, session_id: str, data: bytes) -> GoalRow:
+        """Its number is one more than the newest one's; numbers are not reused."""
+
+    async def update_goal(self, session_id: str, number: int, data: bytes) -> GoalRow | None:
+        """The updated goal; None if there is none of that number."""
+
+    async def documents(self, session_id: str) -> list[DocumentRow]:
+        """By name."""
+
+    async def keep_document(self, session_id: str, name: str, text: str) -> DocumentRow:
+        """Replace a document; an empty one counts as none."""
+
+
+class PassageIndex(Protocol):
+    """The index of a store; `foveate.testing.stores.passages` is its conformance suite."""
+
+    async def look(
+        self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False
+    ) -> IndexSnapshot:
+        """Rows with an id above `after`, and for each phrase up to `limit` passages beyond its key that contain it.
+
+        With `is_most`, most passages of the store are this session's, and others are not filtered first.
+        `Damaged` if the index can't be read.
+        """
+
+    async def postings(self, session_id: str, phrase: str, *, field: str) -> list[int]:
+        """The keys of all passages that contain a phrase in a field: `words` or `tool`."""
+
+    async def among(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
+        """For each phrase the places of the texts that contain it, by the rules of `look`."""
+
+    async def texts(self, ids: Sequence[int]) -> dict[int, list[PassageText]]:
+        """The passages of these rows; missing rows are skipped."""
+
+    async def add(self, session_id: str, made: Sequence[NewPassages]) -> None:
+        """Store passages, in place of those of another maker."""
+
+    async def lacking(self, session_id: str, maker: str, limit: int) -> list[tuple[int, int]]:
+        """Turns that have renditions but no passages of this maker, the newest first, each with its number of
+        messages."""
+
+    async def note_made(self, session_id: str, maker: str) -> None:
+        """Record up to which turn passages may be missing, so that nobody looks further."""
+
+    async def want(self, session_id: str) -> None:
+        """Have all turns of a session checked again for missing passages."""
+
+    async def unindexed(self) -> list[str]:
+        """The sessions that may lack passages."""
+
+    async def state(self, maker: str) -> IndexState: ...
+
+    async def check(self) -> str | None:
+        """The problem of the index, if any."""
+
+    async def clear(self) -> None:
+        """Remove the whole index, whatever its state, so that it is made again."""
+
+
+class Calls(Protocol):
+    """The accounts: every call of a model."""
+
+    async def add(self, call: CallRow) -> int:
+        """Record a call and return its number; if its session is gone, without one."""
+
+    async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
+        """Record a call that is about to be made, at its maximum cost; None if all calls since a moment would
+        then cost more than the limit. The check is atomic across processes.
+        """
+
+    async def settle(self, reservation: int, call: CallRow) -> None:
+        """Replace a reservation by the call's real usage."""
+
+    async def mark_unfit(self, number: int) -> None:
+        """The call was answered, but the answer was rejected."""
+
+    async def newest(self, since_us: int, *, limit: int) -> list[CallRow]:
+        """The last `limit` calls since a moment, oldest first."""
+
+    async def spent(self, since_us: int) -> int:
+        """Nano-dollars of all calls since a moment, of every session and process, reservations included."""
+
+    async def costs(self, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:
+        """Totals by session, day, model and purpose, oldest day first; of one session, or all."""
