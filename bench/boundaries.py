@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from foveate.plan import Artefact, Frame, MessageSize, Strategy, TurnInfo
+from foveate.plan import Artefact, Frame, MessageSize, TurnInfo
+from foveate.strategy import Strategy
 from foveate.strategy.build import Material, SourceTurn
 from foveate.strategy.topics import Topics
 from foveate.strategy.topics.build import gists, make_boundary

@@ -32,7 +32,6 @@ from foveate.context.settings import ContextSettings
 from foveate.replay.replay import replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings
-from foveate.strategy.gradient import Gradient
 from foveate.turn import Turn
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
@@ -130,11 +129,8 @@ def play_all(cases: Sequence[Case], folder: Path, processes: int) -> Iterator[Re
 
 def play(case: Case, folder: Path) -> Result:
     script: Script = pickle.loads((folder / case.transcript).read_bytes())
-    settings = replace(
-        Settings(),
-        gradient=replace(Gradient(), schedule=case.schedule),
-        context=replace(ContextSettings(), order=case.order),
-    )
+    settings = Settings(context=replace(ContextSettings(), order=case.order))
+    settings = settings.with_strategy("gradient", schedule=case.schedule)
     if not case.recalls:
         settings = replace(
             settings,

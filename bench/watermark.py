@@ -23,7 +23,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -37,7 +36,6 @@ from foveate.demo import PlantedFact
 from foveate.replay.replay import ReplayCall, replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings
-from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.turn import Turn
 
@@ -128,7 +126,7 @@ def play_all(cases: Sequence[tuple[str, int, float]], folder: Path, processes: i
 def play(name: str, budget_tokens: int, low_water: float, folder: Path) -> Point:
     talk: Talk = pickle.loads((folder / name).read_bytes())
     sampler = _Sampler(talk)
-    settings = replace(Settings(), gradient=replace(Gradient(), low_water=low_water))
+    settings = Settings().with_strategy("gradient", low_water=low_water)
     report = asyncio.run(replay(talk.script, budget_tokens=budget_tokens, settings=settings, observe=sampler.observe))
     return Point(
         talk=name,

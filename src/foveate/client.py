@@ -34,6 +34,7 @@ from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
 from foveate.store.rows import CostRow, IndexState
+from foveate.strategy import extra_event_kinds
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time, to_us
@@ -89,7 +90,7 @@ class Foveate:
     def __init__(self, store: Store, settings: Settings, *, load: Load | None = None) -> None:
         self.settings = settings
         self._store = store
-        self._events = EventBus(settings.events.queue_limit)
+        self._events = EventBus(settings.events.queue_limit, extra_event_kinds())
         self._caller = Caller(settings.models, store.calls, self._events, load=load)
         self._worker = Worker(store, self._events, settings, self._caller)
         self._searcher = Searcher(store, settings.recall, self._caller)
@@ -235,11 +236,8 @@ class Foveate:
     async def reliability(self, session_id: str) -> Reliability | None:
         """How far a session can be trusted as it is shown; None if its strategy gives no score."""
         row = await self._store.get_session(session_id)
-        score = getattr(make_strategy(row.strategy, self.settings, given_settings(row)), "reliability", None)
-        if score is None:
-            return None
-        found: Reliability = score(row.model, await load_state(self._store, session_id, row.strategy))
-        return found
+        strategy = make_strategy(row.strategy, self.settings, given_settings(row))
+        return strategy.reliability(row.model, await load_state(self._store, session_id, row.strategy))
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
         """What the calls of models took, by session, day, model and purpose; of one session, or of all."""

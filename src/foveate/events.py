@@ -119,15 +119,17 @@ class Subscription:
 class EventBus:
     """Hands each event to every subscription that wants it."""
 
-    def __init__(self, queue_limit: int) -> None:
+    def __init__(self, queue_limit: int, extra_kinds: Collection[str] = ()) -> None:
+        """`extra_kinds` are those that plug-ins declare besides `EVENT_KINDS`."""
         self._queue_limit = queue_limit
+        self._extra_kinds = frozenset(extra_kinds)
         self._subscriptions: tuple[Subscription, ...] = ()
         self._lock = threading.Lock()
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback` in a thread of its own with each event of these kinds (all, if none are named)."""
         wanted = frozenset[str]((kinds,) if isinstance(kinds, str) else kinds)
-        unknown = wanted - set(EVENT_KINDS)
+        unknown = wanted - set(EVENT_KINDS) - self._extra_kinds
         if unknown:
             raise InputError(f"no event {', '.join(sorted(unknown))}; there are {', '.join(EVENT_KINDS)}")
         subscription = Subscription(self, callback, wanted, self._queue_limit)

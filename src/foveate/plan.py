@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from foveate.plugins import renamed
 from foveate.turn import Json, Kind, Role
 
 Cause = Literal["first", "budget", "made", "full", "interval", "cold"]
@@ -263,18 +264,6 @@ class Plan:
     """What a person would want to know of it, as in {"tier": 3, "reliability": 0.385}."""
 
 
-class Strategy(Protocol):
-    """Spends a budget on a history.
-
-    One that only chooses levels takes a `History`; one that keeps a state or wants things made says so with
-    `keeps_story = True`, and is given a `Story`.
-    """
-
-    def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
-        """A plan that fits the budget. Rows are oldest first; what no row shows can be retrieved by its turn's id."""
-        ...
-
-
 def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
     """Where the steps of a turn begin: at each answer, but for one that goes on where another ended."""
     starts: list[int] = []
@@ -286,3 +275,7 @@ def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
             starts.append(place)
         is_answered = is_answered or answers
     return starts
+
+
+def __getattr__(name: str) -> object:
+    return renamed(__name__, name, {"Strategy": "foveate.strategy:Strategy"})

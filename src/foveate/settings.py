@@ -1,8 +1,9 @@
-"""Every knob in one typed object, from a TOML or YAML file, the environment and code, in that order.
+"""All settings in one typed object, from a TOML or YAML file, the environment and code, in that order.
 
     foveate.open("chat.db", settings=load_settings("foveate.toml"))
     FOVEATE_STORE__SYNCHRONOUS=normal foveate import …
 
+Each package declares its own section; a strategy's section is found through the registry, a plug-in's too.
 A wrong key, type or range is a `SettingsError` that names the key and what it takes.
 """
 
@@ -13,28 +14,21 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 from foveate.compress.settings import CompressSettings
-from foveate.config import SettingKey, converted, drop_retired_keys, is_list, keys_of, refuse_unknown_keys
+from foveate.config import SettingKey, converted, drop_retired_keys, is_list, keys_of, refuse_unknown_keys, takes
 from foveate.context.allotments import Allotments
 from foveate.context.settings import ContextSettings
 from foveate.errors import SettingsError
 from foveate.events import EventSettings
 from foveate.models.settings import ModelsSettings
-from foveate.plan import Strategy
 from foveate.recall.settings import RecallSettings
 from foveate.store.settings import StoreSettings
-from foveate.strategy import load, names
-from foveate.strategy.checkpoint import Checkpoint
-from foveate.strategy.gradient import Gradient
-from foveate.strategy.hybrid import Hybrid
-from foveate.strategy.oneshot import Oneshot
-from foveate.strategy.standard import Standard
-from foveate.strategy.topics import Topics
+from foveate.strategy import Strategy, load, names
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
 CONFIG_VARIABLE = "FOVEATE_CONFIG"
@@ -63,7 +57,10 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings; each part documents its own."""
+    """All settings; each section documents its own.
+
+    A strategy's section is an attribute too, as in `settings.gradient.recent`.
+    """
 
     store: StoreSettings = StoreSettings()
     session: SessionSettings = SessionSettings()
@@ -73,29 +70,44 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: ModelsSettings = ModelsSettings()
     recall: RecallSettings = RecallSettings()
     allotments: Allotments = Allotments()
-    gradient: Gradient = Gradient()
-    standard: Standard = Standard()
-    checkpoint: Checkpoint = Checkpoint()
-    topics: Topics = Topics()
-    hybrid: Hybrid = Hybrid()
-    oneshot: Oneshot = Oneshot()
+    strategies: Mapping[str, Strategy] = {}
+    """The strategies with settings other than the defaults, by name."""
+
+    def __getattr__(self, name: str) -> Any:
+        strategy = None if name.startswith("_") else _strategy_named(name)
+        if strategy is None:
+            raise AttributeError(f"settings have no section {name!r}")
+        return self.strategies.get(strategy) or load(strategy)()
+
+    def with_strategy(self, name: str, **values: object) -> Settings:
+        """These settings with a strategy's section changed."""
+        return msgspec.structs.replace(self, strategies={**self.strategies, name: make_strategy(name, self, values)})
 
 
 def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> Strategy:
-    """The strategy of this name with its part of the settings, changed by what is given for one session.
+    """The strategy of this name with its section of the settings, changed by what is given for one session.
 
     `UnknownStrategy` lists those that exist; a `SettingsError` names the key, as in `topics.current`.
     """
-    made = load(name)
-    part = getattr(settings, name.replace("-", "_"), None)
+    found = load(name)
     values: dict[str, object] = dict(given or {})
-    if not issubclass(made, Struct):
+    if not issubclass(found, Struct):
         if values:
             raise SettingsError(f"{name}.{next(iter(values))}", "does not exist; this strategy has no settings")
-        return made()
-    base = msgspec.to_builtins(part) if isinstance(part, made) else {}
-    refuse_unknown_keys(values, made, prefix=f"{name}.")
-    return converted({**base, **values}, made, prefix=f"{name}.")
+        return found()
+    base = settings.strategies.get(name)
+    if base is not None and not values:
+        return base
+    refuse_unknown_keys(values, found, prefix=f"{name}.")
+    before = msgspec.to_builtins(base) if base else {}
+    return cast("Strategy", converted({**before, **values}, found, prefix=f"{name}."))
+
+
+def sections() -> dict[str, type[Struct]]:
+    """The sections by name: those of the packages, then those of the strategies."""
+    own = {field.name: field.type for field in msgspec.structs.fields(Settings) if field.name != "strategies"}
+    found = {name.replace("-", "_"): load(name) for name in names()}
+    return own | {name: strategy for name, strategy in found.items() if issubclass(strategy, Struct)}
 
 
 def strategy_names() -> tuple[str, ...]:
@@ -110,8 +122,7 @@ def check_strategy(name: str) -> None:
 
 def describe() -> list[SettingKey]:
     """Each key with what it takes and its default, for docs and help."""
-    parts = msgspec.structs.fields(Settings)
-    return [key for part in parts for key in keys_of(part.type, prefix=f"{part.name}.")]
+    return [key for name, section in sections().items() for key in keys_of(section, prefix=f"{name}.")]
 
 
 def load_settings(
@@ -123,9 +134,9 @@ def load_settings(
     """Defaults, then the file, `FOVEATE_PART__KEY` variables, and `overrides` as in {"store": {"readers": 2}}."""
     environment = os.environ if environment is None else environment
     path = path or environment.get(CONFIG_VARIABLE)
-    values: dict[str, object] = _read_file(Path(path)) if path else {}
-    _merge(values, _read_environment(environment))
-    _merge(values, overrides or {})
+    values: dict[str, object] = {}
+    for source in (_read_file(Path(path)) if path else {}, _read_environment(environment), overrides or {}):
+        _merge(values, {_section_name(key): given for key, given in source.items()})
     return _convert(drop_retired_keys(values, RETIRED_KEYS))
 
 
@@ -169,9 +180,8 @@ def _refuse_misspelt(variable: str) -> None:
     """One that is nearly a setting's is meant as one; others of this prefix may be anybody's, and hold keys."""
     if variable.endswith("_KEY"):
         return
-    parts = msgspec.structs.fields(Settings)
-    names = [f"{part.name}__{key}".upper() for part in parts for key in part.type.__struct_fields__]
-    if near := difflib.get_close_matches(variable.removeprefix(ENVIRONMENT_PREFIX), names, 1, NEARLY):
+    known = [f"{name}__{key}".upper() for name, section in sections().items() for key in section.__struct_fields__]
+    if near := difflib.get_close_matches(variable.removeprefix(ENVIRONMENT_PREFIX), known, 1, NEARLY):
         raise SettingsError(variable, f"does not exist; did you mean {ENVIRONMENT_PREFIX}{near[0]}?")
 
 
@@ -185,12 +195,48 @@ def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
 
 
 def _convert(values: dict[str, object]) -> Settings:
+    given = {key: strategy for key in values if (strategy := _strategy_named(key))}
+    strategies = {strategy: _strategy_section(strategy, values.pop(key)) for key, strategy in given.items()}
+    own = {name: hint for name, hint in get_type_hints(Settings).items() if name != "strategies"}
+    for key in values:
+        if key not in own:
+            known = [*own, *(name.replace("-", "_") for name in names())]
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise SettingsError(str(key), f"does not exist; {hint}")
     refuse_unknown_keys(values, Settings, prefix="")
-    for name, part in get_type_hints(Settings).items():
-        given = values.get(name)
-        if isinstance(given, dict):
-            values[name] = {key: _as_list(value, get_type_hints(part)[key]) for key, value in given.items()}
-    return converted(values, Settings)
+    for name, section in own.items():
+        found = values.get(name)
+        if isinstance(found, dict):
+            values[name] = _with_lists(found, section)
+    changed = {name: made for name, made in strategies.items() if made != load(name)()}
+    return msgspec.structs.replace(converted(values, Settings), strategies=changed)
+
+
+def _section_name(key: str) -> str:
+    """`-` and `_` are the same in the name of a section, because a variable can't have the first."""
+    return str(key).replace("-", "_")
+
+
+def _strategy_named(section: str) -> str | None:
+    """The strategy whose section has this name."""
+    return next((name for name in names() if _section_name(name) == section), None)
+
+
+def _strategy_section(name: str, values: object) -> Strategy:
+    found = load(name)
+    if not isinstance(values, dict):
+        needed = takes(found) if issubclass(found, Struct) else "no settings"
+        raise SettingsError(name, f"takes {needed}; got {values!r}")
+    if issubclass(found, Struct):
+        refuse_unknown_keys(values, found, prefix=f"{name}.")
+        values = _with_lists(values, found)
+    return make_strategy(name, Settings(), values)
+
+
+def _with_lists(values: Mapping[str, object], section: type[Struct]) -> dict[str, object]:
+    hints = get_type_hints(section)
+    return {key: _as_list(value, hints[key]) for key, value in values.items()}
 
 
 def _as_list(value: object, hint: object) -> object:

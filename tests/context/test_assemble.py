@@ -18,6 +18,7 @@ from foveate.context.pairs import loose_ends
 from foveate.context.tags import TagBlock, TagEntry, parse_blocks
 from foveate.errors import BudgetExceeded, InvariantBroken, PinsExceedBudget
 from foveate.formats import parse_messages
+from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import O200K
 from foveate.turn import Kind, Message, Text, ToolCall, ToolResult
@@ -25,6 +26,7 @@ from support import contexts
 from support.contexts import FORMATS, flattened, history_block, native_block, native_turns, sample_parts
 
 GOLDEN = Path(__file__).parent / "golden"
+EXPLANATION = Gradient().explanation
 
 
 def rows(parts: ContextParts) -> list[Any]:
@@ -136,7 +138,12 @@ def test_what_stands_before_a_turn_at_work_is_framed_with_it_or_by_itself(kind: 
     said = [Message("user", (Text("(shown only)"),), kind=kind), Message("assistant", (Text("Yes."),))]
     history = [native_block(1, [Message("user", (Text("Hi."),))]), native_block(2, said)]
     parts = ContextParts(
-        budget_tokens=2_000, counter=O200K, history=history, memory="<memory>\nm\n</memory>\n", at_work=1
+        explanation=EXPLANATION,
+        budget_tokens=2_000,
+        counter=O200K,
+        history=history,
+        memory="<memory>\nm\n</memory>\n",
+        at_work=1,
     )
     context = assemble(parts)
     framing = next(segment.tokens for segment in context.segments if segment.name == "framing")
@@ -150,7 +157,12 @@ def test_consecutive_contexts_extend_the_same_messages(turns: int, with_older: b
     history = [*older, *(data.draw(native_turns(10 + index)) for index in range(turns + 1))]
     whole = [block for block in history if not loose_ends(block.messages or ())]
     parts = ContextParts(
-        budget_tokens=100_000, counter=O200K, system="s", prompt="next?", board="<board>\nx\n</board>\n"
+        explanation=EXPLANATION,
+        budget_tokens=100_000,
+        counter=O200K,
+        system="s",
+        prompt="next?",
+        board="<board>\nx\n</board>\n",
     )
     one = assemble(replace(parts, history=whole[:-1], board="<board>\ny\n</board>\n"))
     two = assemble(replace(parts, history=whole))
@@ -223,20 +235,22 @@ def test_scaled_counts_add_up_to_the_total() -> None:
 
 
 def test_nothing_at_all_is_an_empty_context() -> None:
-    context = assemble(ContextParts(budget_tokens=100, counter=O200K, explain=False))
+    context = assemble(ContextParts(budget_tokens=100, counter=O200K))
     assert (context.text, context.tokens) == ("", REPLY_TOKENS)
     assert all(context.messages(name) == [] for name in FORMATS)
 
 
 def test_a_first_conversation_has_only_its_prompt() -> None:
-    context = assemble(ContextParts(budget_tokens=100, counter=O200K, explain=False, prompt="Hi."))
+    context = assemble(ContextParts(budget_tokens=100, counter=O200K, prompt="Hi."))
     assert context.messages("openai") == [{"role": "user", "content": "Hi."}]
     assert context.tokens == O200K.base("Hi.") + MESSAGE_TOKENS + REPLY_TOKENS
 
 
 def test_a_turn_whose_calls_were_never_answered_goes_out_as_text() -> None:
     hanging = [Message("user", (Text("go"),)), Message("assistant", (ToolCall("exec", {}, id="a"),))]
-    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, hanging)], prompt="Well?")
+    parts = ContextParts(
+        explanation=EXPLANATION, budget_tokens=2_000, counter=O200K, history=[native_block(1, hanging)], prompt="Well?"
+    )
     assert [message["role"] for message in assemble(parts).messages("openai")] == ["system", "user", "user"]
 
 
@@ -244,6 +258,7 @@ def test_a_prompt_of_results_stands_right_behind_its_calls() -> None:
     running = [Message("user", (Text("go"),)), Message("assistant", (ToolCall("exec", {}, id="a"),))]
     prompt = [Message("tool", (ToolResult("a", (Text("done"),)),))]
     parts = ContextParts(
+        explanation=EXPLANATION,
         budget_tokens=2_000,
         counter=O200K,
         history=[native_block(1, running)],
@@ -260,13 +275,15 @@ def test_a_prompt_of_results_stands_right_behind_its_calls() -> None:
 def test_results_whose_calls_were_compressed_go_out_as_text() -> None:
     prompt = [Message("tool", (ToolResult("a", (Text("done"),)),))]
     older = history_block(TagBlock(1, 1, "C", (TagEntry(1, "Ran it."),)))
-    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[older], prompt=prompt)
+    parts = ContextParts(explanation=EXPLANATION, budget_tokens=2_000, counter=O200K, history=[older], prompt=prompt)
     assert assemble(parts).messages("openai")[-1] == {"role": "user", "content": "[result] done\n"}
 
 
 def test_a_conversation_that_begins_with_the_assistant_begins_with_text() -> None:
     greeting = [Message("assistant", (Text("Hello!"),))]
-    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, greeting)], prompt="Hi.")
+    parts = ContextParts(
+        explanation=EXPLANATION, budget_tokens=2_000, counter=O200K, history=[native_block(1, greeting)], prompt="Hi."
+    )
     messages: Any = assemble(parts).messages("anthropic")
     assert messages[0]["role"] == "user"
     assert len(messages) == 1
@@ -288,7 +305,10 @@ def test_steps_of_a_running_turn_follow_its_prompt() -> None:
     )
     newest = history_block(TagBlock(3, 3, "R", (TagEntry(4, turn_text(tuple(step))),), 4, 4), step)
     parts = ContextParts(
-        budget_tokens=2_000, counter=O200K, history=[history_block(prompt), history_block(steps), newest]
+        explanation=EXPLANATION,
+        budget_tokens=2_000,
+        counter=O200K,
+        history=[history_block(prompt), history_block(steps), newest],
     )
     messages: Any = assemble(parts).messages("openai")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool"]

@@ -110,7 +110,9 @@ def test_a_breakpoint_passes_over_thinking_at_the_end() -> None:
         "content": [{"type": "text", "text": "Hm."}, {"type": "thinking", "thinking": "…", "signature": "s"}],
     }
     turn = parse_messages([{"role": "user", "content": "a"}, record], "anthropic")
-    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
+    parts = ContextParts(
+        explanation="Tags.\n", budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b"
+    )
     assistant = messages(parts, "anthropic")[1]
     assert ["cache_control" in block for block in assistant["content"]] == [True, False]
 
@@ -133,7 +135,11 @@ def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "x"},
     ]
     parts = ContextParts(
-        budget_tokens=2_000, counter=O200K, history=[native_block(1, parse_messages(torn, "openai"))], prompt="b"
+        explanation="Tags.\n",
+        budget_tokens=2_000,
+        counter=O200K,
+        history=[native_block(1, parse_messages(torn, "openai"))],
+        prompt="b",
     )
     roles = [message["role"] for message in messages(parts, "openai")]
     assert roles == ["system", "user", "assistant", "tool", "user"]
@@ -141,13 +147,16 @@ def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
 
 def test_display_only_messages_are_not_sent() -> None:
     turn = [Message("user", (Text("a"),)), Message("assistant", (Text("shown to people"),), kind="display")]
-    parts = ContextParts(budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b")
+    parts = ContextParts(
+        explanation="Tags.\n", budget_tokens=2_000, counter=O200K, history=[native_block(1, turn)], prompt="b"
+    )
     assert "shown to people" not in json.dumps(messages(parts, "openai"))
 
 
 def test_several_prompt_messages_follow_the_board_in_one_user_message() -> None:
     prompt = [Message("user", (Text("one"),)), Message("user", (Text("two"),))]
     parts = ContextParts(
+        explanation="Tags.\n",
         budget_tokens=2_000,
         counter=O200K,
         history=[history_block(TagBlock(1, 1, "T", (TagEntry(1, "Hi."),)))],

@@ -15,6 +15,7 @@ from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import INFOS_CHUNK_TURNS
 from foveate.plan import Artefact, ArtefactSpec, Block, Frame, Overheads, Plan, PlanEvent, Story
 from foveate.store import SessionRow
+from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, Material, made_of, made_short, short_message
 from foveate.text import part_text, turn_text
 from foveate.turn import Json, ToolResult
@@ -24,7 +25,7 @@ from support.engine import assistant, talk, tool_step, user, with_store
 ROOM = 4_000
 
 
-class Summing:
+class Summing(Strategy):
     """Sums up all but the newest turns; counts what it is asked."""
 
     keeps_story: ClassVar[bool] = True
@@ -58,7 +59,7 @@ class Summing:
         return made_of(material.wanted, self.text, {"goals": len(material.goals)})
 
 
-class Shortening:
+class Shortening(Strategy):
     """All turns message by message, results short."""
 
     keeps_story: ClassVar[bool] = True

@@ -77,7 +77,7 @@ def test_the_interval_schedule_waits_its_turns() -> None:
 @pytest.mark.parametrize(("churn", "turns"), [(0.0, 10), (0.5, 45), (1.0, 80), (7.0, 80), (-1.0, 10)])
 def test_the_adaptive_schedule_waits_longer_the_more_the_last_rebuild_changed(churn: float, turns: int) -> None:
     state = state_of(ADAPTIVE, churn=churn)
-    assert wait_turns(ADAPTIVE, churn) == turns
+    assert wait_turns(ADAPTIVE.rebuild_schedule, churn) == turns
     assert cause_of(ADAPTIVE, state, turns=100 + turns - 1) is None
     assert cause_of(ADAPTIVE, state, turns=100 + turns) == "interval"
 
@@ -103,20 +103,20 @@ def test_a_clock_that_jumps_back_makes_no_cache_cold() -> None:
 
 
 def test_a_rebuild_aims_at_the_low_water_mark_or_the_whole_allotment() -> None:
-    assert target_tokens(WATERMARK, "full", ALLOTMENT) == 32_500
-    assert target_tokens(INTERVAL, "interval", ALLOTMENT) == ALLOTMENT
-    assert target_tokens(ADAPTIVE, "full", ALLOTMENT) == ALLOTMENT
+    assert target_tokens(WATERMARK.rebuild_schedule, "full", ALLOTMENT) == 32_500
+    assert target_tokens(INTERVAL.rebuild_schedule, "interval", ALLOTMENT) == ALLOTMENT
+    assert target_tokens(ADAPTIVE.rebuild_schedule, "full", ALLOTMENT) == ALLOTMENT
 
 
 def test_a_history_that_fits_raw_stays_raw() -> None:
-    assert target_tokens(WATERMARK, "first", ALLOTMENT, raw_tokens=ALLOTMENT) == ALLOTMENT
-    assert target_tokens(WATERMARK, "first", ALLOTMENT, raw_tokens=ALLOTMENT + 1) == 32_500
-    assert target_tokens(WATERMARK, "full", ALLOTMENT, raw_tokens=10) == 32_500
+    assert target_tokens(WATERMARK.rebuild_schedule, "first", ALLOTMENT, raw_tokens=ALLOTMENT) == ALLOTMENT
+    assert target_tokens(WATERMARK.rebuild_schedule, "first", ALLOTMENT, raw_tokens=ALLOTMENT + 1) == 32_500
+    assert target_tokens(WATERMARK.rebuild_schedule, "full", ALLOTMENT, raw_tokens=10) == 32_500
 
 
 @given(st.integers(0, 10**7), st.sampled_from([WATERMARK, INTERVAL, ADAPTIVE]))
 def test_what_a_rebuild_aims_at_is_never_due_again_for_being_full(allotment: int, settings: Gradient) -> None:
-    base = target_tokens(settings, "full", allotment)
+    base = target_tokens(settings.rebuild_schedule, "full", allotment)
     cause = due(
         settings,
         state_of(settings, base_tokens=base),

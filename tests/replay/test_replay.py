@@ -31,8 +31,7 @@ def played(script: Script | Sequence[Turn], budget: int = BUDGET, **options: obj
 
 
 def scheduled(schedule: str) -> Settings:
-    settings = load_settings()
-    return replace(settings, gradient=replace(settings.gradient, schedule=schedule))
+    return load_settings().with_strategy("gradient", schedule=schedule)
 
 
 def test_no_prompt_of_a_replay_is_larger_than_its_budget(script: Script) -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from foveate import Foveate
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, ContextParts, assemble
-from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
 from foveate.context.render import FORMATS
 from foveate.errors import BudgetExceeded, UnknownFormat
@@ -58,7 +57,7 @@ def tools_of(name: str, request: dict[str, Any]) -> list[Any]:
 def test_whatever_the_format_everything_counted_is_in_the_request(parts: ContextParts) -> None:
     context = assemble(parts)
     assert context.system.startswith(parts.system)
-    assert not parts.explain or explanation() in context.system
+    assert parts.explanation in context.system
     assert context.system.endswith(write_pins(parts.pins))
     for name in FORMATS:
         request = context.request(name)

@@ -16,8 +16,10 @@ from foveate.compress.local import LocalCompressor
 from foveate.context.costs import counting
 from foveate.models.settings import ModelsSettings
 from foveate.plan import Artefact, ArtefactSpec
-from foveate.strategy.build import Material, SourceTurn, load_maker
-from foveate.strategy.wording import ArtefactAssignment, WordingReport, assign_artefact, judge_artefact, notes_of
+from foveate.strategy.build import ArtefactAssignment, ArtefactKind, Material, SourceTurn, WordingReport
+from foveate.strategy.checkpoint import Checkpoint
+from foveate.strategy.checkpoint.wording import CheckpointWording
+from foveate.strategy.topics import Topics
 from foveate.tokens import O200K
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 from foveate.worker.artefacts import cutter
@@ -38,6 +40,7 @@ GOALS: tuple[dict[str, Json], ...] = (
     {"title": "Something that is over", "status": "done"},
 )
 COUNT = counting("A", O200K)
+KINDS: dict[str, ArtefactKind] = {**Checkpoint.artefacts, **Topics.artefacts}
 
 
 def _turn(number: int) -> SourceTurn:
@@ -72,16 +75,15 @@ def material(kind: str = "checkpoint", tokens: int = 0) -> Material:
 
 def assigned(kind: str = "checkpoint", **models: Any) -> ArtefactAssignment:
     settings = ModelsSettings(roll_up="scripted:x", **models)
-    made = assign_artefact(material(kind), nonce=NONCE, settings=settings)
+    made = KINDS[kind].load_wording().request(material(kind), nonce=NONCE, settings=settings)
     assert made is not None
     return made
 
 
 def judged(value: Any, kind: str = "checkpoint") -> WordingReport:
-    maker = load_maker(kind)
-    assert maker is not None
+    maker = KINDS[kind].load_maker()
     text = value if isinstance(value, str) else json.dumps(value)
-    return judge_artefact(assigned(kind), answer(text), material(kind), maker(material(kind)))
+    return KINDS[kind].load_wording().judge(assigned(kind), answer(text), material(kind), maker(material(kind)))
 
 
 def clause(turn: int, **changes: Any) -> dict[str, Any]:
@@ -116,13 +118,14 @@ def test_the_source_is_no_larger_than_a_model_may_be_sent() -> None:
 
 def test_turns_that_fit_are_not_worth_a_call() -> None:
     settings = ModelsSettings(roll_up="scripted:x")
-    assert assign_artefact(material("topic", tokens=20_000), nonce=NONCE, settings=settings) is None
+    assert (
+        KINDS["topic"].load_wording().request(material("topic", tokens=20_000), nonce=NONCE, settings=settings) is None
+    )
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "checkpoints"])
 def test_a_checkpoint_has_the_models_summary_and_all_that_rules_found(kind: str) -> None:
-    maker = load_maker(kind)
-    assert maker is not None
+    maker = KINDS[kind].load_maker()
     before = maker(material(kind))
     made = judged(HONEST, kind).made
     assert made is not None
@@ -145,8 +148,7 @@ def test_a_decision_that_a_model_named_survives_ageing() -> None:
     made = judged(value).made
     assert made is not None
     assert f"- T-5 {own['text']}" in made.text
-    maker = load_maker("checkpoint")
-    assert maker is not None
+    maker = KINDS["checkpoint"].load_maker()
     aged = replace(material(), made={"before": made})
     wanted = replace(aged.wanted, tokens=400, data={**aged.wanted.data, "level": 1})
     assert f"- T-5 {own['text']}" in maker(replace(aged, wanted=wanted)).text
@@ -164,8 +166,7 @@ def test_a_topic_has_the_models_title_and_clauses(kind: str) -> None:
 
 @pytest.mark.parametrize("title", ["", 7, "<T-1-R> backups", "host-99 is gone", "[user] backups", "backup " * 40])
 def test_a_title_that_is_none_is_not_taken(title: object) -> None:
-    maker = load_maker("topic")
-    assert maker is not None
+    maker = KINDS["topic"].load_maker()
     made = judged({**TOPIC, "title": title}, "topic").made
     assert made is not None
     assert made.data["title"] == maker(material("topic")).data["title"]
@@ -211,7 +212,11 @@ def test_an_answer_that_says_too_little_does_not_stand(value: Any) -> None:
     assert found.reason
 
 
-_texts = forgeries | st.sampled_from([unit.text for unit in notes_of(material())[:40]]) | st.text(max_size=60)
+_texts = (
+    forgeries
+    | st.sampled_from([unit.text for unit in CheckpointWording().notes(material())[:40]])
+    | st.text(max_size=60)
+)
 _clauses = st.lists(st.builds(clause, st.integers(0, 26), text=_texts), max_size=6)
 
 

@@ -55,7 +55,9 @@ CHAPTERS = (
         ("Message", "Text", "Reasoning", "Attachment", "ToolCall", "ToolResult", "Opaque", "Usage", "Turn"),
     ),
     Chapter("A chat with a model", "foveate.agents.chat", ("Chat",)),
-    Chapter("Writing a strategy", "foveate.plan", ("Strategy", "History", "Story", "Plan", "Block", "ArtefactSpec")),
+    Chapter("Writing a strategy", "foveate.strategy", ("Strategy", "Schedule")),
+    Chapter("Artefacts of a strategy", "foveate.strategy.build", ("ArtefactKind", "Wording", "Material")),
+    Chapter("What a strategy sees and returns", "foveate.plan", ("History", "Story", "Plan", "Block", "ArtefactSpec")),
     Chapter("Writing a tool compressor", "foveate.compress.tools", ("ToolCompressor", "register", "unregister")),
     Chapter("Writing a format", "foveate.formats", ("MessageFormat", "TranscriptFormat")),
 )

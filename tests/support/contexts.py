@@ -16,6 +16,7 @@ from foveate.context.pins import PinText
 from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_tags, tag_section, write_block
 from foveate.formats import parse_messages
 from foveate.plan import Block, ShownLevel
+from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import CL100K, O200K, Counter
 from foveate.turn import Json, Message, Text
@@ -125,7 +126,7 @@ def parts(draw: st.DrawFn) -> ContextParts:
         counter=counter,
         calibration=draw(st.sampled_from([1.0, 1.13])),
         system=draw(texts),
-        explain=draw(st.booleans()),
+        explanation=draw(st.sampled_from(["", Gradient().explanation])),
         pins=draw(pins),
         history=[*older, *newer],
         at_work=draw(st.integers(0, len(newer))),
@@ -221,6 +222,7 @@ def sample_parts() -> ContextParts:
     board = add_note(board, BoardNote("bands", "bands", "E 1-9, T 10-11, C 12, S 13, R 14-15"))
     board = add_note(board, BoardNote("fetch", "F-3", "https://tides.example/api"))
     return ContextParts(
+        explanation=Gradient().explanation,
         budget_tokens=2_000,
         counter=O200K,
         system="You help with the harbour project.",

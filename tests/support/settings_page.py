@@ -8,7 +8,7 @@ import inspect
 import msgspec
 
 from foveate.config import SettingKey, keys_of
-from foveate.settings import Settings
+from foveate.settings import sections
 from support.paths import ROOT
 
 PAGE = ROOT / "docs" / "settings.md"
@@ -44,8 +44,7 @@ Two more variables are no settings: `FOVEATE_DB`, the store of the command line,
 
 def generate() -> str:
     """The page as it should be."""
-    parts = msgspec.structs.fields(Settings)
-    return "\n".join([HEAD, *(_section(part.name, part.type) for part in parts)])
+    return "\n".join([HEAD, *(_section(name, section) for name, section in sections().items())])
 
 
 def _section(name: str, part: type[msgspec.Struct]) -> str:

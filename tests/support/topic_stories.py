@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from foveate.plan import Artefact, ArtefactSpec, Frame, Overheads, Plan, Strategy, TurnInfo
+from foveate.plan import Artefact, ArtefactSpec, Frame, Overheads, Plan, TurnInfo
+from foveate.strategy import Strategy
 from foveate.strategy.topics import Topics
 from foveate.strategy.topics.subjects import Gist
 from foveate.testing.histories import ListedStory, exchange

@@ -29,11 +29,12 @@ from foveate.history.driver import StatefulDriver
 from foveate.history.sizes import Infos
 from foveate.history.texts import TextReader
 from foveate.models import Ask
-from foveate.plan import Artefact, Strategy, TurnInfo
+from foveate.plan import Artefact, TurnInfo
 from foveate.renditions import Count
 from foveate.session import Session, SharedParts
 from foveate.session.context import given_settings
 from foveate.settings import make_strategy
+from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, Material, short_texts
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.build import Shortener, limits_of

@@ -73,11 +73,9 @@ def _chosen(settings: Settings, schedule: str | None, order: str | None, low_wat
     from msgspec.structs import replace
 
     gradient: dict[str, Any] = {"schedule": schedule, "low_water": low_water}
-    return replace(
-        settings,
-        gradient=replace(settings.gradient, **{name: value for name, value in gradient.items() if value is not None}),
-        context=replace(settings.context, **({"order": order} if order else {})),
-    )
+    given = {name: value for name, value in gradient.items() if value is not None}
+    context = replace(settings.context, **({"order": order} if order else {}))
+    return replace(settings.with_strategy("gradient", **given), context=context)
 
 
 def _played(turns: list[Turn], budget: int, settings: Settings, retrieve_every: int, *, shown: bool) -> ReplayReport:

@@ -17,7 +17,6 @@ from typing import Literal
 
 from foveate.context import invariants
 from foveate.context.context import Context, Segment, SegmentName
-from foveate.context.explanation import explanation
 from foveate.context.pairs import loose_ends, provider_message_count
 from foveate.context.pins import ShownPin, check_pins, write_pins
 from foveate.context.render import Layout, Native, message_count
@@ -59,9 +58,8 @@ class ContextParts:
     counter: Counter
     calibration: float = 1.0
     system: str = ""
-    explain: bool = True
-    strategy: str = "gradient"
-    """Whose explanation it is."""
+    explanation: str = ""
+    """What the strategy tells the model about its tags; ends in a newline."""
     pins: Sequence[ShownPin] = ()
     documents: Mapping[Section, str] = field(default_factory=dict)
     """What stands fixed behind the pins, each as `tags.tag_document` makes it."""
@@ -159,8 +157,8 @@ def _fixed_pieces(parts: ContextParts, pins_tokens: int) -> list[_Piece]:
         # The next part begins on a new line, or the counts would not add up.
         system = parts.system if parts.system.endswith("\n") else f"{parts.system}\n"
         pieces.append(_piece("system", system, _counted(system, parts.counter.encoding), is_stable=True))
-    if parts.explain:
-        told = explanation(parts.strategy)
+    if parts.explanation:
+        told = parts.explanation
         pieces.append(_piece("explanation", told, _counted(told, parts.counter.encoding), is_stable=True))
     if parts.pins:
         pieces.append(_piece("pins", write_pins(parts.pins), pins_tokens, is_stable=True))

@@ -19,10 +19,11 @@ from foveate.context.costs import counting
 from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import Infos, StoredHistory
 from foveate.history.texts import Survey, TextReader
-from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, Strategy, TurnInfo, TurnSizes
+from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, TurnInfo, TurnSizes
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.rows import ArtefactsMark
-from foveate.strategy.build import WITHOUT_MESSAGES, WITHOUT_UNITS, WORDED, Material
+from foveate.strategy import Strategy
+from foveate.strategy.build import ArtefactKind, Material
 from foveate.strategy.gradient import Gradient
 from foveate.turn import Json
 from foveate.worker.artefacts import cutter, make_all, pack_made, unpack_made
@@ -132,7 +133,7 @@ class StatefulDriver:
         """Whether the strategy is still at work on a history that was there before it; if it has to be, it begins."""
         task = self._building.get(name)
         if task is None:
-            is_new = session.last_turn > MEANWHILE_TURNS and getattr(strategy, "builds", False)
+            is_new = session.last_turn > MEANWHILE_TURNS and strategy.builds
             if self._worker is None or not is_new or await self.state(name):
                 return False
             work = self._view(session, name, strategy, frame, room_tokens, keep=True)
@@ -165,7 +166,7 @@ class StatefulDriver:
         if self._infos is known:  # else they were forgotten, or renewed by another plan
             self._infos = story.read
         if keep:
-            await self._keep(name, plan, story, stored)
+            await self._keep(task, plan, story, stored)
         planned = PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes)
         return HistoryView(_stable(blocks, is_open=is_open), planned, events=plan.events if keep else ())
 
@@ -225,9 +226,8 @@ class StatefulDriver:
         count, cut = counting("A", counter), cutter(counter)
         for batch in _batches(fresh):
             turns = sorted({turn for wanted in batch for turn in _turns_of(wanted, session.last_turn)})
-            messages = any(wanted.kind not in WITHOUT_MESSAGES for wanted in batch)
-            units = any(wanted.kind not in WITHOUT_UNITS for wanted in batch)
-            sources = await self._viewer.sources(session, turns, messages=messages, units=units)
+            kind = task.strategy.artefacts.get(batch[0].kind, ArtefactKind())
+            sources = await self._viewer.sources(session, turns, messages=kind.reads_messages, units=kind.reads_units)
             materials = [
                 Material(
                     wanted,
@@ -247,7 +247,8 @@ class StatefulDriver:
                 self._remembered[task.name, one.name] = one
         return [made[wanted.name] for wanted in lacking]
 
-    async def _keep(self, name: str, plan: Plan, story: StoredStory, stored: _Kept) -> None:
+    async def _keep(self, task: _Task, plan: Plan, story: StoredStory, stored: _Kept) -> None:
+        name = task.name
         fresh = [made for made in story.made.values() if made.name not in stored.made]
         if fresh:
             await self._store.artefacts.keep_made(self._session_id, name, [pack_made(made) for made in fresh])
@@ -257,12 +258,14 @@ class StatefulDriver:
                 self._remembered.pop((name, made.name), None)
         if plan.state is not None and plan.state != story.state:
             await self.keep_state(name, plan.state)
-        await self._offer(name, plan)
+        await self._offer(task, plan)
 
-    async def _offer(self, name: str, plan: Plan) -> None:
+    async def _offer(self, task: _Task, plan: Plan) -> None:
         """Keep which of the things that are shown now a model may word, and have it asked for those that are new."""
+        name = task.name
         shown = {row.artefact for row in plan.rows if row.level == "A"}
-        packed = pack_wants([wanted for wanted in plan.wants if wanted.kind in WORDED and wanted.name in shown])
+        worded = {kind for kind, artefact in task.strategy.artefacts.items() if artefact.wording}
+        packed = pack_wants([wanted for wanted in plan.wants if wanted.kind in worded and wanted.name in shown])
         if name not in self._offered:
             self._offered[name] = await self._store.derived.kept(self._session_id, wants_name(name)) or pack_wants(())
         if packed != self._offered[name]:

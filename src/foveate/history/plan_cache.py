@@ -19,7 +19,7 @@ from foveate.context.costs import overheads
 from foveate.history.texts import TextReader, is_from_log
 from foveate.plan import Band, Block, Cause, PlanEvent
 from foveate.store import SessionRow, Store, bodies
-from foveate.strategy.gradient import Gradient
+from foveate.strategy import Schedule, Strategy
 from foveate.tokens import exact_counter
 
 PLAN = "plan"
@@ -91,7 +91,7 @@ class PlanCache:
     async def view(
         self,
         session: SessionRow,
-        strategy: Gradient,
+        strategy: Strategy,
         room_tokens: int,
         *,
         cache_ttl_seconds: float | None = None,
@@ -163,7 +163,7 @@ class PlanCache:
     async def _rebuild(
         self,
         session: SessionRow,
-        strategy: Gradient,
+        strategy: Strategy,
         room_tokens: int,
         *,
         cause: Cause,
@@ -175,7 +175,7 @@ class PlanCache:
         raw_tokens = await self._raw_tokens(whole_turns, old)
         open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
         settled = await self._store.derived.settled(self._session_id)
-        target = target_tokens(strategy, cause, room_tokens, raw_tokens=raw_tokens + open_tokens)
+        target = target_tokens(schedule_of(strategy), cause, room_tokens, raw_tokens=raw_tokens + open_tokens)
         if cause == "first" and settled < whole_turns - 1:
             # It need not last: it is made anew as soon as there are renditions.
             target = max(target, int(room_tokens * MAKESHIFT_SHARE) - open_tokens)
@@ -300,13 +300,19 @@ class PlanState:
     """Turns up to this one had no renditions, so that some are cut or only named; 0 where none had to be."""
 
 
-def settings_key(settings: Gradient) -> str:
+def schedule_of(strategy: Strategy) -> Schedule:
+    schedule = strategy.rebuild_schedule
+    assert schedule is not None, "only a strategy with a schedule has its plans kept"
+    return schedule
+
+
+def settings_key(strategy: Strategy) -> str:
     """Changes when any setting does."""
-    return msgspec.json.encode(settings, order="sorted").decode()
+    return msgspec.json.encode(strategy, order="sorted").decode() if isinstance(strategy, msgspec.Struct) else ""
 
 
 def due(  # noqa: PLR0911 - each cause leaves at once
-    settings: Gradient,
+    strategy: Strategy,
     state: PlanState | None,
     *,
     appended_tokens: int,
@@ -323,40 +329,41 @@ def due(  # noqa: PLR0911 - each cause leaves at once
     """
     if state is None:
         return "first"
-    if state.budget_tokens != budget_tokens or state.settings_key != settings_key(settings):
+    schedule = schedule_of(strategy)
+    if state.budget_tokens != budget_tokens or state.settings_key != settings_key(strategy):
         return "budget"
     if 0 < state.awaited_turn <= settled_turn:
         return "made"
     used = state.base_tokens + appended_tokens
     if used > allotment_tokens:
         return "full"
-    if settings.schedule != "watermark" and turns_now - state.last_turn >= wait_turns(settings, state.churn):
+    if schedule.mode != "watermark" and turns_now - state.last_turn >= wait_turns(schedule, state.churn):
         return "interval"
     is_cold = cache_ttl_seconds is not None and now - state.used_at > cache_ttl_seconds
-    if is_cold and _gain(settings, state, used, turns_now, allotment_tokens):
+    if is_cold and _gain(schedule, state, used, turns_now, allotment_tokens):
         return "cold"
     return None
 
 
-def wait_turns(settings: Gradient, churn: float) -> int:
+def wait_turns(schedule: Schedule, churn: float) -> int:
     """Turns between two rebuilds by time: for `adaptive` from `interval_turns` where the last one changed nothing
     to `interval_limit_turns` where it changed everything, in proportion to its churn."""
-    if settings.schedule != "adaptive":
-        return settings.interval_turns
-    waited = min(1.0, max(0.0, churn)) * (settings.interval_limit_turns - settings.interval_turns)
-    return settings.interval_turns + round(waited)
+    if schedule.mode != "adaptive":
+        return schedule.interval_turns
+    waited = min(1.0, max(0.0, churn)) * (schedule.interval_limit_turns - schedule.interval_turns)
+    return schedule.interval_turns + round(waited)
 
 
-def target_tokens(settings: Gradient, cause: Cause, allotment_tokens: int, *, raw_tokens: int | None = None) -> int:
+def target_tokens(schedule: Schedule, cause: Cause, allotment_tokens: int, *, raw_tokens: int | None = None) -> int:
     """What a rebuild aims at. A history known to fit raw is left so; there is nothing to rebuild."""
     fits_raw = raw_tokens is not None and raw_tokens <= allotment_tokens
-    if settings.schedule != "watermark" or (cause in ("first", "budget", "made") and fits_raw):
+    if schedule.mode != "watermark" or (cause in ("first", "budget", "made") and fits_raw):
         return allotment_tokens
-    return int(allotment_tokens * settings.low_water)
+    return int(allotment_tokens * schedule.low_water)
 
 
-def _gain(settings: Gradient, state: PlanState, used: int, turns_now: int, allotment_tokens: int) -> bool:
+def _gain(schedule: Schedule, state: PlanState, used: int, turns_now: int, allotment_tokens: int) -> bool:
     """Whether a rebuild would free enough, or, where it aims at the whole allotment, level anything new."""
-    if settings.schedule != "watermark":
+    if schedule.mode != "watermark":
         return turns_now > state.last_turn
-    return used - target_tokens(settings, "cold", allotment_tokens) > COLD_GAIN_SHARE * allotment_tokens
+    return used - target_tokens(schedule, "cold", allotment_tokens) > COLD_GAIN_SHARE * allotment_tokens

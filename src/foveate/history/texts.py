@@ -14,11 +14,12 @@ from foveate.context.costs import counting, overheads
 from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_text, write_block
 from foveate.history.blocks import ONLY_NAMED, RowText, artefact_text, log_text, write_row
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredHistory, gather, split_steps
-from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel, Strategy
+from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel
 from foveate.renditions import Unit, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
 from foveate.store.rows import ERA_FANOUT, EraRow
+from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, SourceTurn
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter

@@ -107,7 +107,7 @@ class Session:
         """What it was given to work with: `documents.give("epic", "…")`, `get`; `oneshot` shows epic and tasks."""
         given = given_settings(self._row) if self._row.strategy == "oneshot" else None
         strategy = make_strategy("oneshot", self._shared.settings, given)
-        return Documents(self._store, self._row, getattr(strategy, "document_limits", {}))
+        return Documents(self._store, self._row, strategy.document_limits)
 
     @property
     def topics(self) -> Topics:

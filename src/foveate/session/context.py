@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -28,7 +28,6 @@ from foveate.context.assemble import (
 )
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport
-from foveate.context.explanation import explanation
 from foveate.context.pins import write_pins
 from foveate.context.tags import Section, TagBlock, TagEntry, tag_document
 from foveate.errors import HistoryExceedsBudget
@@ -37,12 +36,12 @@ from foveate.history.driver import StatefulDriver
 from foveate.history.plan_cache import HistoryView, PlanCache
 from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
 from foveate.history.texts import TextReader
-from foveate.plan import Frame, ShownLevel, Strategy
+from foveate.plan import Frame, ShownLevel
 from foveate.session.documents import check_size, stand_in
 from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy
 from foveate.store import SessionRow, Store, bodies
-from foveate.strategy.gradient import Gradient
+from foveate.strategy import Strategy
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, Text, turn_id
@@ -52,9 +51,6 @@ BOARD = "board"
 """The keepsake's name."""
 FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
 """Room for the framing of messages that every context has."""
-
-TAKES_RECALL_FIRST = ("gradient", "standard")
-"""Strategies whose history fits any room; in a one-off, recall has its own first. Of others it has what they leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,33 +72,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ChosenStrategy:
-    """The strategy of a context, and what it shows besides the history."""
+    """The strategy of a context, and its name."""
 
     name: str
     strategy: Strategy
 
-    @property
-    def documents(self) -> tuple[Section, ...]:
-        return getattr(self.strategy, "documents", ())
-
-    @property
-    def changing_documents(self) -> tuple[Section, ...]:
-        return getattr(self.strategy, "changing_documents", ())
-
-    @property
-    def document_limits(self) -> Mapping[str, int]:
-        return getattr(self.strategy, "document_limits", {})
-
-    @property
-    def recalls(self) -> bool:
-        return getattr(self.strategy, "recalls", True)
-
     def room(self, split: Split, *, one_off: bool) -> Split:
         """What each part has: the history its share, and the room of a recall that is not wanted."""
+        recalls = self.strategy.recalls
         # In a one-off the history has what recall leaves unused anyway.
-        spared = 0 if self.recalls or one_off else split.recall
-        history = int((split.history + spared) * getattr(self.strategy, "history_share", 1.0))
-        return Split(history, split.board, split.recall if self.recalls else 0)
+        spared = 0 if recalls or one_off else split.recall
+        history = int((split.history + spared) * self.strategy.history_share)
+        return Split(history, split.board, split.recall if recalls else 0)
 
 
 class Contexts:
@@ -133,9 +114,10 @@ class Contexts:
         one_off = request.budget_tokens != session.budget_tokens or chosen.name != session.strategy
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
         exact = exact_counter(session.encoding)
-        documents = await self._documents(session, chosen, chosen.documents)
-        changing = await self._documents(session, chosen, chosen.changing_documents)
-        fixed = self._fixed_tokens(request, chosen.name, [*documents.values(), *changing.values()], exact)
+        documents = await self._documents(session, chosen.strategy, chosen.strategy.documents)
+        changing = await self._documents(session, chosen.strategy, chosen.strategy.changing_documents)
+        explanation = chosen.strategy.explanation if self._settings.context.explain else ""
+        fixed = self._fixed_tokens(request, explanation, [*documents.values(), *changing.values()], exact)
         fixed += request.tools_tokens + FRAMING_TOKENS
         prompt = _prompt_tokens(request.prompt, exact)
         allotments = self._settings.allotments
@@ -147,7 +129,7 @@ class Contexts:
         room = chosen.room(room, one_off=one_off)
         asked = request.budget_tokens
         frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
-        query = await self._query(session, request) if chosen.recalls else ""
+        query = await self._query(session, request) if chosen.strategy.recalls else ""
         try:
             view, layer = await self._recalled(session, chosen, frame, room, query=query, board=board)
         except HistoryExceedsBudget as error:
@@ -164,8 +146,7 @@ class Contexts:
                 counter=counter,
                 calibration=session.calibration,
                 system=request.system,
-                explain=self._settings.context.explain,
-                strategy=chosen.name,
+                explanation=explanation,
                 pins=request.pins,
                 documents=documents,
                 changing=changing,
@@ -194,7 +175,7 @@ class Contexts:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
             if raw <= room.history:
                 query = ""
-            elif chosen.name in TAKES_RECALL_FIRST and frame.prompt_tokens:
+            elif chosen.strategy.recalls_first and frame.prompt_tokens:
                 aside = self._settings.allotments.one_off_recall(room)
         view = await self._view(session, chosen, frame, room.history - aside)
         if not query:
@@ -306,28 +287,25 @@ class Contexts:
             )
         return ChosenStrategy(name, make_strategy(name, self._settings))
 
-    async def _documents(
-        self, session: SessionRow, chosen: ChosenStrategy, names: Sequence[Section]
-    ) -> dict[Section, str]:
+    async def _documents(self, session: SessionRow, strategy: Strategy, names: Sequence[Section]) -> dict[Section, str]:
         """The session's documents of these names, in their tags, or what stands in for them."""
         if not names:
             return {}
         kept = {row.name: row.text for row in await self._store.artefacts.documents(self._session_id)}
         found = {name: text if (text := kept.get(name, "")).strip() else stand_in(name, session) for name in names}
         for name, text in found.items():
-            check_size(name, text, chosen.document_limits, session)
+            check_size(name, text, strategy.document_limits, session)
         return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
 
     async def _view(self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room_tokens: int) -> HistoryView:
         strategy = chosen.strategy
-        if getattr(strategy, "keeps_story", False):
+        if strategy.keeps_story:
             keep = not frame.is_one_off
             view = await self.storyteller.view(session, chosen.name, strategy, frame, room_tokens, keep=keep)
             for told in view.events:
                 self._publish(cast("EventKind", told.kind), told.turn or session.last_turn, dict(told.data))
             return view
-        if frame.is_one_off or not isinstance(strategy, Gradient):
-            # Only the gradient has a schedule; what else just chooses levels is planned afresh each time.
+        if frame.is_one_off or strategy.rebuild_schedule is None:
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
             return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes))
         ttl = self._settings.context.cache_ttl_seconds
@@ -343,11 +321,10 @@ class Contexts:
             self._publish("gradient-recalculated", session.last_turn, data)
         return view
 
-    def _fixed_tokens(self, request: Request, strategy: str, documents: Sequence[str], counter: Counter) -> int:
-        told = explanation(strategy) if self._settings.context.explain else ""
+    def _fixed_tokens(self, request: Request, explanation: str, documents: Sequence[str], counter: Counter) -> int:
         system = f"{request.system}\n" if request.system else ""
         shown = sum(map(counter.base, documents))
-        return counter.base(f"{system}{told}") + counter.base(write_pins(request.pins)) + shown
+        return counter.base(f"{system}{explanation}") + counter.base(write_pins(request.pins)) + shown
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))

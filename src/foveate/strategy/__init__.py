@@ -1,37 +1,39 @@
 """Which fidelity of which turn goes in: a strategy spends a budget and makes a plan.
 
 Strategies are pure: they see what each turn costs at each level, never its content, and never touch storage.
-Each is one module here (or one that a third party names under the entry point group `foveate.strategies`);
-its name is its configured name and its fields are its settings.
+Each is a folder or a file here, or a class that a third party names under the entry point group `foveate.strategies`.
+Its name is its configured name, its fields are its settings, and everything else that it may declare is an attribute
+of `Strategy` with a default:
 
-    class Toy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    class Toy(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
         keeps_story: ClassVar[bool] = True
-        documents: ClassVar[tuple[str, ...]] = ("goals",)
+        documents: ClassVar[tuple[Section, ...]] = ("goals",)
+
         kept_turns: int = 3
 
         def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan: ...
-
-What a class may say of itself, besides `plan`:
-
-- `builds = True`: what it wants of a long history takes a while; the gradient shows it until that is made.
-- `keeps_story = True`: it is given a `Story`, may want things made and keep a state. Without it, a `History`.
-- `documents`: which of the session's documents it shows in the fixed part (`DOCUMENTS`), `changing_documents`: which
-  behind the history; `document_limits`: the most tokens of each, by name.
-- `history_share`: what the history may take of its room, where that is not all of it. `recalls = False`: turns that
-  the prompt brings up are not shown again behind the history, which has their room.
-- `reliability(model, state) -> Reliability`: how far a session can be trusted as it is shown, by the state it keeps.
-- `make(material) -> Made`: makes what it wants, of kinds that `foveate.strategy.build.MAKERS` does not list.
 
 `foveate.testing.strategies` is the family's conformance suite.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from foveate.context.tags import Section
 from foveate.errors import UnknownStrategy
-from foveate.plan import Strategy
+from foveate.plan import Artefact, Overheads, Plan
 from foveate.plugins import Registry, renamed
+from foveate.strategy.build import ArtefactKind, Material
+
+if TYPE_CHECKING:
+    from foveate.strategy.checkpoint.reliability import Reliability
+    from foveate.turn import Json
 
 _MOVED = "Band DOCUMENTS Era Frame History MessageSize Overheads Plan Story TurnInfo step_starts"
 _OLD_NAMES = {
@@ -43,6 +45,81 @@ _OLD_NAMES = {
     "Told": "foveate.plan:PlanEvent",
     "Wanted": "foveate.plan:ArtefactSpec",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a plan that is kept between calls is made anew."""
+
+    mode: Literal["watermark", "interval", "adaptive"] = "watermark"
+    low_water: float = 0.5
+    """The share of its allotment that `watermark` rebuilds the history to."""
+    interval_turns: int = 10
+    """Turns between two rebuilds of `interval`; the fewest of `adaptive`."""
+    interval_limit_turns: int = 80
+    """The most turns between two rebuilds of `adaptive`."""
+
+
+class Strategy:
+    """The base of every strategy: what it may declare, and the defaults."""
+
+    __slots__ = ()
+
+    keeps_story: ClassVar[bool] = False
+    """`plan` is given a `Story`: it keeps a state between calls and may request artefacts. Otherwise it is given a
+    `History` and only chooses levels."""
+    builds: ClassVar[bool] = False
+    """A long history takes a while to work up; the gradient shows it until the artefacts are made."""
+    documents: ClassVar[tuple[Section, ...]] = ()
+    """The session's documents that it shows in the fixed part,"""
+    changing_documents: ClassVar[tuple[Section, ...]] = ()
+    """and those that it shows behind the history."""
+    recalls: ClassVar[bool] = True
+    """Turns that the prompt brings up are shown again behind the history. Otherwise the history has their room."""
+    recalls_first: ClassVar[bool] = False
+    """In a preview recall has its room first, because the history fits any room. Otherwise it has what is left."""
+    artefacts: ClassVar[Mapping[str, ArtefactKind]] = {}
+    """What it requests, by kind: how that is made, and how a model may word it."""
+    events: ClassVar[tuple[str, ...]] = ()
+    """The kinds of events of its plans (`Plan.events`) that are not in `foveate.events.EVENT_KINDS`."""
+
+    @property
+    def rebuild_schedule(self) -> Schedule | None:
+        """When a plan that is kept between calls is made anew; None: every context is planned anew.
+
+        A strategy with `keeps_story` keeps its own state instead.
+        """
+        return None
+
+    @property
+    def document_limits(self) -> Mapping[str, int]:
+        """The most tokens of each document, by name."""
+        return {}
+
+    @property
+    def history_share(self) -> float:
+        """The share of its room that the history may take."""
+        return 1.0
+
+    @property
+    def explanation(self) -> str:
+        """What the model is told about tags and levels; ends in a newline."""
+        return text_file(__name__, "explanation.md")
+
+    def plan(self, story: Any, budget_tokens: int, overheads: Overheads) -> Plan:
+        """A plan that fits the budget. Blocks are oldest first; a turn that no block shows can be retrieved by its id.
+
+        `story` is a `foveate.plan.Story` if the strategy keeps one, else a `foveate.plan.History`.
+        """
+        raise NotImplementedError
+
+    def make(self, material: Material) -> Artefact:
+        """An artefact that a plan requested: local, quick and pure. By default its kind in `artefacts` says how."""
+        return self.artefacts[material.wanted.kind].load_maker()(material)
+
+    def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability | None:  # noqa: ARG002
+        """How far a session can be trusted as it is shown, by the state it keeps; None: there is no score."""
+        return None
 
 
 def _strategy_in(module: ModuleType, name: str) -> type[Strategy]:
@@ -61,12 +138,25 @@ def names() -> tuple[str, ...]:
     return REGISTRY.names
 
 
+@cache
 def load(name: str) -> type[Strategy]:
     """The strategy of this name, to be made with its settings: `load("gradient")(recent=0.4)`."""
-    strategy = REGISTRY.get(name)
-    if strategy is None:
+    found: type[object] | None = REGISTRY.get(name)
+    if found is None:
         raise UnknownStrategy(name, names())
-    return strategy
+    # A class that has only a `plan` gets the defaults of everything else.
+    return found if issubclass(found, Strategy) else type(found.__name__, (found, Strategy), {})
+
+
+def extra_event_kinds() -> frozenset[str]:
+    """The kinds of events that registered strategies declare."""
+    return frozenset(kind for name in REGISTRY.registered for kind in load(name).events)
+
+
+@cache
+def text_file(package: str, name: str) -> str:
+    """A text that ships with a package, such as a strategy's explanation."""
+    return files(package).joinpath(name).read_text("utf-8")
 
 
 def __getattr__(name: str) -> object:

@@ -1,8 +1,7 @@
-"""What strategies have made of turns: checkpoints, summaries of topics, short forms of messages.
+"""Artefacts: texts made from turns for a strategy, such as checkpoints, topic summaries and short messages.
 
-A strategy requests an artefact (`foveate.plan.ArtefactSpec`), a maker makes it. A maker is a pure function of its
-material, quick and local: no I/O, no model, the same text for the same material. Its kind is its name in `MAKERS`; a
-strategy from elsewhere has a method `make(material)` of its own for kinds that are not listed here.
+A strategy requests an artefact (`foveate.plan.ArtefactSpec`) and declares its kind (`ArtefactKind`): a maker makes it
+at once, a pure function of its material without I/O or model, and a model may word it afterwards.
 
 The driver counts the result: it fills in `Artefact.tokens` and `Artefact.sizes`, whatever a maker says.
 """
@@ -12,32 +11,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Final
+from typing import Any, Final, Protocol
 
+from foveate.models import Answer, Ask
+from foveate.models.settings import ModelsSettings
 from foveate.plan import Artefact, ArtefactSpec
 from foveate.renditions import Count, Unit
 from foveate.text import message_text
 from foveate.turn import Json, Message, Part
-
-MAKERS: Final[Mapping[str, str]] = {
-    "checkpoint": "foveate.strategy.checkpoint.build:make_checkpoint",
-    "checkpoints": "foveate.strategy.checkpoint.build:make_merged",
-    "topic": "foveate.strategy.topics.build:make_topic",
-    "bulk": "foveate.strategy.topics.build:make_bulk",
-    "boundary": "foveate.strategy.topics.build:make_boundary",
-    "truncated": "foveate.strategy.topics.build:make_truncated",
-    "short": "foveate.strategy.hybrid.build:make_short",
-}
-"""The makers by the kind of what they make; a module is loaded when something of its kind is wanted."""
-
-WITHOUT_MESSAGES: Final = frozenset({"bulk", "checkpoints"})
-"""Kinds made from units and what was made before: their turns come without messages, which are not read then."""
-WITHOUT_UNITS: Final = frozenset({"short", "truncated", "boundary"})
-"""Kinds made from messages alone: their turns come without units and a tiny, which need not be made first."""
-
-WORDED: Final = frozenset({"checkpoint", "checkpoints", "topic", "bulk"})
-"""Kinds that a model may word, in its own time: see `foveate.strategy.wording`."""
 
 SHORT: Final = "short"
 """The key in `Made.data` of the short messages: their texts by position, as in {"3": "[result] 212 lines\\n"}."""
@@ -77,15 +58,66 @@ class Material:
 Maker = Callable[[Material], Artefact]
 
 
-@cache
-def load_maker(kind: str) -> Maker | None:
-    """The maker of a kind; None if none is listed."""
-    place = MAKERS.get(kind)
-    if place is None:
-        return None
+@dataclass(frozen=True, slots=True)
+class ArtefactAssignment:
+    """What a model is asked to make of the turns of an artefact."""
+
+    ask: Ask
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class WordingReport:
+    """An artefact as a model has worded it; or the reason why it stays as it was."""
+
+    made: Artefact | None = None
+    reason: str = ""
+
+
+class Wording(Protocol):
+    """How a model may word artefacts of one kind. Both methods are pure and run in the worker's process."""
+
+    def request(self, material: Material, *, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
+        """The request; None if the maker's text can't be improved."""
+        ...
+
+    def judge(
+        self, assignment: ArtefactAssignment, answer: Answer, material: Material, before: Artefact
+    ) -> WordingReport:
+        """The artefact with what passes of an answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactKind:
+    """How artefacts of one kind are made and worded."""
+
+    maker: Maker | str | None = None
+    """A function of the material, or its place as `package.module:name`, which is imported when it is first needed.
+    None: the strategy's own `make` is overridden."""
+    reads_messages: bool = True
+    """The maker reads messages; otherwise its turns come without them."""
+    reads_units: bool = True
+    """The maker reads units and tinies; otherwise they need not be made first."""
+    wording: Wording | str | None = None
+    """How a model may word it, or the place of that; None: no model is asked."""
+
+    def load_maker(self) -> Maker:
+        """The maker, imported if it is given as a place."""
+        found: Maker = _loaded(self.maker)
+        return found
+
+    def load_wording(self) -> Wording:
+        """The wording, imported if it is given as a place."""
+        found: Wording = _loaded(self.wording)
+        return found
+
+
+def _loaded(place: Any) -> Any:
+    if not isinstance(place, str):
+        return place
     module, _, name = place.partition(":")
-    maker: Maker = getattr(importlib.import_module(module), name)
-    return maker
+    return getattr(importlib.import_module(module), name)
 
 
 def made_of(wanted: ArtefactSpec, text: str = "", data: Mapping[str, Json] | None = None) -> Artefact:

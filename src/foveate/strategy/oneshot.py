@@ -10,15 +10,18 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from foveate.context.tags import Section
+from foveate.strategy import text_file
 from foveate.strategy.gradient import Gradient
 
 
 class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The newest entries of the log raw, older ones ever shorter; what `Gradient` can be set to holds for the log."""
 
-    documents: ClassVar[tuple[str, ...]] = ("epic",)
-    changing_documents: ClassVar[tuple[str, ...]] = ("tasks",)
+    documents: ClassVar[tuple[Section, ...]] = ("epic",)
+    changing_documents: ClassVar[tuple[Section, ...]] = ("tasks",)
     recalls: ClassVar[bool] = False
+    recalls_first: ClassVar[bool] = False
 
     epic_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 5_000
     """A longer epic is refused: it is never compressed, and each call pays for it."""
@@ -30,6 +33,10 @@ class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def document_limits(self) -> Mapping[str, int]:
         return {"epic": self.epic_tokens, "tasks": self.tasks_tokens}
+
+    @property
+    def explanation(self) -> str:
+        return text_file("foveate.strategy", "oneshot.md")
 
     @property
     def history_share(self) -> float:

@@ -8,21 +8,27 @@ from msgspec import Meta, Struct
 
 from foveate.errors import HistoryExceedsBudget
 from foveate.plan import Block, Overheads, Plan, Story, TurnSizes
+from foveate.strategy import Strategy, text_file
 from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
 CUT_MINIMUM_TOKENS = 8
 """A cut text is not shorter than this, its note not counted."""
 
 
-class Standard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole turns, newest first, until one does not fit; what dropped out is named, so that it can be retrieved."""
 
     keeps_story: ClassVar[bool] = True
+    recalls_first: ClassVar[bool] = True
 
     when_full: Literal["drop", "fail"] = "drop"
     """`drop`: the oldest turns leave the context. `fail`: the call raises `HistoryExceedsBudget`."""
     prompt_share: Annotated[float, Meta(ge=0.05, le=0.9)] = 0.25
     """Of a turn at work that does not fit, its prompt is cut to this share of the history's tokens."""
+
+    @property
+    def explanation(self) -> str:
+        return text_file("foveate.strategy", "standard.md")
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         rows = self._rows(story, budget_tokens, overheads)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foveate.plan import Artefact, ArtefactSpec, Era, Frame, MessageSize, Overheads, Plan, Strategy, TurnInfo, TurnSizes
+from foveate.plan import Artefact, ArtefactSpec, Era, Frame, MessageSize, Overheads, Plan, TurnInfo, TurnSizes
+from foveate.strategy import Strategy
 from foveate.turn import Json
 
 USUAL_OVERHEADS = Overheads(line=5, tag=16, range=22, cut_note=12)

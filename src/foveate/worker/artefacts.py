@@ -10,10 +10,11 @@ from typing import Any
 from foveate.compress.eras import era_text
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import cut_text
-from foveate.plan import Artefact, Strategy
+from foveate.plan import Artefact
 from foveate.store import bodies
 from foveate.store.rows import ArtefactRow
-from foveate.strategy.build import Maker, Material, load_maker, made_of, short_texts
+from foveate.strategy import Strategy
+from foveate.strategy.build import Material, made_of, short_texts
 from foveate.tokens import Counter
 
 FALLBACK_TOKENS = 200
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 def make_all(strategy: Strategy, materials: Sequence[Material], counter: Counter) -> list[Artefact]:
     """Everything that is wanted, counted as it will be shown."""
-    return [counted(_make(_maker(strategy, material.wanted.kind), material), counter) for material in materials]
+    return [counted(_make(strategy, material), counter) for material in materials]
 
 
 def cutter(counter: Counter) -> Any:
@@ -33,22 +34,14 @@ def cutter(counter: Counter) -> Any:
     return lambda text, max_tokens: cut_text(text, max_tokens, count, count(text))
 
 
-def _maker(strategy: Strategy, kind: str) -> Maker | None:
-    listed = load_maker(kind)
-    own: Maker | None = getattr(strategy, "make", None)
-    return listed or own
-
-
-def _make(maker: Maker | None, material: Material) -> Artefact:
+def _make(strategy: Strategy, material: Material) -> Artefact:
     wanted = material.wanted
-    if maker is None:
-        _log.warning("nothing makes a %s; name its maker in MAKERS, or give the strategy a make()", wanted.kind)
-        return _fallback(material)
     try:
-        return replace(maker(material), name=wanted.name, kind=wanted.kind, first=wanted.first, last=wanted.last)
+        made = strategy.make(material)
     except Exception:  # noqa: BLE001 - the worker's boundary: a fault in a maker must not fail a request
-        _log.warning("the maker of %s failed on %s", wanted.kind, wanted.name, exc_info=True)
+        _log.warning("making the artefact %s of kind %s failed", wanted.name, wanted.kind, exc_info=True)
         return _fallback(material)
+    return replace(made, name=wanted.name, kind=wanted.kind, first=wanted.first, last=wanted.last)
 
 
 def _fallback(material: Material) -> Artefact:

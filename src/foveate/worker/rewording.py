@@ -21,8 +21,8 @@ from foveate.renditions import without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
 from foveate.store.rows import ArtefactRow
-from foveate.strategy.build import WITHOUT_MESSAGES, Material, SourceTurn
-from foveate.strategy.wording import ArtefactAssignment, assign_artefact, judge_artefact
+from foveate.strategy import load
+from foveate.strategy.build import ArtefactAssignment, ArtefactKind, Material, SourceTurn
 from foveate.tokens import EncodingName, exact_counter
 from foveate.worker.artefacts import counted, cutter, pack_made, unpack_made
 from foveate.worker.attempt import NONCE_BYTES
@@ -69,6 +69,12 @@ class Basis:
     """Packed, by turn."""
     goals: Sequence[bytes]
     encoding: EncodingName
+    strategy: str
+    """Whose artefact it is."""
+
+    @property
+    def kind(self) -> ArtefactKind:
+        return load(self.strategy).artefacts[self.wanted.kind]
 
     def material(self) -> Material:
         counter = exact_counter(self.encoding)
@@ -90,13 +96,13 @@ class Basis:
 
 
 def write_artefact_request(basis: Basis, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
-    return assign_artefact(basis.material(), nonce=nonce, settings=settings)
+    return basis.kind.load_wording().request(basis.material(), nonce=nonce, settings=settings)
 
 
 def weigh_artefact(assignment: ArtefactAssignment, answer: Answer, basis: Basis) -> ArtefactRow | None:
     """The artefact as it may stand; None if it stays as it was."""
     try:
-        judged = judge_artefact(assignment, answer, basis.material(), unpack_made(basis.before))
+        judged = basis.kind.load_wording().judge(assignment, answer, basis.material(), unpack_made(basis.before))
     except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
         _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
         return None
@@ -160,8 +166,9 @@ class Rewording:
 
     async def _basis(self, session: SessionRow, wanted: ArtefactSpec, before: ArtefactRow) -> Basis:
         first, last = max(1, wanted.first), wanted.last
-        is_read = wanted.kind not in WITHOUT_MESSAGES and last - first < MAX_READ_TURNS
+        kind = load(session.strategy).artefacts[wanted.kind]
+        is_read = kind.reads_messages and last - first < MAX_READ_TURNS
         rows = await self._store.read(session.id, first, last) if is_read else []
         units = {row.turn: row.units for row in await self._store.derived.renditions(session.id, first, last)}
         goals = [row.data for row in await self._store.artefacts.goals(session.id)]
-        return Basis(wanted, before, rows, units, goals, session.encoding)
+        return Basis(wanted, before, rows, units, goals, session.encoding, session.strategy)

@@ -37,7 +37,7 @@ def made(messages: Sequence[Message], *before: Sequence[Message], **data: Any) -
     turns = [SourceTurn(number, tuple(own), (), "") for number, own in enumerate((*before, messages), 1)]
     wanted = ArtefactSpec("short", "short", 1, len(turns), data=data)
     material = Material(wanted, turns, counting("A", O200K), cutter(O200K))
-    (one,) = make_all(Hybrid(), [material], O200K)  # type: ignore[arg-type]
+    (one,) = make_all(Hybrid(), [material], O200K)
     return one
 
 

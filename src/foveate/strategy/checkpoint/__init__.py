@@ -14,19 +14,29 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
+from foveate.context.tags import Section
 from foveate.plan import Overheads, Plan, Story
+from foveate.strategy import Strategy, text_file
+from foveate.strategy.build import ArtefactKind
 from foveate.strategy.checkpoint.planner import CheckpointPlanner
 from foveate.strategy.checkpoint.reliability import Reliability, reliability
 from foveate.strategy.checkpoint.state import CheckpointState
 from foveate.turn import Json
 
+_BUILD = f"{__name__}.build"
+_WORDING = f"{__name__}.wording:WORDING"
 
-class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Compresses what the assistant said and did, never what the user said. K is 1,000 tokens."""
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
-    documents: ClassVar[tuple[str, ...]] = ("goals",)
+    documents: ClassVar[tuple[Section, ...]] = ("goals",)
+    artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
+        "checkpoint": ArtefactKind(f"{_BUILD}:make_checkpoint", wording=_WORDING),
+        "checkpoints": ArtefactKind(f"{_BUILD}:make_merged", reads_messages=False, wording=_WORDING),
+    }
 
     enabled: bool = True
     """Off: no checkpoints; what does not fit rolls over to a snapshot."""
@@ -67,6 +77,10 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"tier_checkpoints takes five counts; got {list(self.tier_checkpoints)}")
         if not self.compact_tokens <= self.moderate_tokens <= self.detailed_tokens:
             raise ValueError("compact_tokens, moderate_tokens and detailed_tokens don't shrink in this order")
+
+    @property
+    def explanation(self) -> str:
+        return text_file(__name__, "explanation.md")
 
     def tier(self, nominal_tokens: int) -> int:
         """1 to 5, by the context size."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
 from foveate.plan import History, Overheads, Plan
+from foveate.strategy import Schedule, Strategy
 from foveate.strategy.gradient.planner import GradientPlanner
 
 _ROUNDING = 1e-6
 _RANGES = {"recent": (0.30, 0.50), "working": (0.10, 0.20), "background": (0.25, 0.35), "deep": (0.10, 0.20)}
 
 
-class Gradient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fills bands from the newest turn to the oldest; what one leaves unused flows to the next."""
+
+    recalls_first: ClassVar[bool] = True
 
     recent: Annotated[float, Meta(ge=0.30, le=0.50)] = 0.40
     """The share of the history's tokens for raw turns. The four shares add up to 1."""
@@ -56,6 +59,10 @@ class Gradient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("background_minimum and working_minimum are at most background and working")
         if self.interval_limit_turns < self.interval_turns:
             raise ValueError("interval_limit_turns is at least interval_turns")
+
+    @property
+    def rebuild_schedule(self) -> Schedule:
+        return Schedule(self.schedule, self.low_water, self.interval_turns, self.interval_limit_turns)
 
     def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
         return GradientPlanner(self, history, budget_tokens, overheads).plan()

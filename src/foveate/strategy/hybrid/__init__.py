@@ -8,19 +8,25 @@ target is reached, and stay so, byte for byte, until the next time. The newest m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
 from foveate.plan import Overheads, Plan, Story
+from foveate.strategy import Strategy, text_file
+from foveate.strategy.build import ArtefactKind
 from foveate.strategy.hybrid.planner import HybridPlanner
 
 
-class Hybrid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Makes single messages short; any of them can be read in full again."""
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
+    artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
+        "short": ArtefactKind(f"{__name__}.build:make_short", reads_units=False),
+    }
 
     window_tokens: Annotated[int, Meta(ge=256, le=100_000_000)] = 80_000
     """What the history may take; a budget that leaves it less room counts instead."""
@@ -61,6 +67,10 @@ class Hybrid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.target >= self.trigger:
             raise ValueError(f"target is below trigger; got {self.target} and {self.trigger}")
+
+    @property
+    def explanation(self) -> str:
+        return text_file(__name__, "explanation.md")
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         return HybridPlanner(self, story, budget_tokens, overheads).plan()

@@ -9,24 +9,35 @@ oldest is left out. Whatever is left out stays in the log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
 from foveate.plan import Overheads, Plan, Story
+from foveate.strategy import Strategy, text_file
+from foveate.strategy.build import ArtefactKind
 from foveate.strategy.standard import Standard
 from foveate.strategy.topics.planner import TopicsPlanner
 
 Language = Literal["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "tr", "uk", "zh"]
 """Those that have a list of phrases."""
 _ROUNDING = 1e-6
+_BUILD = f"{__name__}.build"
+_WORDING = f"{__name__}.wording:WORDING"
 
 
-class Topics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Three tiers of a conversation that goes from topic to topic."""
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
+    artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
+        "topic": ArtefactKind(f"{_BUILD}:make_topic", wording=_WORDING),
+        "bulk": ArtefactKind(f"{_BUILD}:make_bulk", reads_messages=False, wording=_WORDING),
+        "boundary": ArtefactKind(f"{_BUILD}:make_boundary", reads_units=False),
+        "truncated": ArtefactKind(f"{_BUILD}:make_truncated", reads_units=False),
+    }
 
     enabled: bool = True
     """Off: no topics; the newest turns that fit, whole, as `standard` shows them."""
@@ -61,6 +72,10 @@ class Topics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         total = self.current + self.past + self.bulk
         if total > 1 + _ROUNDING:
             raise ValueError(f"current, past and bulk add up to 1 at most; these to {total:.3f}")
+
+    @property
+    def explanation(self) -> str:
+        return text_file(__name__, "explanation.md")
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         if not self.enabled:

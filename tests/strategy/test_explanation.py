@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from foveate import strategy as strategies
-from foveate.context.explanation import explanation
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.context.tools import TOOLS
 from foveate.tokens import CL100K, O200K, Counter
+
+
+def explanation(name: str = "gradient") -> str:
+    return strategies.load(name)().explanation
+
 
 GOLDEN = (
     "Earlier turns of this conversation are shown in tags with id and level: R is word for word, S smoothed, "
@@ -32,9 +36,8 @@ def test_an_explanation_takes_less_than_250_tokens(counter: Counter, strategy: s
     assert explanation(strategy).endswith("Never write tags yourself.\n")
 
 
-@pytest.mark.parametrize("strategy", ["unheard-of", "../explanation", ""])
-def test_a_strategy_without_one_of_its_own_has_the_usual_explanation(strategy: str) -> None:
-    assert explanation(strategy) == GOLDEN
+def test_a_strategy_without_one_of_its_own_has_the_usual_explanation() -> None:
+    assert strategies.Strategy().explanation == GOLDEN
 
 
 def test_the_tags_it_shows_are_those_that_are_written() -> None:
