@@ -22,8 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import foveate
 from conversation import make_conversation
 from foveate.recall.embed import STATIC, StaticEmbedder
-from foveate.recall.index import Index
-from foveate.recall.maker import index_turn
+from foveate.recall.passages import index_turn
 from foveate.renditions import without_recalled
 from foveate.settings import load_settings
 from foveate.store import Store, open_store
@@ -39,6 +38,8 @@ BATCH = 500
 LIMIT = 10
 RECORDED_TURNS = 400
 IMPORTS = 5
+SESSIONS = 2_000
+SESSION_TURNS = 10
 SECOND_US = 1_000_000
 
 
@@ -73,10 +74,6 @@ async def fill(store: Store, turns: int) -> int:
     return passages
 
 
-async def nothing_loose(_: int) -> None:
-    return None
-
-
 def spread(seconds: Sequence[float]) -> str:
     ordered = sorted(seconds)
     worst = ordered[int(len(ordered) * 0.95)]
@@ -85,29 +82,52 @@ def spread(seconds: Sequence[float]) -> str:
 
 
 async def measure(folder: Path, turns: int) -> None:
+    """A search in one session of so many turns."""
     path = folder / f"search-{turns}.db"
-    is_new = not path.exists()
-    store = await open_store(str(path), StoreSettings(synchronous="normal"))
-    try:
-        if is_new:
-            await fill(store, turns)
-        state = await store.passages.state("")
-        size = path.stat().st_size
-        index = Index(store, "s", StaticEmbedder(), nothing_loose)
+    if not path.exists():
+        store = await open_store(str(path), StoreSettings(synchronous="normal"))
+        await fill(store, turns)
+        await store.close()
+    async with foveate.open(path, settings=quiet()) as fov:
+        passages = (await fov.index_state()).passages
         began = time.process_time()
-        await index.search("warm up")
+        await fov.search("warm up", session_id="s")
         loaded = time.process_time() - began
-        held = f"{turns:>7,} turns  {state.passages:>8,} passages  {size / turns:,.0f} bytes a turn"
+        held = f"{turns:>7,} turns  {passages:>8,} passages  {path.stat().st_size / turns:,.0f} bytes a turn"
         print(f"{held}  loaded in {loaded:.2f} s of CPU")
         for name in ("each asked for the first time", "again"):
             taken = []
             for question in questions():
                 began = time.process_time()
-                await index.search(question, limit=LIMIT, is_by_turn=True)
+                await fov.search(question, LIMIT, session_id="s")
                 taken.append(time.process_time() - began)
             print(f"        {name:<30} CPU {spread(taken)}")
-    finally:
+
+
+async def measure_all(folder: Path, sessions: int) -> None:
+    """A search over all of so many sessions of ten turns: the first one, as a new process has it, and later ones."""
+    path = folder / f"search-{sessions}-sessions.db"
+    if not path.exists():
+        store = await open_store(str(path), StoreSettings(synchronous="normal"))
+        made = entries(sessions * SESSION_TURNS)
+        for number in range(sessions):
+            await store.create_session(replace(new_session(), id=f"s{number}"))
+            own = [replace(entry, turn=turn) for turn, entry in enumerate(islice(made, SESSION_TURNS), 1)]
+            await store.passages.add(f"s{number}", own)
         await store.close()
+    async with foveate.open(path, settings=quiet()) as fov:
+        taken = []
+        for question in questions():
+            began = time.process_time()
+            await fov.search(question, LIMIT)
+            taken.append(time.process_time() - began)
+        print(f"{sessions:>7,} sessions of {SESSION_TURNS} turns: first search {taken[0]:.2f} s of CPU")
+        print(f"        {'later ones':<30} CPU {spread(taken[1:])}")
+
+
+def quiet() -> foveate.Settings:
+    """Settings without background work."""
+    return load_settings(environment={}, overrides={"compress": {"enabled": False, "processes": 0}})
 
 
 async def recorded(path: Path, *, is_indexed: bool) -> tuple[float, float, float]:
@@ -153,6 +173,7 @@ async def import_cost(folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--sessions", type=int, nargs="*", default=[SESSIONS])
     parser.add_argument("--folder", type=Path, help="Where indexes are kept, to be used again.")
     parser.add_argument("--no-import", action="store_true")
     given = parser.parse_args()
@@ -161,6 +182,8 @@ def main() -> None:
         folder.mkdir(exist_ok=True)
         for turns in given.turns:
             asyncio.run(measure(folder, turns))
+        for sessions in given.sessions:
+            asyncio.run(measure_all(folder, sessions))
         if not given.no_import:
             asyncio.run(import_cost(folder))
 

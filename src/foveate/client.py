@@ -313,15 +313,16 @@ class Foveate:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """The turns of one session, or of all, that speak of something: see `Session.search`."""
-        rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
+        """The turns of one session, or of all, that match a query: see `Session.search`."""
         wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
-        return await self._searcher.search_all(rows, query, max_results, wanted)
+        if session_id is None:
+            return await self._searcher.search_all(query, max_results, wanted)
+        return await self._searcher.search(await self._store.get_session(session_id), query, max_results, wanted)
 
     async def unsearched_turns(self, session_id: str | None = None) -> int:
-        """How many turns of one session, or of all, a search does not see yet: not indexed, and not of the newest."""
-        rows = await self._store.list_sessions() if session_id is None else [await self._store.get_session(session_id)]
-        return await self._searcher.unsearched(rows)
+        """How many turns of one session, or of all, a search does not cover: not indexed yet, nor among the newest."""
+        session = None if session_id is None else await self._store.get_session(session_id)
+        return await self._searcher.unsearched(session)
 
     async def index_state(self) -> IndexState:
         """What the index has, and what it lacks."""

@@ -101,7 +101,7 @@ def test_what_is_far_from_everything_is_not_found(tmp_path: Path) -> None:
 def test_an_empty_query_is_an_error(query: str, tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, "Hello")
-        with pytest.raises(InputError, match="nothing to look for"):
+        with pytest.raises(InputError, match="the search is empty"):
             await session.search(query)
         with pytest.raises(InputError, match="max_results is 0"):
             await session.search("hello", 0)

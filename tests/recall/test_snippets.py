@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.recall.snippets import find_words, snippet
+from foveate.recall.words import find_words, snippet
 
 
 @pytest.mark.parametrize(

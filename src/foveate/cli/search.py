@@ -111,7 +111,7 @@ def _marked(text: str, query: str) -> Text:
     """The stretch of a passage that says it, with the words that were asked for."""
     from rich.text import Text
 
-    from foveate.recall.snippets import find_words, snippet
+    from foveate.recall.words import find_words, snippet
 
     shown = printable(snippet(text, query, SNIPPET_CHARS))
     marked = Text(f"  {shown}")

@@ -6,11 +6,11 @@ All under one deadline. What is late is left out, what fails is left out, and a 
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from foveate.cache import BoundedCache
 from foveate.models.caller import Caller
 from foveate.recall.dates import spans_in
 from foveate.recall.deadline import Deadline, run_stages
@@ -112,7 +112,7 @@ class Recaller:
         self._store = store
         self._searcher = searcher
         self._settings = settings
-        self._pieces: OrderedDict[tuple[str, int], MemoryPiece] = OrderedDict()
+        self._pieces: BoundedCache[tuple[str, int], MemoryPiece] = BoundedCache(MAX_REMEMBERED)
 
     async def recall_once(
         self, session: SessionRow, counter: Counter, wish: RecallRequest, *, mark: str
@@ -215,21 +215,18 @@ class Recaller:
         from foveate.recall.index import LOOSE_KEY  # noqa: PLC0415
 
         encoding, count = found.session.encoding, found.counter.base
-        lacking = [key for key, _, _ in rows if (encoding, key) not in self._pieces]
-        texts = await found.index.texts(lacking) if lacking else {}
-        pieces = []
+        # Held here until the end: the cache may drop an entry while others are added.
+        pieces = {key: self._pieces.get((encoding, key)) for key, _, _ in rows}
+        texts = await found.index.texts([key for key, piece in pieces.items() if piece is None])
         for key, turn, at_us in rows:
-            known = self._pieces.get((encoding, key))
-            if known is None and key in texts:
+            if pieces[key] is None and key in texts:
                 said = texts[key]
                 number = key & ((1 << KEY_SHIFT) - 1)
-                known = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=count)
+                piece = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=count)
+                pieces[key] = piece
                 if key < LOOSE_KEY:  # the others may still change
-                    self._pieces[encoding, key] = known
-            pieces.append(known)
-        while len(self._pieces) > MAX_REMEMBERED:
-            self._pieces.popitem(last=False)
-        return pieces
+                    self._pieces[encoding, key] = piece
+        return [pieces[key] for key, _, _ in rows]
 
     async def _gists(self, session: SessionRow, missed: Mapping[int, int]) -> list[Tickler]:
         gists = []

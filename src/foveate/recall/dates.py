@@ -1,6 +1,7 @@
 """Times that a question names, as spans: "on 8 May 2023", "in June", "two weeks ago", "2023-05-08". In English.
 
-Relative ones are counted from the newest turn, so that the same session gives the same answer tomorrow. Pure.
+Relative ones are counted from the newest turn, so that the same session gives the same answer tomorrow. Also the
+moments of a search filter: `7d`, `yesterday`. Pure.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
+from foveate.errors import InvalidMessage
+from foveate.turn import parse_time
+
 MAX_SPANS = 4
 MAX_CHARS = 4_000
 """As much of a question is read."""
 MONTHS = [name.lower() for name in calendar.month_name]
 DAYS = [name.lower() for name in calendar.day_name]
 COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "couple of": 2}
+BACK_HOURS = {"min": 1 / 60, "h": 1, "d": 24, "w": 168, "hour": 1, "day": 24, "week": 168, "month": 720, "year": 8760}
 UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 _MONTH = "(" + "|".join(name for name in MONTHS if name) + r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?"
@@ -30,6 +35,7 @@ _IN_MONTH = re.compile(rf"\b(?:in|during|since|of|last|this)\s+{_MONTH}(?!\s*\d)
 _IN_YEAR = re.compile(rf"\b(?:in|during|since|of)\s+{_YEAR}\b")
 _AGO = re.compile(rf"\b(\d{{1,3}}|{'|'.join(COUNTS)})\s+(day|week|month|year)s?\s+ago\b")
 _LAST = re.compile(rf"\b(last|this|past)\s+(week|month|year|weekend|night|{'|'.join(DAYS)})\b")
+_BACK = re.compile(r"(\d{1,6})\s*(min|h|d|w|hour|day|week|month|year)(?:ute)?s?(?:\s+ago)?")
 _NEAR = re.compile(r"\b(today|yesterday|this morning|tonight)\b")
 
 
@@ -48,6 +54,27 @@ def spans_in(question: str, now: datetime) -> list[TimeSpan]:
     for first, last in _named(text, now.date()):
         found.setdefault((first, last))
     return [TimeSpan(_us(first), _us(last + timedelta(days=1))) for first, last in list(found)[:MAX_SPANS]]
+
+
+def parse_moment(value: str | float | datetime, now: datetime, *, path: str) -> datetime:
+    """A moment from what `parse_time` takes, or relative to `now`: `7d`, `12 hours ago`, `yesterday`, `last week`.
+
+    A day, week, month or year stands for its beginning (UTC). `InvalidMessage` names `path`.
+    """
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if match := _BACK.fullmatch(text):
+            hours = int(match[1]) * BACK_HOURS[match[2]]
+            if hours < (now - datetime.min.replace(tzinfo=UTC)) / timedelta(hours=1):
+                return now - timedelta(hours=hours)
+        if _NEAR.fullmatch(text) or _LAST.fullmatch(text):
+            (first, _), *_ = _relative(text, now.date())
+            return datetime(first.year, first.month, first.day, tzinfo=UTC)
+    try:
+        return parse_time(value, path=path)
+    except InvalidMessage as error:
+        problem = f"{value!r} is not a time; use 2026-11-15, 2026-11-15T10:00:00Z, 7d, 12h or yesterday"
+        raise InvalidMessage(path, problem) from error
 
 
 def _named(text: str, today: date) -> Iterator[tuple[date, date]]:

@@ -41,7 +41,7 @@ def need_of(prompt: str) -> Need:
         return Need.NONE
     if language.memory.search(text):
         return Need.SURE
-    sentences = [match[0].strip() for match in _SENTENCE.finditer(text) if match[0].strip()]
+    sentences = _sentences(text)
     asked = [language.polite.sub("", sentence) for sentence in sentences if _is_question(sentence, language)]
     telling = [len(language.telling_words(question)) for question in asked]
     if any(
@@ -50,6 +50,23 @@ def need_of(prompt: str) -> Need:
     ):
         return Need.SURE
     return Need.PERHAPS if any(telling) or _IDENTIFIER.search(text) else Need.NONE
+
+
+def is_question(text: str) -> bool:
+    """Whether a text consists of questions alone, with question marks or without."""
+    language = language_of(text)
+    sentences = _sentences(text)
+    return bool(sentences) and all(_is_question(sentence, language) for sentence in sentences)
+
+
+def has_question_marks(text: str) -> bool:
+    """Whether every sentence of a text ends with a question mark. Needs no language, so it is quick."""
+    sentences = _sentences(text)
+    return bool(sentences) and all(sentence.endswith(_QUESTION_MARKS) for sentence in sentences)
+
+
+def _sentences(text: str) -> list[str]:
+    return [match[0].strip() for match in _SENTENCE.finditer(text[-MAX_CHARS:].strip()) if match[0].strip()]
 
 
 def _is_question(sentence: str, language: Language) -> bool:

@@ -1,11 +1,15 @@
-"""Which passages of a session answer a question: scores by words and by vectors made one, and what stands around them.
+"""Scores of passages: keyword and vector scores fused into one, for search and for recall. Pure.
 
     p(passage) = z(keyword) + z(vector)
+
+z is the distance from the mean of everything that is searched, in standard deviations. Search orders by p; what tools
+said counts half. Recall adds what is around a passage:
+
     b(turn)    = the best p of the turn
     score      = p + w1 · (b of the turns next to its own) + w2 · (b of those one further), within one sitting
-                   + the user's weight, if the user said it + a date's, if the question names its day
+                   + the user's weight, if the user said it + the date's, if the question names its day
 
-A short turn is shown whole or not at all: all its passages have the score of its best. Pure: columns in, scores out.
+There, a short turn is shown whole or not at all: all its passages have the score of its best.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.recall.dates import TimeSpan
+from foveate.recall.vectors import Alike, Mask
+from foveate.store.rows import SPEAKERS
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
@@ -25,6 +31,8 @@ TINY_DEVIATION = 1e-9
 SHORT_PASSAGES = 2
 """A turn of so many is short."""
 HOUR_US = 3_600_000_000
+TOOL_SHARE = 0.5
+"""In a search, the score of what tools and programs said is multiplied by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,10 @@ class MeasureScores:
             return np.zeros(len(self.values), np.float32)
         return ((self.values - np.float32(self.mean)) / np.float32(self.deviation)).astype(np.float32)
 
+    def at(self, places: Numbers) -> MeasureScores:
+        """The same for some of the passages: mean and deviation stay those of all."""
+        return MeasureScores(self.values[places], self.mean, self.deviation)
+
 
 @dataclass(frozen=True, slots=True)
 class Passages:
@@ -95,6 +107,50 @@ class PassageScores:
             is_known = self.passages.key[places] == passages.key
             values[is_known] = self.scored.values[places[is_known]]
         return MeasureScores(values, self.scored.mean, self.scored.deviation)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Every passage of a session, by columns, with how well it answers. What is not `allowed` does not count."""
+
+    turn: NDArray[np.int64]
+    at_us: NDArray[np.int64]
+    speaker: NDArray[np.uint8]
+    """As `SPEAKERS` numbers them."""
+    keyword: Floats
+    vector: Alike | None
+    """None if the question has no vector."""
+    allowed: Mask
+    key: NDArray[np.int64]
+    """They grow; those of passages that are not indexed yet begin at `index.LOOSE_KEY`."""
+
+    def __len__(self) -> int:
+        return len(self.turn)
+
+    def by_words(self) -> PassageScores:
+        """How well passages answer by their words, those that do not count left out."""
+        return PassageScores(self._passages(), MeasureScores.of(self.keyword[self.allowed]))
+
+    def by_vectors(self) -> PassageScores | None:
+        """The same by their vectors; None if the question has none."""
+        if self.vector is None:
+            return None
+        values = self.vector.values()[self.allowed]
+        return PassageScores(self._passages(), MeasureScores(values, self.vector.mean, self.vector.deviation))
+
+    def _passages(self) -> Passages:
+        kept = self.allowed
+        is_user = self.speaker[kept] == SPEAKERS.index("user")
+        return Passages(self.key[kept], self.turn[kept], self.at_us[kept], is_user)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The places of passages that match a search, best first, each with its score."""
+
+    places: list[int]
+    scores: list[float]
+    """In standard deviations above a passage that has nothing of the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +196,30 @@ def _later(words: PassageScores | None, vectors: PassageScores | None) -> Passag
     found = [measured.passages for measured in (words, vectors) if measured]
     assert found, "nothing was measured"
     return max(found, key=len)
+
+
+def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
+    """The passages that match a search, best first; of equals what people said comes first, then the newer one.
+
+    A passage matches if it has a word of the query, or if its vector is at least as near as `least_alike` and nearer
+    than the mean. What tools returned and programs injected counts `TOOL_SHARE` of what people and models said.
+    """
+    words = MeasureScores.of(scores.keyword if scores.allowed.all() else scores.keyword[scores.allowed])
+    words = MeasureScores(scores.keyword, words.mean, words.deviation)
+    places = np.flatnonzero((scores.keyword > 0) & scores.allowed)
+    vectors: MeasureScores | None = None
+    if scores.vector is not None:
+        alike = scores.vector
+        is_near = (alike.found >= least_alike) & (alike.found > alike.mean) & scores.allowed[alike.places]
+        places = np.union1d(places, alike.places[is_near])
+        vectors = MeasureScores(alike.at(places.tolist()), alike.mean, alike.deviation)
+    # From the score of a passage that has none of the words and an ordinary vector, so that shares of it make sense.
+    nothing = fuse(MeasureScores(np.zeros(1, np.float32), words.mean, words.deviation), None)
+    gains = fuse(words.at(places), vectors) - nothing
+    is_said = scores.speaker[places] <= SPEAKERS.index("assistant")
+    gains = np.where(is_said | (gains < 0), gains, gains * np.float32(TOOL_SHARE)).astype(np.float32)
+    order = np.lexsort((places, -scores.turn[places], ~is_said, -gains))[:limit]
+    return Matches(places[order].tolist(), gains[order].tolist())
 
 
 def fuse(keyword: MeasureScores | None, vector: MeasureScores | None) -> Floats:

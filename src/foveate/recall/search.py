@@ -1,39 +1,51 @@
-"""What was said is found again: a session's index, kept open, and what people and models are told of what it finds."""
+"""Search in one session or in all of them: the best passage of each turn that matches a query."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from foveate.cache import BoundedCache
 from foveate.errors import InputError, ModelError
 from foveate.models.caller import Caller
+from foveate.recall.dates import parse_moment
 from foveate.recall.embed import Embedder, index_maker, load_embedder
+from foveate.recall.gate import has_question_marks, is_question
 from foveate.recall.passages import cut_turn
 from foveate.recall.settings import RecallSettings
+from foveate.recall.words import telling_words
 from foveate.renditions import without_recalled
 from foveate.store import SessionRow, Store
 from foveate.store.codec import restore_message
 from foveate.store.rows import SPEAKERS, IndexState, Speaker
-from foveate.turn import from_us, parse_time, to_us, turn_id, turn_number
+from foveate.turn import from_us, to_us, turn_id
 
 if TYPE_CHECKING:
-    from foveate.recall.index import Index, Loose, PassageHit
+    from foveate.recall.index import Filter, Index, Loose, PassageHit
+    from foveate.recall.rank import Matches, Scores
 
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
 MAX_RESULTS = 1_000
 LEAST_ALIKE = 0.2
-"""A passage without any of the words counts only if its vector is at least this near; for one word alone,"""
+"""A passage without any of the words matches only if its vector is at least this near; for one word alone,"""
 LEAST_ALIKE_TO_A_WORD = 0.4
 """this near."""
+BATCH = 64
+"""Passages whose texts are read together."""
+MAX_READ = 4_096
+"""Passages whose texts are read for one search."""
+REPEAT_SHARE = 0.5
+"""A passage that only asks what the query asks has its score multiplied by this."""
+LEAST_REPEATED = 0.8
+"""Share of the query's words that such a passage has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchFilter:
-    """Which passages are looked for, as people say it."""
+    """Which passages to search. Times as in `2026-11-15`, `7d` (before now) or `yesterday`."""
 
     role: str | None = None
     tool: str | None = None
@@ -42,114 +54,9 @@ class SearchFilter:
     file: str | None = None
 
 
-class Searcher:
-    """The indexes of a store's sessions. They load when something is first searched."""
-
-    def __init__(self, store: Store, settings: RecallSettings, caller: Caller) -> None:
-        self._store = store
-        self._settings = settings
-        self._caller = caller
-        self._embedder: Embedder | None = None
-        self._open: OrderedDict[int, Index] = OrderedDict()
-
-    @property
-    def embedder(self) -> Embedder:
-        self._embedder = self._embedder or load_embedder(self._settings, self._caller)
-        return self._embedder
-
-    def index(self, session: SessionRow) -> Index:
-        """A session's index, opened before or now."""
-        from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads when something is searched
-
-        found = self._open.pop(session.number, None)
-        if found is None:
-            found = Index(self._store, session.id, self.embedder, lambda turn: self._read_loose(session.id, turn))
-        self._open[session.number] = found
-        while len(self._open) > MAX_OPEN:
-            self._open.popitem(last=False)
-        return found
-
-    async def search(
-        self, session: SessionRow, query: str, max_results: int, wanted: SearchFilter | None = None
-    ) -> list[Hit]:
-        """The turns that speak of something, the best first, each with the passage that says it best."""
-        from foveate.recall.index import Filter  # noqa: PLC0415
-
-        if not query.strip():
-            raise InputError("there is nothing to look for; say some words, as in search('storage port')")
-        if not 1 <= max_results <= MAX_RESULTS:
-            raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
-        wanted = wanted or SearchFilter()
-        chosen = Filter(
-            speaker=_speaker(wanted.role),
-            tool=wanted.tool,
-            after_us=None if wanted.after is None else to_us(parse_time(wanted.after, path="after")),
-            before_us=None if wanted.before is None else to_us(parse_time(wanted.before, path="before")),
-            file=wanted.file,
-        )
-        least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
-        index = self.index(session)
-        hits = await index.search(query, limit=max_results, wanted=chosen, is_by_turn=True, least_alike=least)
-        return [_found(session.id, hit) for hit in hits]
-
-    async def search_all(
-        self, sessions: Sequence[SessionRow], query: str, max_results: int, wanted: SearchFilter
-    ) -> list[Hit]:
-        """The best turns of several sessions; a turn that forks share is told once, as its own session's."""
-        found: list[Hit] = []
-        for session in sessions:
-            own = await self.search(session, query, max_results, wanted)
-            is_shared = len(sessions) > 1
-            found += [each for each in own if not is_shared or (turn_number(each.turn_id) or 0) > session.fork_turn]
-        if len(sessions) > 1:
-            found.sort(key=lambda each: (-each.keyword * (1 + max(0.0, each.similarity)), -each.similarity))
-        return found[:max_results]
-
-    async def unsearched(self, sessions: Sequence[SessionRow]) -> int:
-        """How many turns of these sessions are not indexed yet and too many to be looked through."""
-        return sum([await self.index(session).unsearched() for session in sessions])
-
-    async def state(self) -> IndexState:
-        """What the index has and lacks, who makes its vectors, and why that is not possible now, if it is not."""
-        problem = ""
-        try:
-            await self.embedder.learn()
-        except ModelError as error:
-            problem = str(error)
-        found = await self._store.passages.state(index_maker(self.embedder.name))
-        return replace(found, model=self.embedder.name, problem=problem)
-
-    async def _read_loose(self, session_id: str, turn: int) -> Loose | None:
-        from foveate.recall.index import Loose  # noqa: PLC0415
-
-        rows = await self._store.read(session_id, turn, turn)
-        if not rows or any(row.body is None for row in rows):
-            return None
-        return Loose(rows[0].at_us, cut_turn(without_recalled([restore_message(row) for row in rows])))
-
-
-def _speaker(role: str | None) -> Speaker | None:
-    if role is None or role in SPEAKERS:
-        return role
-    raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
-
-
-def _found(session_id: str, hit: PassageHit) -> Hit:
-    return Hit(
-        session_id=session_id,
-        turn_id=turn_id(hit.turn),
-        text=hit.text,
-        role=hit.speaker,
-        tool=hit.tool,
-        at=from_us(hit.at_us),
-        keyword=round(hit.keyword, 3),
-        similarity=round(hit.vector, 3),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A turn that a search found, with the passage of it that says it best."""
+    """A turn that a search found, with the passage of it that matches best."""
 
     session_id: str
     turn_id: str
@@ -160,6 +67,186 @@ class Hit:
     at: datetime
     """When the turn began."""
     keyword: float
-    """How well it answers by its words; 0 if it has none of them."""
+    """How well it matches by its words; 0 if it has none of them."""
     similarity: float
     """How near it is in meaning, from -1 to 1."""
+    score: float = 0.0
+    """What hits are ordered by, comparable across the sessions of one search."""
+
+
+class Searcher:
+    """The indexes of a store's sessions. They load when something is first searched."""
+
+    def __init__(self, store: Store, settings: RecallSettings, caller: Caller) -> None:
+        self._store = store
+        self._settings = settings
+        self._caller = caller
+        self._embedder: Embedder | None = None
+        self._open: BoundedCache[int, Index] = BoundedCache(MAX_OPEN)
+        self._of_all: Index | None = None
+
+    @property
+    def embedder(self) -> Embedder:
+        self._embedder = self._embedder or load_embedder(self._settings, self._caller)
+        return self._embedder
+
+    def index(self, session: SessionRow) -> Index:
+        """A session's index, opened before or now."""
+        found = self._open.get(session.number)
+        if found is None:
+            found = self._open[session.number] = self._new_index(session.id)
+        return found
+
+    def index_of_all(self) -> Index:
+        """The index of all sessions, opened before or now."""
+        self._of_all = self._of_all or self._new_index(None)
+        return self._of_all
+
+    async def search(
+        self,
+        session: SessionRow,
+        query: str,
+        max_results: int,
+        wanted: SearchFilter | None = None,
+        *,
+        asking: int | None = None,
+    ) -> list[Hit]:
+        """The turns of a session that match, best first. `asking` is the turn whose prompt led to this search."""
+        hits = await self._search(self.index(session), query, max_results, wanted or SearchFilter(), asking=asking)
+        return [_hit(session.id, hit, score) for hit, score in hits]
+
+    async def search_all(self, query: str, max_results: int, wanted: SearchFilter | None = None) -> list[Hit]:
+        """The turns of all sessions that match, best first; a turn that forks share appears once, as its own
+        session's."""
+        hits = await self._search(self.index_of_all(), query, max_results, wanted or SearchFilter())
+        names = await self._session_ids() if hits else {}
+        return [_hit(names[hit.session], hit, score) for hit, score in hits if hit.session in names]
+
+    async def unsearched(self, session: SessionRow | None = None) -> int:
+        """How many turns of a session, or of all, are not indexed yet and too many to be searched directly."""
+        return await (self.index(session) if session else self.index_of_all()).unsearched()
+
+    async def state(self) -> IndexState:
+        """What the index has and lacks, which model makes its vectors, and why it can't be asked, if it can't."""
+        problem = ""
+        try:
+            await self.embedder.learn()
+        except ModelError as error:
+            problem = str(error)
+        found = await self._store.passages.state(index_maker(self.embedder.name))
+        return replace(found, model=self.embedder.name, problem=problem)
+
+    async def _search(
+        self, index: Index, query: str, max_results: int, wanted: SearchFilter, *, asking: int | None = None
+    ) -> list[tuple[PassageHit, float]]:
+        from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
+
+        if not query.strip():
+            raise InputError("the search is empty; give some words, e.g. search('storage port')")
+        if not 1 <= max_results <= MAX_RESULTS:
+            raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
+        scores = await index.scores(query, _filter(wanted))
+        least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
+        matches = best_matches(scores, least_alike=least, limit=MAX_READ)
+        return await _choose(index, scores, matches, _Repeats(query, asking), max_results)
+
+    def _new_index(self, session_id: str | None) -> Index:
+        from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads with the first search
+
+        return Index(self._store, session_id, self.embedder, self._read_loose)
+
+    async def _session_ids(self) -> Mapping[int, str]:
+        return {row.number: row.id for row in await self._store.list_sessions()}
+
+    async def _read_loose(self, session_id: str, turn: int) -> Loose | None:
+        from foveate.recall.index import Loose  # noqa: PLC0415
+
+        rows = await self._store.read(session_id, turn, turn)
+        if not rows or any(row.body is None for row in rows):
+            return None
+        return Loose(rows[0].at_us, cut_turn(without_recalled([restore_message(row) for row in rows])))
+
+
+class _Repeats:
+    """Tells passages that only repeat the query, or another passage."""
+
+    def __init__(self, query: str, asking: int | None) -> None:
+        self._query = query
+        self._words = telling_words(query)
+        self._asking = asking
+        self._seen: set[tuple[str, str]] = set()
+
+    def share(self, hit: PassageHit) -> float:
+        """How much of its score a passage keeps; 0: it is listed only where there is nothing else."""
+        text = " ".join(hit.text.split())
+        if (hit.speaker, text) in self._seen:
+            return 0.0
+        self._seen.add((hit.speaker, text))
+        if hit.turn == self._asking and hit.speaker == "user":
+            return 0.0 if has_question_marks(text) else REPEAT_SHARE
+        return REPEAT_SHARE if self._asks_the_same(text) else 1.0
+
+    def _asks_the_same(self, text: str) -> bool:
+        """Whether a text only asks for what the query is about, or is the query's question in the same words."""
+        words = telling_words(text)
+        shared = len(words & self._words)
+        if not shared or shared < LEAST_REPEATED * len(self._words):
+            return False
+        if has_question_marks(text):
+            return True
+        return shared >= LEAST_REPEATED * len(words | self._words) and (is_question(text) or is_question(self._query))
+
+
+async def _choose(
+    index: Index, scores: Scores, matches: Matches, repeats: _Repeats, limit: int
+) -> list[tuple[PassageHit, float]]:
+    """The best passage of each of the best turns. Reads on until enough turns say more than the query does."""
+    first: dict[tuple[int, int], tuple[PassageHit, float]] = {}
+    last: dict[tuple[int, int], tuple[PassageHit, float]] = {}
+    gains = dict(zip(matches.places, matches.scores, strict=True))
+    for start in range(0, len(matches.places), BATCH):
+        for hit in await index.read(scores, matches.places[start : start + BATCH]):
+            turn, gain, share = (hit.session, hit.turn), gains[hit.place], repeats.share(hit)
+            group = first if share else last
+            gain *= share if gain > 0 else 1
+            if turn not in group or group[turn][1] < gain:
+                group[turn] = (hit, gain)
+        floor = matches.scores[min(start + BATCH, len(matches.scores)) - 1]
+        if sum(gain >= floor for _, gain in first.values()) >= limit:
+            break
+    best = sorted(first.values(), key=lambda found: -found[1])
+    rest = [found for turn, found in last.items() if turn not in first]
+    return [*best, *rest][:limit]
+
+
+def _filter(wanted: SearchFilter) -> Filter:
+    from foveate.recall.index import Filter  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    return Filter(
+        speaker=_speaker(wanted.role),
+        tool=wanted.tool,
+        after_us=None if wanted.after is None else to_us(parse_moment(wanted.after, now, path="after")),
+        before_us=None if wanted.before is None else to_us(parse_moment(wanted.before, now, path="before")),
+        file=wanted.file,
+    )
+
+
+def _speaker(role: str | None) -> Speaker | None:
+    if role is None or role in SPEAKERS:
+        return role
+    raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
+
+
+def _hit(session_id: str, hit: PassageHit, score: float) -> Hit:
+    return Hit(
+        session_id=session_id,
+        turn_id=turn_id(hit.turn),
+        text=hit.text,
+        role=hit.speaker,
+        tool=hit.tool,
+        at=from_us(hit.at_us),
+        keyword=round(hit.keyword, 3),
+        similarity=round(hit.vector, 3),
+        score=round(score, 3),
+    )

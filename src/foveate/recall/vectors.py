@@ -44,10 +44,14 @@ def pack(vectors: Floats, numbers: Sequence[int]) -> bytes:
     return packed.tobytes()
 
 
+def is_packed(data: bytes, dimensions: int) -> bool:
+    """Whether the bytes are stored vectors of this size; none are if the size is not known."""
+    return dimensions > 0 and len(data) % _stored(dimensions).itemsize == 0
+
+
 def unpack(data: bytes, dimensions: int) -> NDArray[Any]:
-    """Stored vectors with their `number`, `scale` and `row`; none if they are of another size, or it is not known."""
-    stored = _stored(dimensions)
-    return np.frombuffer(data if dimensions and len(data) % stored.itemsize == 0 else b"", stored)
+    """Stored vectors with their `number`, `scale` and `row`; none if they are of another size."""
+    return np.frombuffer(data if is_packed(data, dimensions) else b"", _stored(dimensions))
 
 
 @cache

@@ -282,9 +282,10 @@ class Session:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """The turns that speak of something, by words and by meaning, the best first, each with its best passage.
+        """The turns that match a query by words or by meaning, best first, each with its best passage.
 
-        `role` is who says it (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn names.
+        `role` is who said it (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn names.
+        `after` and `before` also take `7d`, `12h`, `yesterday` or `last week`.
         """
         wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
         return await self._shared.searcher.search(self._row, query, max_results, wanted)

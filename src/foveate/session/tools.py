@@ -8,7 +8,7 @@ from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHist
 from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
 from foveate.plan import ShownLevel
 from foveate.recall.search import Searcher
-from foveate.recall.snippets import snippet
+from foveate.recall.words import snippet
 from foveate.session.context import Contexts
 from foveate.store import SessionRow, Store
 from foveate.tokens import Counter
@@ -97,6 +97,7 @@ class Retrieval:
 
     async def _found(self, query: str, max_results: int) -> str:
         """A line for each turn: the passage that says it best, and who says it."""
-        found = await self._searcher.search(self._session, query, max_results)
+        asking = self._session.last_turn if self._session.head != "closed" else None
+        found = await self._searcher.search(self._session, query, max_results, asking=asking)
         lines = (f"{each.turn_id}: [{each.role}] {snippet(each.text, query, FOUND_CHARS)}\n" for each in found)
         return "".join(lines) or f"Nothing was found for {query!r}.\n"

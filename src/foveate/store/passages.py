@@ -15,6 +15,7 @@ from foveate.store import bodies
 from foveate.store.lineage import chain_of, fork_turns, get_session, number_of, spans
 from foveate.store.rows import (
     KEY_SHIFT,
+    IndexedSession,
     IndexSnapshot,
     IndexState,
     NewPassages,
@@ -34,8 +35,14 @@ OLDER = "session = :session AND turn = :turn AND messages <= :messages"
 SAME_SIZE = "session = :session AND turn = :turn AND messages = :messages"
 # A fork may still see the turn as it was.
 SHARED = "SELECT 1 FROM sessions WHERE parent = :session AND fork_turn = :turn"
-LIST = """SELECT id, turn, messages, at_us, maker, marks, vectors FROM passages
+LIST = """SELECT id, turn, messages, at_us, maker, marks, vectors, session FROM passages
     WHERE session = :session AND id > :after ORDER BY id"""
+# A fork may have passages of its own of the turn it forked at, which is its parent's.
+LIST_ALL = """SELECT p.id, p.turn, p.messages, p.at_us, p.maker, p.marks, p.vectors, p.session
+    FROM passages p JOIN sessions s ON s.number = p.session
+    WHERE p.turn > s.fork_turn AND p.id > :after ORDER BY p.id"""
+INDEXED_SESSIONS = """SELECT number, id, created_us, index_epoch, fork_turn + 1, last_turn, last_position FROM sessions
+    ORDER BY updated_us DESC, number DESC"""
 GET_TEXTS = "SELECT texts FROM passages WHERE id = :id"
 DROP = "DELETE FROM passages WHERE id = :id"
 EPOCH = "SELECT index_epoch FROM sessions WHERE number = :session"
@@ -60,15 +67,14 @@ _decoder = msgspec.msgpack.Decoder(list[tuple[Speaker, str, str | None, str]])
 
 def look(
     connection: Connection,
-    session_id: str,
+    session_id: str | None,
     *,
     after: int,
     phrases: Sequence[tuple[str, int]],
     limit: int,
     is_most: bool = False,
 ) -> IndexSnapshot:
-    chain = chain_of(connection, session_id)
-    epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
+    chain = [] if session_id is None else chain_of(connection, session_id)
     sessions = () if is_most else [row.number for row in chain]
     (newest,) = connection.execute(NEWEST).fetchone()
     with connection.words.guard():
@@ -78,12 +84,17 @@ def look(
             else Postings((), is_cut=False)
             for phrase, beyond in phrases
         ]
-    found = list(_seen(connection, chain, after)) if newest > after else []
-    return IndexSnapshot(sum(epochs), chain[0].last_turn, _last_messages(chain[0]), newest, found, postings)
+    found = _seen(connection, chain, after) if chain else _all_rows(connection, after)
+    return IndexSnapshot(
+        sessions=[_indexed(connection, chain)] if chain else _all_indexed(connection),
+        newest=newest,
+        rows=list(found) if newest > after else [],
+        postings=postings,
+    )
 
 
-def postings(connection: Connection, session_id: str, phrase: str, *, field: str) -> list[int]:
-    sessions = [row.number for row in chain_of(connection, session_id)]
+def postings(connection: Connection, session_id: str | None, phrase: str, *, field: str) -> list[int]:
+    sessions = [] if session_id is None else [row.number for row in chain_of(connection, session_id)]
     with connection.words.guard():
         return connection.words.match(phrase, sessions=sessions, field=field)
 
@@ -211,9 +222,24 @@ def _seen(connection: Connection, chain: Sequence[SessionRow], after: int) -> It
                 yield found
 
 
-def _last_messages(session: SessionRow) -> int:
-    """How many messages the last turn has; if a fork has none of its own, those up to the fork."""
-    return session.last_position or session.fork_position
+def _all_rows(connection: Connection, after: int) -> Iterator[PassagesRow]:
+    return (PassagesRow(*values) for values in connection.execute(LIST_ALL, {"after": after}))
+
+
+def _indexed(connection: Connection, chain: Sequence[SessionRow]) -> IndexedSession:
+    """A session, given with its ancestors, with all turns that it sees."""
+    session = chain[0]
+    epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
+    # A fork without messages of its own ends with those up to the fork.
+    last_messages = session.last_position or session.fork_position
+    return IndexedSession(
+        session.number, session.id, session.created_us, sum(epochs), 1, session.last_turn, last_messages
+    )
+
+
+def _all_indexed(connection: Connection) -> list[IndexedSession]:
+    """All sessions, with the turns that each recorded itself."""
+    return [IndexedSession(*values) for values in connection.execute(INDEXED_SESSIONS)]
 
 
 def _postings(connection: Connection, phrase: str, sessions: Sequence[int], beyond: int, limit: int) -> Postings:

@@ -256,16 +256,23 @@ class PassageIndex(Protocol):
     """The index of a store; `foveate.testing.stores.passages` is its conformance suite."""
 
     async def look(
-        self, session_id: str, *, after: int, phrases: Sequence[tuple[str, int]], limit: int, is_most: bool = False
+        self,
+        session_id: str | None,
+        *,
+        after: int,
+        phrases: Sequence[tuple[str, int]],
+        limit: int,
+        is_most: bool = False,
     ) -> IndexSnapshot:
         """Rows with an id above `after`, and for each phrase up to `limit` passages beyond its key that contain it.
 
+        Without a session, those of all sessions: a turn that forks share once, as its own session's.
         With `is_most`, most passages of the store are this session's, and others are not filtered first.
         `Damaged` if the index can't be read.
         """
 
-    async def postings(self, session_id: str, phrase: str, *, field: str) -> list[int]:
-        """The keys of all passages that contain a phrase in a field: `words` or `tool`."""
+    async def postings(self, session_id: str | None, phrase: str, *, field: str) -> list[int]:
+        """The keys of all passages that contain a phrase in a field (`words` or `tool`), in a session or in all."""
 
     async def among(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
         """For each phrase the places of the texts that contain it, by the rules of `look`."""

@@ -401,6 +401,8 @@ class PassagesRow:
     maker: str
     marks: bytes
     vectors: bytes
+    session: int
+    """The number of the session that recorded the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,14 +414,26 @@ class Postings:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexSnapshot:
-    """The index at one moment: rows added since the last look, and the postings of phrases."""
+class IndexedSession:
+    """The turns of a session that a search covers."""
 
+    number: int
+    id: str
+    created_us: int
     epoch: int
     """If it changed, rows were removed: look again from the beginning."""
+    first_turn: int
     last_turn: int
     last_messages: int
     """Of the last turn, which may be open."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot:
+    """The index at one moment: rows added since the last look, and the postings of phrases."""
+
+    sessions: Sequence[IndexedSession]
+    """The session that was asked for; or all, those used last first."""
     newest: int
     """The highest id at that moment, in the whole store."""
     rows: Sequence[PassagesRow]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from foveate.errors import Damaged, ModelError
 from foveate.models.caller import Caller
 from foveate.recall.embed import STATIC, STATIC_NAME, Embedder, index_maker, load_embedder
-from foveate.recall.maker import EMBEDDED_CHARS
+from foveate.recall.passages import EMBEDDED_CHARS
 from foveate.settings import Settings
 from foveate.store import Store
 from foveate.store.rows import NewPassages

@@ -11,7 +11,7 @@ from foveate.compress.local import LocalCompressor
 from foveate.compress.model import is_worth_asking
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import take_head
-from foveate.recall.maker import index_turn
+from foveate.recall.passages import index_turn
 from foveate.renditions import TINY_TOKENS, Compressor, Level, Renditions, Unit, without_recalled
 from foveate.store import MessageRow, bodies
 from foveate.store.codec import restore_message

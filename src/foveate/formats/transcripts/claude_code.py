@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO, Final
 
+from foveate.cache import BoundedCache
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
 from foveate.formats.files import (
@@ -125,7 +125,7 @@ class _Threads:
     """Which session a record belongs to: the main one, or that of the subagent whose chain of ids it continues."""
 
     def __init__(self) -> None:
-        self._roots: OrderedDict[str, str] = OrderedDict()
+        self._roots: BoundedCache[str, str] = BoundedCache(MAX_SIDECHAIN_IDS)
 
     def session(self, record: Json, main: str) -> str:
         agent = text_at(record, "agentId")
@@ -137,8 +137,6 @@ class _Threads:
         root = self._roots.get(parent or "") or own or "unknown"
         if own:
             self._roots[own] = root
-            if len(self._roots) > MAX_SIDECHAIN_IDS:
-                self._roots.popitem(last=False)
         return f"{main}/sidechain-{root}"
 
 

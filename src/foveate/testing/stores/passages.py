@@ -62,7 +62,7 @@ async def what_came_since_the_last_look_is_told(store: Store, open_store: OpenSt
     await _talked(store, "one", "two")
     first = await _look(store)
     assert [row.turn for row in first.rows] == [1, 2]
-    assert (first.last_turn, first.last_messages) == (2, 1)
+    assert (first.sessions[0].last_turn, first.sessions[0].last_messages) == (2, 1)
     other = await open_store()
     try:
         await other.append("s", [draft("three")])
@@ -72,7 +72,7 @@ async def what_came_since_the_last_look_is_told(store: Store, open_store: OpenSt
     later = await _look(store, "three", "one", after=first.newest)
     assert [row.turn for row in later.rows] == [3]
     assert [len(postings.keys) for postings in later.postings] == [1, 1]
-    assert later.epoch == first.epoch
+    assert later.sessions[0].epoch == first.sessions[0].epoch
     asked = [("three", first.newest << KEY_SHIFT), ("one", (first.newest + 1) << KEY_SHIFT)]
     beyond = await store.passages.look("s", after=later.newest, phrases=asked, limit=MANY)
     assert ([len(postings.keys) for postings in beyond.postings], beyond.rows) == ([1, 0], [])
@@ -178,7 +178,7 @@ async def what_is_pruned_leaves_the_index(store: Store, _: OpenStore) -> None:
     before = await _look(store)
     await store.prune("s", before_us=50, dry_run=False)
     after = await _look(store, "old")
-    assert after.epoch != before.epoch
+    assert after.sessions[0].epoch != before.sessions[0].epoch
     assert ([row.turn for row in after.rows], list(after.postings[0].keys)) == ([2, 3], [])
     assert await _turns(store, "new") == [2]
 
@@ -206,7 +206,7 @@ async def it_is_cleared_and_made_again(store: Store, _: OpenStore) -> None:
     await store.passages.clear()
     after = await _look(store, "one")
     assert (after.rows, list(after.postings[0].keys)) == ([], [])
-    assert after.epoch != before.epoch
+    assert after.sessions[0].epoch != before.sessions[0].epoch
     assert await store.passages.lacking("s", "test", MANY) == [(2, 1), (1, 1)]
     await store.passages.add("s", [entry(1, "one"), entry(2, "two")])
     assert await _turns(store, "one") == [1]
