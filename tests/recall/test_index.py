@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -207,8 +209,8 @@ def test_all_sessions_are_searched_and_shared_turns_told_once(tmp_path: Path) ->
 def test_passages_of_another_model_are_found_by_their_words(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, "My dog had puppies last night.", "The invoice is overdue.")
-        store = session._store
-        await store.passages._write(lambda connection: connection.execute("UPDATE passages SET maker = '1 another'"))  # type: ignore[attr-defined]
+        with closing(sqlite3.connect(tmp_path / "chat.db")) as connection, connection:
+            connection.execute("UPDATE passages SET maker = '1 another'")
         assert (await fov.index_state()).missing == 2
         assert turns(await session.search("invoices")) == ["T-2"]
         assert await session.search("unpaid bill payment late") == []
