@@ -319,3 +319,16 @@ def test_a_retired_key_is_ignored_with_a_warning(
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("the setting recall.")
     assert "is ignored" in caplog.messages[0]
+
+
+def test_a_mistyped_strategy_names_its_key() -> None:
+    with pytest.raises(SettingsError, match=r"session\.strategy: no strategy 'gradiant'.*did you mean gradient\?"):
+        load(FOVEATE_SESSION__STRATEGY="gradiant")
+
+
+def test_the_default_file_is_in_the_configuration_folder(tmp_path: Path) -> None:
+    file = tmp_path / ".config" / "foveate" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("[session]\nbudget_tokens = 7000\n")
+    assert load(HOME=str(tmp_path)).session.budget_tokens == 7_000
+    assert load(HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path / "other")).session.budget_tokens == 100_000

@@ -23,7 +23,7 @@ from foveate.importer import ImportReport, Progress, free_name, import_transcrip
 from foveate.models import Purpose
 from foveate.models.caller import Caller, Load
 from foveate.models.limits import ProviderState
-from foveate.models.names import load_model, models_for, window_of
+from foveate.models.names import load_model, models_for, plain_model, window_of
 from foveate.models.status import ModelReport, ModelStatus, ModelUse, describe_models, try_model, uses_of
 from foveate.recall.embed.endpoint import Endpoint
 from foveate.recall.search import Hit, Searcher, SearchFilter
@@ -31,7 +31,7 @@ from foveate.session import Session, SharedParts
 from foveate.session.context import given_settings
 from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.values import SessionInfo, describe_session
-from foveate.settings import Settings, load_settings, make_strategy
+from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
 from foveate.store.rows import CostRow, IndexState
 from foveate.strategy import extra_event_kinds
@@ -221,6 +221,7 @@ class Foveate:
         A different file whose name is taken gets a session of its own, such as `talk-2`.
         """
         names: dict[str, str] = {}
+        created: set[str] = set()
 
         async def open_named(header: SessionHeader, keys: Sequence[str]) -> Session:
             if header.session not in names:
@@ -228,16 +229,19 @@ class Foveate:
                     name = await free_name(self._store, header, keys=keys)
                 else:
                     name = f"{session_id}/{header.session}" if names else session_id
-                names[header.session] = name
-            return await self._open_imported(replace(header, session=names[header.session]))
+                names[header.session] = check_session_id(name)
+                if not await self._has_session(name):
+                    created.add(name)
+            name = names[header.session]
+            return await self._open_imported(replace(header, session=name), is_new=name in created)
 
         return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
 
     async def reliability(self, session_id: str) -> Reliability | None:
         """How far a session can be trusted as it is shown; None if its strategy gives no score."""
         row = await self._store.get_session(session_id)
-        strategy = make_strategy(row.strategy, self.settings, given_settings(row))
-        return strategy.reliability(row.model, await load_state(self._store, session_id, row.strategy))
+        shown = session_strategy(row.strategy, self.settings, given_settings(row))
+        return shown.strategy.reliability(row.model, await load_state(self._store, session_id, shown.name))
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
         """What the calls of models took, by session, day, model and purpose; of one session, or of all."""
@@ -340,6 +344,11 @@ class Foveate:
         problem = await self._store.passages.check()
         if problem:
             yield Finding(problem, "foveate doctor --rebuild-index")
+        for row in await self._store.list_sessions():
+            shown = session_strategy(row.strategy, self.settings, given_settings(row))
+            if shown.problem:
+                advice = f"foveate sessions strategy {row.id} {shown.name}"
+                yield Finding(f"session {row.id!r}: {shown.problem}", advice)
 
     async def close(self) -> None:
         """End background work and close the store; what was recorded is durable in any case."""
@@ -347,6 +356,13 @@ class Foveate:
         await self._caller.close()
         self._events.close()
         await self._store.close()
+
+    async def _has_session(self, session_id: str) -> bool:
+        try:
+            await self._store.get_session(session_id)
+        except SessionNotFound:
+            return False
+        return True
 
     async def _create(self, session_id: str, said: Mapping[str, Any]) -> SessionRow:
         defaults = self.settings.session
@@ -364,11 +380,24 @@ class Foveate:
         )
         return await self._store.create_session(new)
 
-    async def _open_imported(self, header: SessionHeader) -> Session:
+    async def _open_imported(self, header: SessionHeader, *, is_new: bool) -> Session:
+        """Open or create the session of a transcript. One that exists keeps what it has; only gaps are filled.
+
+        The model is kept as information, without an address: a transcript never decides who is asked.
+        """
+        known = {
+            "title": header.title and printable_text(header.title),
+            "model": header.model and plain_model(printable_text(header.model), self.settings.models),
+            "platform": header.platform,
+            "channel": header.channel and printable_text(header.channel),
+        }
+        if not is_new:
+            row = await self._store.get_session(header.session)
+            known = {name: value for name, value in known.items() if not getattr(row, name)}
         return await self.session(
             header.session,
-            title=header.title and printable_text(header.title),
-            model=header.model and printable_text(header.model),
-            platform=header.platform,
-            channel=header.channel and printable_text(header.channel),
+            title=known.get("title"),
+            model=known.get("model"),
+            platform=known.get("platform"),
+            channel=known.get("channel"),
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from foveate import formats
-from foveate.errors import InputError, SessionNotFound
+from foveate.errors import InputError, InvalidMessage, SessionNotFound, UnknownFormat
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem
 from foveate.session import Session
 from foveate.store import Store
@@ -23,6 +23,11 @@ BATCH_MESSAGES = 500
 BATCH_CHARS = 4_000_000
 MAX_PROBLEMS = 10_000
 """This many problems are reported one by one; further ones are only counted."""
+LAST_RESORT = "jsonl"
+"""The format as which any JSON can be read; a file without a message is then not a transcript."""
+MAX_NAME_SHOWN = 50
+MAX_DISPLAY_RECORDS = 5_000
+"""A file that has no message among so many records is not a conversation."""
 MAX_OF_A_NAME = 1_000
 """So many different files of one name can be kept."""
 
@@ -53,6 +58,8 @@ class ImportReport:
     problems: list[TranscriptProblem] = field(default_factory=list)
     unlisted_problems: int = 0
     bytes_read: int = 0
+    skipped_sessions: int = 0
+    """Sessions that have records but no message."""
 
     @property
     def found(self) -> int:
@@ -117,6 +124,8 @@ async def import_transcript(
             written = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
             await _Import(report, open_session, written=written).run(items)
             report.bytes_read = stream.tell()
+            if name == LAST_RESORT and not report.sessions and not report.problems:
+                raise UnknownFormat(f"{path}: no messages found in it; if it is a transcript, name its format")
             return report
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
@@ -156,6 +165,9 @@ class _Import:
         self._headers: dict[str, SessionHeader] = {}
         self._sessions: dict[str, tuple[Session, ImportedSession]] = {}
         self._latest: dict[str, datetime] = {}
+        self._held: dict[str, list[TranscriptMessage]] = {}
+        """Display-only records of sessions in which nobody has said anything yet."""
+        self._rejected: set[str] = set()
 
     async def run(self, items: Iterator[TranscriptItem]) -> None:
         batches = _Batches(items)
@@ -165,6 +177,7 @@ class _Import:
         for header in self._headers.values():
             if header.session in self._sessions:
                 await self._open_session(header, ())  # a title that became known later
+        self._report.skipped_sessions = len(self._held)
 
     def _dated(self, batch: list[TranscriptItem]) -> Iterator[TranscriptItem]:
         """The batch, each message with a time: its own, else that of the one before it in its session, else of the next
@@ -201,11 +214,16 @@ class _Import:
 
     async def _record(self, found: list[TranscriptMessage]) -> None:
         name = found[0].session
+        if name in self._rejected:
+            return
         if name not in self._sessions:
+            found = self._held.pop(name, []) + found
             keys = [entry.key for entry in found if entry.message.kind != "display"]
-            session = await self._open_session(self._headers.get(name, SessionHeader(name)), keys)
-            self._sessions[name] = session, ImportedSession(session.id, name)
-            self._report.sessions.append(self._sessions[name][1])
+            if not keys and self._report.format == LAST_RESORT:
+                self._held[name] = found[:MAX_DISPLAY_RECORDS]
+                return
+            if not await self._begin(name, keys):
+                return
         session, imported = self._sessions[name]
         drafts = await draft_messages(
             [entry.message for entry in found],
@@ -218,6 +236,18 @@ class _Import:
         imported.found += len(found)
         imported.added += sum(place.is_new for place in places)
         imported.turns = max(imported.turns, *(place.turn for place in places))
+
+    async def _begin(self, name: str, keys: Sequence[str]) -> bool:
+        """Open a session; False if its id can't be one, which is reported, and the rest of the file goes on."""
+        try:
+            session = await self._open_session(self._headers.get(name, SessionHeader(name)), keys)
+        except InvalidMessage as error:
+            self._rejected.add(name)
+            self._report.note(TranscriptProblem(f"conversation {name[:MAX_NAME_SHOWN]!r}", error.problem))
+            return False
+        self._sessions[name] = session, ImportedSession(session.id, name)
+        self._report.sessions.append(self._sessions[name][1])
+        return True
 
 
 class _Batches:

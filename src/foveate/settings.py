@@ -14,7 +14,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, NamedTuple, cast, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,7 +23,7 @@ from foveate.compress.settings import CompressSettings
 from foveate.config import SettingKey, converted, drop_retired_keys, is_list, keys_of, refuse_unknown_keys, takes
 from foveate.context.allotments import Allotments
 from foveate.context.settings import ContextSettings
-from foveate.errors import SettingsError
+from foveate.errors import SettingsError, UnknownStrategy
 from foveate.events import EventSettings
 from foveate.models.settings import ModelsSettings
 from foveate.recall.settings import RecallSettings
@@ -110,6 +110,23 @@ def sections() -> dict[str, type[Struct]]:
     return own | {name: strategy for name, strategy in found.items() if issubclass(strategy, Struct)}
 
 
+class SessionStrategy(NamedTuple):
+    """How a session is shown; `problem` says why it is not shown by its own strategy."""
+
+    name: str
+    strategy: Strategy
+    problem: str = ""
+
+
+def session_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> SessionStrategy:
+    """A session's strategy, or the default if its own does not exist any more or rejects its settings."""
+    try:
+        return SessionStrategy(name, make_strategy(name, settings, given))
+    except (UnknownStrategy, SettingsError) as error:
+        default = settings.session.strategy
+        return SessionStrategy(default, make_strategy(default, settings), f"{error}; shown by {default} instead")
+
+
 def strategy_names() -> tuple[str, ...]:
     """All strategies, built-in and registered."""
     return names()
@@ -131,13 +148,38 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Defaults, then the file, `FOVEATE_PART__KEY` variables, and `overrides` as in {"store": {"readers": 2}}."""
+    """Defaults, then the file, `FOVEATE_PART__KEY` variables, and `overrides`, e.g. {"store": {"readers": 2}}.
+
+    The file is `path`, or the one that `config_file` finds.
+    """
     environment = os.environ if environment is None else environment
-    path = path or environment.get(CONFIG_VARIABLE)
+    path = path or environment.get(CONFIG_VARIABLE) or _default_file(environment)
     values: dict[str, object] = {}
     for source in (_read_file(Path(path)) if path else {}, _read_environment(environment), overrides or {}):
         _merge(values, {_section_name(key): given for key, given in source.items()})
-    return _convert(drop_retired_keys(values, RETIRED_KEYS))
+    settings = _convert(drop_retired_keys(values, RETIRED_KEYS))
+    try:
+        load(settings.session.strategy)
+    except UnknownStrategy as error:
+        near = difflib.get_close_matches(settings.session.strategy, names(), n=1)
+        raise SettingsError("session.strategy", f"{error}{f'; did you mean {near[0]}?' if near else ''}") from error
+    return settings
+
+
+def config_file(environment: Mapping[str, str] | None = None) -> Path | None:
+    """The settings file: the one that `$FOVEATE_CONFIG` names, else `foveate/config.toml` in the user's configuration
+    folder (`$XDG_CONFIG_HOME`, or `~/.config`); None if there is no home folder. It need not exist."""
+    environment = os.environ if environment is None else environment
+    if named := environment.get(CONFIG_VARIABLE):
+        return Path(named).expanduser()
+    home = environment.get("HOME") or environment.get("USERPROFILE")
+    folder = environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    return Path(folder) / "foveate" / "config.toml" if folder else None
+
+
+def _default_file(environment: Mapping[str, str]) -> Path | None:
+    path = config_file(environment)
+    return path if path and path.is_file() else None
 
 
 def _read_file(path: Path) -> dict[str, object]:

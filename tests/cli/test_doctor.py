@@ -193,3 +193,15 @@ def test_a_damaged_index_is_told_and_rebuilt_and_nothing_else_suffers(statement:
     assert "each as it was stored" in " ".join(shell("doctor", "--rebuild-index").split())
     assert [found["turn_id"] for found in shell.json("search", "s", "meanwhile")["found"]] == ["T-4"]
     assert len(shell.json("search", "s", "hello")["found"]) == 3
+
+
+def test_a_session_whose_strategy_is_gone_is_listed_and_shown_by_the_default(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with sqlite3.connect(shell.db) as connection:
+        connection.execute("UPDATE sessions SET strategy = 'vanished'")
+    connection.close()
+    assert [info["strategy"] for info in shell.json("sessions")] == ["vanished"]
+    result = shell.run("context", "s")
+    assert "no strategy 'vanished'" in result.stderr
+    assert "shown by gradient instead" in result.stderr
+    assert "no strategy 'vanished'" in " ".join(shell("doctor", code=1).split())

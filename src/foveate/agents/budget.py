@@ -5,7 +5,7 @@ from __future__ import annotations
 from foveate.agents.chat import DEFAULT_MAX_OUTPUT_TOKENS, WINDOW_MARGIN_TOKENS, check_window
 from foveate.errors import InputError, ModelUnavailable
 from foveate.models import local
-from foveate.models.names import load_model, models_for, understand
+from foveate.models.names import load_model, models_for, named_hosts, understand
 from foveate.models.settings import ModelsSettings
 
 WINDOW_SHARE = 8
@@ -14,15 +14,26 @@ THOUSAND = 1_000
 
 
 def model_for(wished: str | None, own: str | None, *, settings: ModelsSettings) -> str | None:
-    """Who answers: the model that is wished for, the session's own if it can be asked, or the settings'."""
+    """Which model answers: the one that is asked for, the one that the settings name, or the session's last one.
+
+    The last one counts only if it is safe to use again: not `local`, which is for a try, and no endpoint that the
+    settings don't name, since the conversation and a key would be sent there.
+    """
     configured = next(iter(models_for("chat", settings)), None)
-    if wished or not own:
+    if wished or configured or not own:
         return wished or configured
     try:
-        understand(own, settings)
+        parsed = understand(own, settings)
     except ModelUnavailable:
-        return configured
+        return None
+    if parsed.kind == "local" or (parsed.kind == "endpoint" and parsed.provider not in named_hosts(settings)):
+        return None
     return own
+
+
+def check_name(model: str, settings: ModelsSettings) -> None:
+    """`ModelUnavailable` if the name can't be a model's: the error says what to write."""
+    understand(model, settings)
 
 
 async def check_model(model: str, settings: ModelsSettings) -> None:
@@ -54,7 +65,8 @@ def fitting_budget(
 ) -> int:
     """The budget that `option` asks for, or the session's own, or the default.
 
-    The default is reduced to fit the window; a budget that someone chose is rejected if it does not fit.
+    The default, which nobody chose, is reduced to fit the window for as long as this model answers; a budget that
+    someone chose is rejected if it does not fit.
     """
     budget_tokens = asked_tokens or own_tokens or default_tokens
     if window_tokens is None:

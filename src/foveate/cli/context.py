@@ -14,6 +14,7 @@ from foveate.errors import Damaged
 
 if TYPE_CHECKING:
     from foveate.session.values import Context
+    from foveate.sync import Session
 
 
 WAITED_FOR = {"meanwhile", "uncompressed"}
@@ -78,6 +79,7 @@ def command(
             context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
         request = context.request(format_name) if format_name else {}
         info = session.info
+        warn_of_strategy(session)
         pending = session.stats().pending if not (as_text or format_name) else 0
     is_other = context.planned.strategy != info.strategy
     one_off = context.budget_tokens != info.budget_tokens or is_other
@@ -89,6 +91,12 @@ def command(
         print_json(_as_json(context, one_off=one_off, pending=pending))
     else:
         _show(session_id, context, one_off=one_off, is_other=is_other, pending=pending)
+
+
+def warn_of_strategy(session: Session) -> None:
+    """A warning where a session is not shown by its own strategy."""
+    if problem := session.strategy_problem:
+        console(stderr=True).print(line((f"{session.id}: {problem}", "yellow")), soft_wrap=True)
 
 
 def read_text(path: Path | None) -> str:

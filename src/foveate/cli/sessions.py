@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.options import json_option, opened, refuse_options_before, store_option
 from foveate.cli.ui.terminal import Column, console, moment, print_json, print_table, reliable
 from foveate.text import several
 
@@ -57,7 +56,7 @@ def command(
     foveate sessions delete SESSION
     """
     if context.invoked_subcommand:
-        _refuse_options_before(context, context.invoked_subcommand)
+        refuse_options_before(context, context.invoked_subcommand)
         return
     with opened(store_path) as fov:
         found = fov.sessions(platform=platform, channel=channel)
@@ -79,13 +78,6 @@ def command(
     print_table(out, COLUMNS, rows)
     if len(listed) < len(found):
         out.print(f"… and {len(found) - len(listed)} more (--limit 0 lists all)")
-
-
-def _refuse_options_before(context: click.Context, subcommand: str) -> None:
-    """An option in front of a subcommand would be read by nobody: `--db` there must not go unheard."""
-    for option in context.command.params:
-        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"say {option.opts[0]} behind {subcommand!r}, not before it", context)
 
 
 @command.command()

@@ -238,6 +238,9 @@ TITLE_CHARACTERS = 80
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
+_SLASH_COMMAND = re.compile(r"/[a-z][\w:-]*(?:\s|$)", re.IGNORECASE)
+
+
 class TitleRank(IntEnum):
     """Where a title comes from: a higher one replaces a lower, a later one its equal, but the first prompt stays."""
 
@@ -279,6 +282,8 @@ class Sessions:
         else:
             before = known.header
         header = replace(known.header, model=model or known.header.model, channel=channel or known.header.channel)
+        if rank == TitleRank.PROMPT and title and _SLASH_COMMAND.match(title):
+            title = None  # `/model` or `/clear` says nothing about the conversation
         if title and (rank > known.rank or rank == known.rank != TitleRank.PROMPT):
             header = replace(header, title=short_title(title))
             known.rank = rank

@@ -214,6 +214,30 @@ def understand(name: str, settings: ModelsSettings) -> ModelName:
     return parse_name(name, key_variables=settings.key_variables, plugins=PLUGINS.registered.keys())
 
 
+def plain_model(name: str, settings: ModelsSettings) -> str | None:
+    """A model's name as information: without a provider or an address that it could be asked at.
+
+    `gpt-5@http://host/v1` and `openai:gpt-5` are both `gpt-5`; None if nothing is left.
+    """
+    while name:
+        try:
+            name = understand(name, settings).model
+        except ModelUnavailable:
+            return name
+    return None
+
+
+def named_hosts(settings: ModelsSettings) -> frozenset[str]:
+    """The hosts of endpoints that the settings name, as `host` or `host:port`."""
+    names = (settings.default, settings.chat, settings.compress, settings.tiny, settings.smooth, settings.roll_up)
+    hosts = set(settings.key_variables)
+    for name in (*names, *settings.fallbacks):
+        match = _ENDPOINT.fullmatch(name or "")
+        if match:
+            hosts.add(urlsplit(match["url"]).netloc.lower())
+    return frozenset(hosts)
+
+
 def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) -> ApiKey | None:
     """The key from the environment, if one of the variables is set."""
     environment = os.environ if environment is None else environment

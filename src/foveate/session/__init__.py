@@ -49,7 +49,7 @@ from foveate.session.values import (
     describe_session,
     describe_stats,
 )
-from foveate.settings import Settings, make_strategy
+from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import Draft, NewSession, Place, SessionRow, Store
 from foveate.store.codec import draft_messages, draft_turn
 from foveate.tokens import Counter, calibrate, session_counter
@@ -86,6 +86,7 @@ class Session:
             shared.store, row.id, shared.events, shared.settings, recaller=recaller, worker=shared.worker
         )
         self._offer: ToolSet | None = None
+        self._limit_tokens: int | None = None
 
     @property
     def info(self) -> SessionInfo:
@@ -118,6 +119,17 @@ class Session:
     def compression_level(self) -> int:
         """zstd's, for what is recorded."""
         return self._shared.settings.store.compression_level
+
+    @property
+    def strategy_problem(self) -> str:
+        """Why the session is not shown by its own strategy, if it is not: the strategy does not exist any more, say."""
+        row = self._row
+        return session_strategy(row.strategy, self._shared.settings, given_settings(row)).problem
+
+    def limit_budget(self, tokens: int) -> None:
+        """Use at most these tokens through this handle: what the model that answers takes. Nothing is stored."""
+        self._limit_tokens = tokens
+        self._take(self._row)
 
     async def refresh(self) -> SessionInfo:
         """Read the session again; other handles may have changed it."""
@@ -395,7 +407,8 @@ class Session:
             yield piece
 
     def _take(self, row: SessionRow) -> None:
-        self._row = row
+        limit = self._limit_tokens
+        self._row = row if limit is None else replace(row, budget_tokens=min(row.budget_tokens, limit))
         self._counter = session_counter(row.model, row.encoding)
 
     async def _update(self, changes: Mapping[str, object]) -> SessionInfo:

@@ -39,7 +39,7 @@ from foveate.history.texts import TextReader
 from foveate.plan import Frame, ShownLevel
 from foveate.session.documents import check_size, stand_in
 from foveate.session.values import Pin
-from foveate.settings import Settings, make_strategy
+from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Strategy
 from foveate.text import turn_text
@@ -282,9 +282,8 @@ class Contexts:
     def _chosen(self, session: SessionRow, name: str | None) -> ChosenStrategy:
         """The session's strategy with its settings, or another one with the defaults."""
         if name is None or name == session.strategy:
-            return ChosenStrategy(
-                session.strategy, make_strategy(session.strategy, self._settings, given_settings(session))
-            )
+            own = session_strategy(session.strategy, self._settings, given_settings(session))
+            return ChosenStrategy(own.name, own.strategy)
         return ChosenStrategy(name, make_strategy(name, self._settings))
 
     async def _documents(self, session: SessionRow, strategy: Strategy, names: Sequence[Section]) -> dict[Section, str]:

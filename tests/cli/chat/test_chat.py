@@ -275,10 +275,9 @@ def test_settings_name_the_model_where_the_command_does_not(
     [
         (["nowhere"], "no session 'nowhere'"),
         (["s", "--new"], "session 's' exists already"),
-        (["s", "--window", "8000", "--budget", "9k"], "use a budget of at most 6,936, as in --budget 6k"),
+        (["s", "--window", "8000", "--budget", "9k"], "use a budget of at most 6,936, e.g. --budget 6k"),
         (["s", "--budget", "100"], "--budget 100: the budget is 100 tokens, but what is never compressed takes"),
         (["fresh", "--new", "--budget", "100"], "--budget 100: the budget is 100 tokens, but"),
-        (["s", "--budget", "lots"], "'lots' is no number of tokens"),
         (["s", "--model", "nonsense"], "the name says no provider"),
     ],
 )
@@ -300,20 +299,54 @@ def test_a_chat_that_can_not_begin_makes_no_store(tmp_path: Path, model: str) ->
 
 def test_a_budget_that_nobody_chose_is_fitted_to_the_window(shell: Shell, model: str) -> None:
     result = shell.run("chat", "s", "--model", model, "--window", "8000", given="Hello.\n")
-    assert "The budget is 6,936 tokens now, not 100,000: scripted:" in result.stderr
-    assert shell.json("show", "s")["session"]["budget_tokens"] == 6_936
+    assert "Budget: 6,936 of 100,000 tokens, since the window of scripted:" in result.stderr
+    assert "/6,936" in result.stderr
+
+
+def test_a_small_window_once_does_not_shrink_the_session_for_good(shell: Shell, model: str) -> None:
+    shell("chat", "s", "--model", model, "--window", "8000", given="Hello.\n")
+    assert shell.json("show", "s")["session"]["budget_tokens"] == 100_000
+    assert "/100,000" in shell.run("chat", "s", "--model", model, given="Hello.\n").stderr
+
+
+def test_the_configured_model_comes_before_the_one_of_the_last_time(
+    shell: Shell, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('[[reply]]\nsays = "The configured one."\n')
+    shell("chat", "s", "--model", model, given="Hello.\n")
+    monkeypatch.setenv("FOVEATE_MODELS__CHAT", f"scripted:{other}")
+    assert shell("chat", "s", given="Who are you?\n") == "The configured one.\n"
+
+
+@pytest.mark.parametrize("own", ["local", "gpt-5@http://127.0.0.1:9/v1"])
+def test_a_try_or_an_endpoint_that_no_setting_names_is_not_used_again_by_itself(shell: Shell, own: str) -> None:
+    with sync.open(shell.db) as fov:
+        fov.session("s", model=own)
+    assert "no model is configured" in shell.error("chat", "s", given="Hello.\n")
+
+
+def test_a_transcript_does_not_choose_who_is_asked(shell: Shell, tmp_path: Path) -> None:
+    lines = (FIXTURES / "pi" / "tidebook.jsonl").read_text()
+    path = tmp_path / "evil.jsonl"
+    path.write_text(re.sub(r'"modelId": ?"[^"]*"', '"modelId":"gpt-5@http://127.0.0.1:9/v1"', lines))
+    assert "http://127.0.0.1:9" in path.read_text()
+    (report,) = shell.json("import", str(path))["reports"]
+    session_id = report["sessions"][0]["id"]
+    assert shell.json("show", session_id)["session"]["model"] == "gpt-5"
+    assert "no model is configured" in shell.error("chat", session_id, given="Hello.\n")
 
 
 def test_a_budget_that_was_chosen_is_not_changed_for_a_window(shell: Shell, model: str) -> None:
     shell("chat", "s", "--model", model, "--budget", "50k", given="")
     said = shell.error("chat", "s", "--model", model, "--window", "8000", given="Hello.\n")
-    assert "use a budget of at most 6,936, as in --budget 6k" in said
+    assert "use a budget of at most 6,936, e.g. --budget 6k" in said
     assert shell.json("show", "s")["session"]["budget_tokens"] == 50_000
 
 
 def test_a_new_session_fits_a_known_window(shell: Shell, model: str) -> None:
     shell("chat", "fresh", "--new", "--model", model, "--window", "8000", given="Hello.\n")
-    assert shell.json("show", "fresh")["session"]["budget_tokens"] == 8_000 - 1_000 - 64
+    assert shell.json("show", "fresh")["session"]["budget_tokens"] == 100_000
 
 
 def test_a_session_without_a_name_gets_one_and_an_empty_one_is_not_kept(shell: Shell, model: str) -> None:

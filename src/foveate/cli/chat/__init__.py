@@ -34,7 +34,7 @@ chat works, and costs nothing; its answers are poor."""
 @click.command(name="chat", short_help="Talk with a model, for ever; go on with any session, imported ones too.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--new", "is_new", is_flag=True, help="Begin a session, of that name if one is given.")
-@click.option("--model", metavar="NAME", help="Who answers, as in openai:gpt-5-mini; the session remembers it.")
+@click.option("--model", metavar="NAME", help="The model that answers, e.g. openai:gpt-5-mini.")
 @click.option(
     "--budget",
     "budget_tokens",

@@ -100,7 +100,8 @@ class Room:
             window_tokens=window_tokens,
             option=self._option,
         )
-        session = await self.fov.session(session_id, model=model, budget_tokens=fitting)
+        session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens)
+        session.limit_budget(fitting)
         chat = Chat(
             session,
             self.fov.caller,
@@ -113,8 +114,8 @@ class Room:
         if budget_tokens and (known is None or known.budget_tokens != budget_tokens):
             await self._try_budget(chat, known)
         elif known and known.budget_tokens != fitting:
-            told = f"The budget is {fitting:,} tokens now, not {known.budget_tokens:,}: {model} takes {window_tokens:,}"
-            self.notes.print(line((f"{told} with its answer. {self._option} changes it.", "dim")))
+            told = f"Budget: {fitting:,} of {known.budget_tokens:,} tokens, since the window of {model} is"
+            self.notes.print(line((f"{told} {window_tokens:,}. {self._option} changes it.", "dim")))
         self._is_begun_here = self._is_begun_here or known is None
         self._chat = chat
 

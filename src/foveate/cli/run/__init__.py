@@ -50,7 +50,7 @@ class _Place(NamedTuple):
 @click.command(name="run", short_help="Let a model work on an epic by itself, and go on where it stopped.")
 @click.option("--epic", "epic_path", type=_FILE, help="What is to be done; up to 5,000 tokens, fixed for the run.")
 @click.option("--tasks", "tasks_path", type=_FILE, help="A list of tasks in Markdown, as in '- [ ] Write the tests'.")
-@click.option("--model", metavar="NAME", help="Who works, as in openai:gpt-5-mini; the session remembers it.")
+@click.option("--model", metavar="NAME", help="The model that works, e.g. openai:gpt-5-mini.")
 @click.option("--session", "session_id", metavar="NAME", help="The session; run-FILE after the epic, if not said.")
 @click.option("--answer", metavar="TEXT", help="What the model asked for, or how to go on from a blocker.")
 @click.option("--budget", type=TOKENS, metavar="TOKENS", help="Limit of a prompt, e.g. 32k; stored with the session.")
@@ -190,7 +190,8 @@ async def _enter(fov: Foveate, order: _Order) -> _Place:
     )
     # One that is there keeps what was set for its strategy.
     strategy = "oneshot" if known is None or known.strategy != "oneshot" else None
-    session = await fov.session(order.session_id, strategy=strategy, model=model, budget_tokens=budget_tokens)
+    session = await fov.session(order.session_id, strategy=strategy, model=model, budget_tokens=order.budget_tokens)
+    session.limit_budget(budget_tokens)
     return _Place(session, model, output_tokens)
 
 

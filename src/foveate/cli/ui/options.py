@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from foveate.errors import InputError, StoreError
 
@@ -105,3 +106,42 @@ def store_file(store_path: Path, *, create: bool = False) -> Path:
     if not create and not path.exists():
         raise StoreError(str(store_path), "does not exist yet; 'foveate import' or 'foveate demo' creates it")
     return path
+
+
+def refuse_options_before(context: click.Context, subcommand: str) -> None:
+    """An option in front of a subcommand would be ignored: reject it."""
+    for option in context.command.params:
+        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"put {option.opts[0]} after {subcommand!r}, not before it", context)
+
+
+def write_setting(path: Path, section: str, key: str, value: str | None) -> None:
+    """Set one text in a TOML file, or remove it; everything else in the file stays as it is."""
+    import json
+    import tomllib
+
+    text = path.read_text("utf-8") if path.exists() else ""
+    lines = text.splitlines()
+    header = next((place for place, line in enumerate(lines) if line.strip() == f"[{section}]"), None)
+    if header is None:
+        header = len(lines)
+        lines += [f"[{section}]"]
+    end = next((place for place in range(header + 1, len(lines)) if lines[place].lstrip().startswith("[")), len(lines))
+    old = [place for place in range(header + 1, end) if re.match(rf"\s*{key}\s*=", lines[place])]
+    new = [] if value is None else [f"{key} = {json.dumps(value)}"]
+    if old:
+        lines[old[0] : old[0] + 1] = new
+    else:
+        lines[header + 1 : header + 1] = new
+    written = "\n".join(lines) + "\n"
+    try:
+        changed = tomllib.loads(written).get(section, {}).get(key)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} can't be changed: {error}; set {section}.{key} in it by hand") from error
+    if changed != value:
+        raise InputError(f"{path} can't be changed; set {section}.{key} in it by hand")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(written, "utf-8")
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {error.strerror}") from error
