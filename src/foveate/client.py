@@ -28,6 +28,7 @@ from foveate.models.status import ModelReport, ModelStatus, ModelUse, describe_m
 from foveate.recall.embed.endpoint import Endpoint
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import Session, SharedParts
+from foveate.session.address import find_session
 from foveate.session.context import given_settings
 from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.values import SessionInfo, describe_session
@@ -39,8 +40,6 @@ from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time, to_us
 from foveate.worker.loop import Worker
-
-MAX_IDS_NAMED = 3
 
 
 class StoreOpener:
@@ -179,18 +178,9 @@ class Foveate:
         """Open a session that must exist."""
         return Session(await self._store.get_session(session_id), self._shared)
 
-    async def find_session(self, beginning: str) -> Session:
-        """Open a session by its id, or by the beginning of one that no other has; what people type."""
-        rows = await self._store.list_sessions()
-        found = [row for row in rows if row.id == beginning] or [row for row in rows if row.id.startswith(beginning)]
-        # A session and its side chains, which are named after it, are the session.
-        found = [row for row in found if not any(row.id.startswith(f"{other.id}/") for other in found)]
-        if len(found) == 1:
-            return Session(found[0], self._shared)
-        if not found:
-            raise SessionNotFound(beginning)
-        some = ", ".join(row.id for row in found[:MAX_IDS_NAMED])
-        raise SessionNotFound(beginning, f"{len(found)} sessions begin so, such as {some}; write more of the id")
+    async def find_session(self, address: str) -> Session:
+        """Open a session by its id, the beginning of one, or its title, as people type it; it must be unique."""
+        return Session(find_session(await self._store.list_sessions(), address), self._shared)
 
     async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
         """All sessions, or those with these labels; the one used last comes first."""

@@ -18,7 +18,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(tmp_path: Path) -> Non
     shell = shell_with(tmp_path)
     before = content(shell)
     shown = " ".join(shell("prune", "s", "--older-than", "2026-01-02T12:00:00Z").split())
-    assert "Would remove (say --really to do it): turns that ended before 2026-01-02 12:00 UTC." in shown
+    assert "Would remove (--yes does it): turns that ended before 2026-01-02 12:00 UTC." in shown
     answer = shell.json("prune", "s", "--older-than", "2026-01-02T12:00:00Z")
     assert answer["removed"] is False
     assert (answer["sessions"]["s"]["turns"], answer["sessions"]["s"]["messages"]) == (2, 4)
@@ -27,7 +27,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(tmp_path: Path) -> Non
 
 def test_told_twice_it_removes_the_content_and_keeps_the_ids(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
-    assert "Removed: turns that ended" in shell("prune", "s", "--older-than", "2026-01-02T12:00:00Z", "--really")
+    assert "Removed: turns that ended" in shell("prune", "s", "--older-than", "2026-01-02T12:00:00Z", "--yes")
     assert "was removed by a prune command; its id stays reserved" in shell.error("show", "s", "T-2")
     assert "Good day" in shell("show", "s", "T-3")
     outline = shell("show", "s")
@@ -40,7 +40,7 @@ def test_a_fork_keeps_what_it_reads(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     shell("fork", "s", "f", "--at", "T-2")
     assert "still read" in shell.error("prune", "s", "--older-than", "2026-01-02T12:00:00Z", "--really")
-    shown = " ".join(shell("prune", "--all", "--older-than", "2026-01-02T12:00:00Z", "--really").split())
+    shown = " ".join(shell("prune", "--all", "--older-than", "2026-01-02T12:00:00Z", "--yes").split())
     assert "kept session 's' has turns that f still read" in shown
 
 
@@ -59,8 +59,8 @@ def test_an_age_may_be_days_weeks_or_a_date(age: str, tmp_path: Path) -> None:
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
-    assert "name the sessions to prune, or say --all" in shell.error("prune", "--older-than", "1d")
-    assert "name the sessions to prune, or say --all" in shell.error("prune", "s", "--all", "--older-than", "1d")
+    assert "name the sessions to prune, or use --all" in shell.error("prune", "--older-than", "1d")
+    assert "name the sessions to prune, or use --all" in shell.error("prune", "s", "--all", "--older-than", "1d")
     assert "--older-than: 'soon' is not a time" in shell.error("prune", "s", "--older-than", "soon")
     assert "is not a time" in shell.error("prune", "s", "--older-than", "999999d")
     assert "Missing option '--older-than'" in shell.error("prune", "s", code=2)

@@ -23,18 +23,56 @@ def test_the_session_used_last_comes_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_row_is_one_line_with_its_whole_id_and_date(width: int, tmp_path: Path) -> None:
+def test_a_row_is_one_line_with_a_short_id_that_names_it(width: int, tmp_path: Path) -> None:
     shell = Shell(shell_with(tmp_path, UUID).db, width)
     with sync.open(shell.db) as fov:
         session = fov.open_session(UUID)
         session.rename("A title that is much too long for any terminal " * 4)
-        session.fork("fork")
-        when = f"{session.refresh().updated_at:%Y-%m-%d %H:%M}"
-    lines = shell("sessions").splitlines()
-    (row,) = [line for line in lines[2:] if line.startswith(UUID)]
-    assert row.rstrip().endswith(when)
+        session.label(channel="/home/ada/tides")
+        session.record({"role": "user", "content": "Now"})
+    header, _, row = shell("sessions").splitlines()
+    assert header.split()[:5] == ["session", "title", "project", "age", "turns"]
+    assert row.startswith("d703a1a9 ")
     assert "…" in row
-    assert len(lines) == 4
+    assert " tides " in row
+    assert " 0 min " in row
+    assert shell.json("show", "d703a1a9")["session"]["id"] == UUID
+
+
+def test_children_are_counted_at_their_parent_and_listed_on_request(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, UUID)
+    with sync.open(shell.db) as fov:
+        fov.open_session(UUID).fork("fork")
+        fov.session(f"{UUID}/agent-1234567890abcdef")
+        fov.session("alone")
+    shown = shell("sessions")
+    assert {row.split()[0] for row in shown.splitlines()[2:4]} == {"alone", "d703a1a9"}
+    assert "+2" in shown
+    assert "2 children not listed (--all does)" in shown
+    every = shell("sessions", "--all")
+    assert "d703a1a9/agen" in every
+    assert len(every.splitlines()) == 2 + 4
+    assert shell.json("show", "d703a1a9/agen")["session"]["id"] == f"{UUID}/agent-1234567890abcdef"
+
+
+def test_a_project_is_the_channel_or_the_last_folder_of_its_path(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with sync.open(shell.db) as fov:
+        fov.session("a", channel="/home/ada/tides")
+        fov.session("b", channel="#help")
+    assert [info["id"] for info in shell.json("sessions", "--project", "Tides")] == ["a"]
+    assert [info["id"] for info in shell.json("sessions", "--project", "#help")] == ["b"]
+
+
+def test_a_title_and_a_unique_beginning_name_a_session_everywhere(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, UUID)
+    shell("sessions", "rename", "d70", "The login that failed")
+    assert shell.json("show", "the login that failed")["session"]["id"] == UUID
+    assert list(shell.json("prune", "The login", "--older-than", "1d")["sessions"]) == [UUID]
+    assert "did you mean d703a1a9-1b7b-4fb1-b512-c9738b1fe617 ('The login that failed')?" in " ".join(
+        shell.error("show", "The logon that faild").split()
+    )
+    assert shell.json("sessions", "delete", "d703", "--yes")["id"] == UUID
 
 
 def test_a_list_may_be_limited_and_says_so(tmp_path: Path) -> None:
@@ -53,23 +91,23 @@ def test_only_those_of_a_platform_or_channel_are_listed(tmp_path: Path) -> None:
     assert [info["id"] for info in shell.json("sessions", "--platform", "slack")] == ["s"]
     assert [info["id"] for info in shell.json("sessions", "--channel", "#help")] == ["s"]
     assert shell.json("sessions", "--channel", "#other") == []
-    assert "No sessions here" in shell("sessions", "--platform", "other")
+    assert "No sessions found" in shell("sessions", "--platform", "other")
 
 
 def test_a_session_is_renamed_and_labelled(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
-    assert shell("sessions", "rename", "s", "A better title") == "s is called 'A better title' now.\n"
-    assert shell("sessions", "label", "s", "--channel", "#help") == "s has channel '#help' now.\n"
+    assert shell("sessions", "rename", "s", "A better title") == "s is now called 'A better title'.\n"
+    assert shell("sessions", "label", "s", "--channel", "#help") == "s now has channel '#help'.\n"
     (info,) = shell.json("sessions")
     assert (info["title"], info["platform"], info["channel"]) == ("A better title", "tests", "#help")
     assert shell.json("sessions", "rename", "s", "Again")["title"] == "Again"
-    assert "say --platform, --channel, or both" in shell.error("sessions", "label", "s", code=2)
+    assert "give --platform, --channel, or both" in shell.error("sessions", "label", "s", code=2)
 
 
 def test_a_session_is_deleted_only_when_that_is_confirmed(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     refused = shell.run("sessions", "delete", "s", given="n\n", code=1)
-    assert "Delete session s and its 3 turns for good? [y/N]" in refused.stderr
+    assert "Delete session s (A talk) and its 3 turns permanently? [y/N]" in refused.stderr
     assert "Aborted!" in refused.stderr
     assert len(shell.json("sessions")) == 1
     assert "Deleted s." in shell("sessions", "delete", "s", given="y\n")
@@ -87,7 +125,7 @@ def test_a_session_that_a_fork_reads_is_not_deleted(tmp_path: Path) -> None:
 def test_an_option_before_a_subcommand_is_refused_rather_than_not_heard(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     said = shell.error("sessions", "--db", str(tmp_path / "other.db"), "delete", "s", "--yes", code=2)
-    assert "say --db behind 'delete', not before it" in said
+    assert "put --db after 'delete', not before it" in said
     assert len(shell.json("sessions")) == 1
 
 
@@ -111,7 +149,9 @@ def test_a_strategy_or_setting_that_does_not_exist_changes_nothing(tmp_path: Pat
     assert "standard.when_ful" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_ful=drop")
     assert "drop or fail" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_full=never")
     assert "KEY=VALUE" in shell.error("sessions", "strategy", "s", "standard", "--set", "when_full", code=2)
-    assert "named before it" in shell.error("sessions", "strategy", "s", "--set", "when_full=drop", code=2)
+    assert "needs the name of a strategy before it" in shell.error(
+        "sessions", "strategy", "s", "--set", "when_full=drop", code=2
+    )
     assert shell.json("sessions", "strategy", "s")["strategy"] == "gradient"
 
 

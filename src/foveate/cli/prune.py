@@ -1,4 +1,4 @@
-"""`foveate prune`: the one command that removes raw content, and only when told twice."""
+"""`foveate prune`: the one command that removes raw content, and only with --yes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.options import json_option, opened, store_option, yes_option
 from foveate.cli.ui.terminal import Column, amount, console, line, print_json, print_table
 from foveate.errors import ForkInUse, InputError
 from foveate.turn import parse_time
@@ -22,40 +22,41 @@ COLUMNS = (
 )
 
 
-@click.command(name="prune", short_help="Remove old raw content; by default only says what would go.")
+@click.command(name="prune", short_help="Remove old raw content; without --yes a preview.")
 @click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
-@click.option("--older-than", "age", required=True, metavar="AGE", help="As in 90d or 12w, or a date as in 2026-01-31.")
+@click.option("--older-than", "age", required=True, metavar="AGE", help="E.g. 90d or 12w, or a date, e.g. 2026-01-31.")
 @click.option("--all", "everything", is_flag=True, help="All sessions.")
-@click.option("--really", is_flag=True, help="Remove it. Without this nothing changes.")
+@yes_option("Remove it. Without this nothing changes.")
 @store_option
 @json_option
 def command(
-    *, session_ids: tuple[str, ...], age: str, everything: bool, really: bool, store_path: Path, as_json: bool
+    *, session_ids: tuple[str, ...], age: str, everything: bool, yes: bool, store_path: Path, as_json: bool
 ) -> None:
     """Remove the raw content of turns that ended before a time. Their ids stay reserved.
 
-    Refused for turns that a fork still reads. Export first what you may want again.
+    Rejected for turns that a fork still reads. Export first what you may want again.
 
     \b
-    foveate prune demo --older-than 90d              says what would go
-    foveate prune demo --older-than 90d --really
+    foveate prune demo --older-than 90d              preview
+    foveate prune demo --older-than 90d --yes
     """
     if everything == bool(session_ids):
-        raise InputError("name the sessions to prune, or say --all")
+        raise InputError("name the sessions to prune, or use --all")
     before = _moment(age)
     rows: dict[str, object] = {}
     with opened(store_path) as fov:
-        for session_id in session_ids or [info.id for info in fov.sessions()]:
+        found = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
+        for session_id in found:
             try:
-                rows[session_id] = fov.prune(session_id, before=before, dry_run=not really)
+                rows[session_id] = fov.prune(session_id, before=before, dry_run=not yes)
             except ForkInUse as error:
                 if session_ids:
                     raise
                 rows[session_id] = str(error)
     if as_json:
-        print_json({"before": before, "removed": really, "sessions": rows})
+        print_json({"before": before, "removed": yes, "sessions": rows})
         return
-    _show(rows, before, really=really)
+    _show(rows, before, yes=yes)
 
 
 def _moment(age: str) -> datetime:
@@ -65,7 +66,7 @@ def _moment(age: str) -> datetime:
     return parse_time(age, path="--older-than")
 
 
-def _show(rows: dict[str, object], before: datetime, *, really: bool) -> None:
+def _show(rows: dict[str, object], before: datetime, *, yes: bool) -> None:
     from foveate.session.values import PruneReport
 
     out = console()
@@ -81,5 +82,5 @@ def _show(rows: dict[str, object], before: datetime, *, really: bool) -> None:
     else:
         out.print("Nothing is that old.")
         return
-    verb = "Removed" if really else "Would remove (say --really to do it)"
+    verb = "Removed" if yes else "Would remove (--yes does it)"
     out.print(f"{verb}: turns that ended before {before:%Y-%m-%d %H:%M} UTC.")

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, refuse_options_before, store_option
-from foveate.cli.ui.terminal import Column, console, moment, print_json, print_table, reliable
+from foveate.cli.ui.options import json_option, opened, refuse_options_before, store_option, yes_option
+from foveate.cli.ui.terminal import Column, age, console, line, print_json, print_table, printable, reliable
 from foveate.text import several
 
 if TYPE_CHECKING:
-    from foveate.session.values import SessionInfo
+    from foveate.session.values import Reliability, SessionInfo
     from foveate.turn import Json
 
 COLUMNS = (
-    Column("session", "fold"),
+    Column("session"),
     Column("title", "cut"),
+    Column("project", "cut", expendable=5),
+    Column("age"),
     Column("turns", "number"),
-    Column("strategy", expendable=4),
-    Column("reliability", expendable=3),
-    Column("platform", expendable=1),
-    Column("fork of", expendable=2),
-    Column("last used"),
+    Column("children", "number", expendable=4),
+    Column("strategy", expendable=7),
+    Column("reliability", expendable=6),
+    Column("platform", expendable=8),
 )
 
 
@@ -34,8 +37,10 @@ COLUMNS = (
     invoke_without_command=True,
     short_help="List the sessions; rename, label or delete one, choose its strategy.",
 )
-@click.option("--platform", help="Only those of this platform, such as claude-code.")
-@click.option("--channel", help="Only those of this channel.")
+@click.option("--platform", help="Only sessions of this platform, e.g. claude-code.")
+@click.option("--channel", help="Only sessions of this channel.")
+@click.option("--project", help="Only sessions of this project: the channel, or the last folder of its path.")
+@click.option("--all", "every", is_flag=True, help="Also list children: sub-agents, forks and branches.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most this many; 0 for all."
 )
@@ -43,14 +48,24 @@ COLUMNS = (
 @json_option
 @click.pass_context
 def command(
-    context: click.Context, *, platform: str | None, channel: str | None, limit: int, store_path: Path, as_json: bool
+    context: click.Context,
+    *,
+    platform: str | None,
+    channel: str | None,
+    project: str | None,
+    every: bool,
+    limit: int,
+    store_path: Path,
+    as_json: bool,
 ) -> None:
-    """List the sessions, most recently used first. A session's time is that of its newest message, so imported ones
-    stand where they belong.
+    """List the sessions, most recently used first, with short ids. A session's age is that of its newest message.
+
+    A command takes a session by its id, any unique beginning of it, or its title. Sub-agents, forks and branches are
+    counted at their parent; --all lists them.
 
     \b
     foveate sessions
-    foveate sessions --platform claude-code
+    foveate sessions --project foveate
     foveate sessions rename SESSION "A better title"
     foveate sessions strategy SESSION topics
     foveate sessions delete SESSION
@@ -58,26 +73,75 @@ def command(
     if context.invoked_subcommand:
         refuse_options_before(context, context.invoked_subcommand)
         return
+    from foveate.session.address import short_ids
+
     with opened(store_path) as fov:
-        found = fov.sessions(platform=platform, channel=channel)
-        listed = found[:limit] if limit and not as_json else found
-        trust = {info.id: fov.reliability(info.id) for info in listed}
+        known = fov.sessions()
+        found = [info for info in known if _is_wanted(info, platform=platform, channel=channel, project=project)]
+        children = _children(found)
+        shown = found if every else [info for info in found if info.id not in children]
+        listed = shown[:limit] if limit else shown
+        trust = {info.id: fov.reliability(info.id) for info in (found if as_json else listed)}
+        problems = [fov.open_session(info.id).strategy_problem for info in listed]
     if as_json:
         print_json([{**asdict(info), "reliability": trust[info.id]} for info in found])
         return
     out = console()
     if not found:
-        out.print("No sessions here. 'foveate import' brings some in, 'foveate demo' makes one.")
+        out.print("No sessions found. 'foveate import' adds some, 'foveate demo' makes one.")
         return
-    rows = []
-    for info in listed:
-        fork = f"{info.parent_id} {info.fork_turn_id}" if info.parent_id else ""
-        title = " ".join(info.title.split())
-        score, when = reliable(trust[info.id]), moment(info.updated_at)
-        rows.append((info.id, title, str(info.turns), info.strategy, score, info.platform or "", fork, when))
-    print_table(out, COLUMNS, rows)
-    if len(listed) < len(found):
-        out.print(f"… and {len(found) - len(listed)} more (--limit 0 lists all)")
+    short = short_ids(info.id for info in known)
+    counts = Counter(children.values())
+    print_table(out, COLUMNS, [_row(info, short[info.id], counts[info.id], trust[info.id]) for info in listed])
+    if len(listed) < len(shown):
+        out.print(f"… and {len(shown) - len(listed)} more (--limit 0 lists all)")
+    if len(shown) < len(found):
+        out.print(line((f"{several(len(found) - len(shown), 'child', 'children')} not listed (--all does)", "dim")))
+    for info, problem in zip(listed, problems, strict=True):
+        if problem:
+            out.print(line((f"{short[info.id]}: {problem}", "yellow")), soft_wrap=True)
+
+
+def _row(info: SessionInfo, short: str, children: int, trust: Reliability | None) -> tuple[str, ...]:
+    return (
+        short,
+        " ".join(info.title.split()),
+        project_of(info),
+        age(info.updated_at),
+        f"{info.turns:,}",
+        f"+{children}" if children else "",
+        info.strategy,
+        reliable(trust),
+        info.platform or "",
+    )
+
+
+def project_of(info: SessionInfo) -> str:
+    """The channel; of a path its last folder."""
+    channel = (info.channel or "").rstrip("/\\")
+    return channel.replace("\\", "/").rpartition("/")[2] if channel.startswith(("/", "~", "C:")) else channel
+
+
+def _is_wanted(info: SessionInfo, *, platform: str | None, channel: str | None, project: str | None) -> bool:
+    if platform not in (None, info.platform) or channel not in (None, info.channel):
+        return False
+    wanted = (project or "").casefold()
+    return not wanted or wanted in (project_of(info).casefold(), (info.channel or "").casefold())
+
+
+def _children(found: Sequence[SessionInfo]) -> dict[str, str]:
+    """The sub-agents, forks and branches among these sessions, each with the topmost session it came from."""
+    from foveate.session.address import parent_id
+
+    known = {info.id: info for info in found}
+    children: dict[str, str] = {}
+    for info in found:
+        top = info
+        while above := known.get(parent_id(top.id, known) or top.parent_id or ""):
+            top = above
+        if top is not info:
+            children[info.id] = top.id
+    return children
 
 
 @command.command()
@@ -93,7 +157,7 @@ def rename(session_id: str, title: str, store_path: Path, as_json: bool) -> None
     """
     with opened(store_path) as fov:
         info = fov.find_session(session_id).rename(title)
-    _show_change(info, f"{session_id} is called {info.title!r} now.", as_json=as_json)
+    _show_change(info, f"{info.id} is now called {info.title!r}.", as_json=as_json)
 
 
 @command.command()
@@ -103,17 +167,17 @@ def rename(session_id: str, title: str, store_path: Path, as_json: bool) -> None
 @store_option
 @json_option
 def label(session_id: str, platform: str | None, channel: str | None, store_path: Path, as_json: bool) -> None:
-    """Say where a session takes place.
+    """Label a session with its platform and channel.
 
     \b
     foveate sessions label support-42 --platform slack --channel "#help"
     """
     if platform is None and channel is None:
-        raise click.UsageError("say --platform, --channel, or both")
+        raise click.UsageError("give --platform, --channel, or both")
     with opened(store_path) as fov:
         info = fov.find_session(session_id).label(platform=platform, channel=channel)
     where = ", ".join(f"{name} {value!r}" for name, value in (("platform", platform), ("channel", channel)) if value)
-    _show_change(info, f"{session_id} has {where} now.", as_json=as_json)
+    _show_change(info, f"{info.id} now has {where}.", as_json=as_json)
 
 
 @command.command()
@@ -123,7 +187,7 @@ def label(session_id: str, platform: str | None, channel: str | None, store_path
 @store_option
 @json_option
 def strategy(session_id: str, name: str | None, given: tuple[str, ...], store_path: Path, as_json: bool) -> None:
-    """Say how a session's history is shown from now on; without a name, say how it is now.
+    """Set the strategy that shows a session's history; without a name, print the current one.
 
     \b
     foveate sessions strategy support-42
@@ -131,7 +195,7 @@ def strategy(session_id: str, name: str | None, given: tuple[str, ...], store_pa
     foveate sessions strategy support-42 standard --set when_full=fail
     """
     if given and name is None:
-        raise click.UsageError("--set is for the strategy that is named before it")
+        raise click.UsageError("--set needs the name of a strategy before it")
     settings = dict(_setting(pair) for pair in given)
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
@@ -145,7 +209,7 @@ def _setting(pair: str) -> tuple[str, Json]:
     """A key and what it is set to: JSON where it is JSON, else the words as they are."""
     key, equals, value = pair.partition("=")
     if not equals or not key.strip():
-        raise click.UsageError(f"--set takes KEY=VALUE, as in --set when_full=fail; got {pair!r}")
+        raise click.UsageError(f"--set takes KEY=VALUE, e.g. --set when_full=fail; got {pair!r}")
     try:
         return key.strip(), json.loads(value)
     except ValueError:
@@ -154,23 +218,25 @@ def _setting(pair: str) -> tuple[str, Json]:
 
 @command.command()
 @click.argument("session_id", metavar="SESSION")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@yes_option("Don't ask for confirmation.")
 @store_option
 @json_option
 def delete(session_id: str, yes: bool, store_path: Path, as_json: bool) -> None:
-    """Delete a session and its turns for good.
+    """Delete a session and its turns permanently.
 
     \b
     foveate sessions delete support-42
     foveate sessions delete support-42 --yes
     """
     with opened(store_path) as fov:
-        info = fov.open_session(session_id).info
+        info = fov.find_session(session_id).info
         if not yes:
             turns = several(info.turns, "turn")
-            click.confirm(f"Delete session {session_id} and its {turns} for good?", abort=True, err=True)
-        fov.delete_session(session_id)
-    _show_change(info, f"Deleted {session_id}.", as_json=as_json)
+            titled = f" ({info.title})" if info.title else ""
+            question = f"Delete session {info.id}{titled} and its {turns} permanently?"
+            click.confirm(printable(question), abort=True, err=True)
+        fov.delete_session(info.id)
+    _show_change(info, f"Deleted {info.id}.", as_json=as_json)
 
 
 def _show_change(info: SessionInfo, sentence: str, *, as_json: bool) -> None:

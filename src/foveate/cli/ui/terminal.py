@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -248,6 +248,15 @@ def line(*parts: str | tuple[str, str]) -> Text:
 
 def moment(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M}" if at else "-"
+
+
+def age(at: datetime) -> str:
+    """How long ago something was: 5 min, 3 h, 2 d, 6 w, 1 y."""
+    seconds = max(0.0, (datetime.now(UTC) - at).total_seconds())
+    for unit, size, until in (("min", 60, 60), ("h", 3_600, 24), ("d", 86_400, 14), ("w", 604_800, 52)):
+        if seconds < size * until:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds // 31_557_600) or 1} y"
 
 
 def amount(number: float) -> str:
