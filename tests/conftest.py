@@ -10,6 +10,8 @@ from hypothesis import settings
 
 # A process per store would cost each test half a second; the tests of the pool ask for one.
 os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
+# A context that falls back to a simpler plan is a failure here.
+os.environ["FOVEATE_STRICT"] = "1"
 
 pytest_plugins = ["support.local_model", "support.provider_server"]
 

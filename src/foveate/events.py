@@ -34,6 +34,7 @@ EventKind = Literal[
     "compression-failed",
     "turn-retrieved",
     "board-expired",
+    "context-fallback",
     "model-failed",
     "model-held-back",
     "model-recovered",

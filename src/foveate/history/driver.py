@@ -16,6 +16,7 @@ from typing import Any
 from foveate.context.assemble import HistoryBlock
 from foveate.context.context import PlanReport
 from foveate.context.costs import counting
+from foveate.history.late_writes import LateWrites
 from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import Infos, StoredHistory
 from foveate.history.texts import Survey, TextReader
@@ -94,6 +95,15 @@ class _Task:
     seen: Survey
 
 
+@dataclass(frozen=True, slots=True)
+class _Unsaved:
+    """A strategy's state that could not be saved yet."""
+
+    stored: bytes | None
+    """What the store had instead."""
+    state: Mapping[str, Json]
+
+
 @dataclass(slots=True)
 class _Kept:
     """What was made for one strategy, as far as the store has it."""
@@ -116,6 +126,8 @@ class StatefulDriver:
         self._kept: dict[str, _Kept] = {}
         self._remembered: dict[tuple[str, str], Artefact] = {}
         self._offered: dict[str, bytes] = {}
+        self._writes = LateWrites()
+        self._unsaved: dict[str, _Unsaved] = {}
 
     async def view(
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
@@ -166,22 +178,28 @@ class StatefulDriver:
         if self._infos is known:  # else they were forgotten, or renewed by another plan
             self._infos = story.read
         if keep:
-            await self._keep(task, plan, story, stored)
+            await self._keep_later(task, plan, story, stored)
         planned = PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes)
         return HistoryView(_stable(blocks, is_open=is_open), planned, events=plan.events if keep else ())
 
     async def state(self, name: str) -> Mapping[str, Json]:
         """What a strategy said was to be kept."""
-        return await load_state(self._store, self._session_id, name)
+        packed = await self._store.derived.kept(self._session_id, state_name(name))
+        unsaved = self._unsaved.get(name)
+        if unsaved and unsaved.stored == packed:
+            return unsaved.state
+        self._unsaved.pop(name, None)
+        return _expanded(packed) if packed is not None else {}
 
     async def keep_state(self, name: str, state: Mapping[str, Json]) -> None:
         """Set what a strategy keeps, as when a topic is sealed by hand."""
+        self._unsaved.pop(name, None)
         await self._store.derived.keep(self._session_id, state_name(name), bodies.squeeze(dict(state)))
 
     def _renew(self) -> None:
         """Forget what is in memory, if turns were pruned since it was read."""
         if self._pruned != self._viewer.pruned:
-            self._infos, self._kept, self._remembered, self._offered = Infos(), {}, {}, {}
+            self._infos, self._kept, self._remembered, self._offered, self._unsaved = Infos(), {}, {}, {}, {}
             self._pruned = self._viewer.pruned
 
     async def _load(self, name: str) -> _Kept:
@@ -247,6 +265,13 @@ class StatefulDriver:
                 self._remembered[task.name, one.name] = one
         return [made[wanted.name] for wanted in lacking]
 
+    async def _keep_later(self, task: _Task, plan: Plan, story: StoredStory, stored: _Kept) -> None:
+        """Save the plan; where that can't be done now, its state is used from memory until the next time."""
+        before = await self._store.derived.kept(self._session_id, state_name(task.name))
+        if not await self._writes.write(lambda: self._keep(task, plan, story, stored)):
+            state = story.state if plan.state is None else plan.state
+            self._unsaved[task.name] = _Unsaved(before, state)
+
     async def _keep(self, task: _Task, plan: Plan, story: StoredStory, stored: _Kept) -> None:
         name = task.name
         fresh = [made for made in story.made.values() if made.name not in stored.made]
@@ -256,8 +281,10 @@ class StatefulDriver:
             self._kept[name] = _Kept(mark, dict(story.made))
             for made in fresh:
                 self._remembered.pop((name, made.name), None)
-        if plan.state is not None and plan.state != story.state:
-            await self.keep_state(name, plan.state)
+        unsaved = self._unsaved.get(name)
+        state = unsaved.state if plan.state is None and unsaved else plan.state
+        if state is not None and (unsaved or state != story.state):
+            await self.keep_state(name, state)
         await self._offer(task, plan)
 
     async def _offer(self, task: _Task, plan: Plan) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from foveate.context.assemble import HistoryBlock
 from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
+from foveate.history.late_writes import LateWrites
 from foveate.history.texts import TextReader, is_from_log
 from foveate.plan import Band, Block, Cause, PlanEvent
 from foveate.store import SessionRow, Store, bodies
@@ -85,8 +86,13 @@ class PlanCache:
         self._store = store
         self._session_id = session_id
         self._viewer = viewer
+        self._writes = LateWrites()
+        self._stored: bytes | None = None
+        """What the store had when it was last read or written."""
         self._packed: bytes | None = None
+        """The plan in use; the store does not have it yet where it differs from `_stored`."""
         self._plan: KeptPlan | None = None
+        self._pruned: bytes | None = None
 
     async def view(
         self,
@@ -131,16 +137,26 @@ class PlanCache:
         return HistoryView(blocks, planned, churn)
 
     async def load(self) -> KeptPlan | None:
+        """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
         packed = await self._store.derived.kept(self._session_id, self._name)
-        if packed != self._packed:
-            self._packed = packed
+        if packed != self._stored or self._pruned != self._viewer.pruned:
+            self._stored = self._packed = packed
             self._plan = None if packed is None else KeptPlan.unpack(packed)
+            self._pruned = self._viewer.pruned
+        elif self._packed != self._stored:
+            await self._save()
         return self._plan
 
     async def _keep(self, plan: KeptPlan) -> None:
         self._packed = plan.pack()
         self._plan = plan
-        await self._store.derived.keep(self._session_id, self._name, self._packed)
+        await self._save()
+
+    async def _save(self) -> None:
+        packed = self._packed
+        assert packed is not None, "there is a plan to save"
+        if await self._writes.write(lambda: self._store.derived.keep(self._session_id, self._name, packed)):
+            self._stored = packed
 
     async def _base(self, session: SessionRow, plan: KeptPlan) -> list[HistoryBlock]:
         """The plan's rows: texts as they were stored, raw turns from the log."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from foveate.cache import BoundedCache
+from foveate.history.late_writes import LateWrites
 from foveate.models.caller import Caller
 from foveate.recall.dates import spans_in
 from foveate.recall.deadline import Deadline, run_stages
@@ -112,6 +113,7 @@ class Recaller:
         self._store = store
         self._searcher = searcher
         self._settings = settings
+        self._writes = LateWrites()
         self._pieces: BoundedCache[tuple[str, int], MemoryPiece] = BoundedCache(MAX_REMEMBERED)
 
     async def recall_once(
@@ -126,7 +128,8 @@ class Recaller:
             turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
             return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part)
         layer = await self.recall(session, counter, wish)
-        await self._store.derived.keep(session.id, KEPT, bodies.squeeze({"mark": mark, **asdict(layer)}))
+        packed = bodies.squeeze({"mark": mark, **asdict(layer)})
+        await self._writes.write(lambda: self._store.derived.keep(session.id, KEPT, packed))
         return layer
 
     async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:

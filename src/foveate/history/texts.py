@@ -124,7 +124,8 @@ class TextReader:
     ) -> list[HistoryBlock]:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
         made = made or {}
-        unwritten = [row for row in rows if not (_is_lasting(row) and _key(row, made) in self._whole)]
+        written_before = {key: self._whole[key] for row in rows if (key := _key(row, made)) in self._whole}
+        unwritten = [row for row in rows if not (_is_lasting(row) and _key(row, made) in written_before)]
         texts = await self._texts([row for row in unwritten if not row.first_step and row.level not in SUMS], made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
@@ -132,7 +133,7 @@ class TextReader:
         for planned in rows:
             # Hidden steps stand in a range of steps, of which one line speaks for all.
             row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
-            whole = self._whole.get(_key(row, made)) if _is_lasting(row) else None
+            whole = written_before.get(_key(row, made)) if _is_lasting(row) else None
             if whole:
                 blocks.append(replace(whole, row=row))
                 continue
@@ -148,7 +149,7 @@ class TextReader:
                 written = write_row(row, found, counter, costs)
             blocks.append(HistoryBlock(row, write_block(written.block), written.tokens, written.messages))
             if _is_lasting(row) and row.last in self._raw:
-                _remember(self._whole, _key(row, made), blocks[-1])
+                _remember(self._whole, _key(row, made), blocks[-1], len(rows))
         return blocks
 
     async def appended(
@@ -281,7 +282,7 @@ class TextReader:
                 known = self._open[1] if self._open and self._open[0] == turn else None
                 found[turn] = _restored(rows, known)
                 if turn < closed:
-                    _remember(self._raw, turn, found[turn])
+                    _remember(self._raw, turn, found[turn], len(turns))
                 else:
                     self._open = turn, found[turn]
         return found
@@ -332,9 +333,9 @@ def _is_lasting(row: Block) -> bool:
     return row.level in ("R", "U", "M") and not row.is_cut and not row.first_step
 
 
-def _remember(cache: dict[K, V], key: K, value: V) -> None:
-    """Keep something in place of the oldest."""
-    if len(cache) >= MAX_CACHED_TURNS:
+def _remember(cache: dict[K, V], key: K, value: V, needed: int = 0) -> None:
+    """Keep something in place of the oldest; as much as one context needs is always kept."""
+    if len(cache) >= max(MAX_CACHED_TURNS, needed):
         del cache[next(iter(cache))]
     cache[key] = value
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import cast
+from typing import Literal, cast, get_args
 
 from foveate.context import board as boards
 from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, Split
@@ -30,9 +32,10 @@ from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport
 from foveate.context.pins import write_pins
 from foveate.context.tags import Section, TagBlock, TagEntry, tag_document
-from foveate.errors import HistoryExceedsBudget
+from foveate.errors import HistoryExceedsBudget, InvariantBroken
 from foveate.events import Event, EventBus, EventKind
 from foveate.history.driver import StatefulDriver
+from foveate.history.late_writes import LateWrites
 from foveate.history.plan_cache import HistoryView, PlanCache
 from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
 from foveate.history.texts import TextReader
@@ -42,6 +45,7 @@ from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Strategy
+from foveate.strategy.standard import Standard
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, Text, turn_id
@@ -51,6 +55,25 @@ BOARD = "board"
 """The keepsake's name."""
 FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
 """Room for the framing of messages that every context has."""
+
+
+DEFECTS = (
+    AssertionError,
+    InvariantBroken,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a fault in a plan, a strategy of a third party or a damaged rendition raises."""
+STRICT_VARIABLE = "FOVEATE_STRICT"
+"""Where this variable is set, defects are raised: in tests a fallback is a failure."""
+MAX_PROBLEM_CHARS = 300
+Fallback = Literal["whole-turns", "text", "none"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +130,41 @@ class Contexts:
         self._session_id = session_id
         self._events = events
         self._settings = settings
+        self._writes = LateWrites()
 
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
+        """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
+        try:
+            return await self._make(session, counter, request)
+        except DEFECTS as defect:
+            if os.environ.get(STRICT_VARIABLE):
+                raise
+            return await self._make_simpler(session, counter, request, defect)
+
+    async def _make_simpler(
+        self, session: SessionRow, counter: Counter, request: Request, defect: Exception
+    ) -> Context:
+        """The newest whole turns, as messages or else as text, or no history at all; the first of these that works."""
+        _log.error("a context of %s could not be made; a simpler one is given", session.id, exc_info=defect)
+        for fallback in get_args(Fallback):
+            try:
+                context = await self._make(session, counter, request, fallback)
+            except DEFECTS:
+                _log.exception("the fallback %s failed too", fallback)
+                continue
+            problem = f"{type(defect).__name__}: {defect}"[:MAX_PROBLEM_CHARS]
+            data: dict[str, Json] = {"fallback": fallback, "strategy": session.strategy, "problem": problem}
+            self._publish("context-fallback", session.last_turn, data)
+            return replace(context, planned=replace(context.planned, notes={"fallback": fallback}))
+        raise InvariantBroken("context", f"{type(defect).__name__}: {defect}") from defect
+
+    async def _make(
+        self, session: SessionRow, counter: Counter, request: Request, fallback: Fallback | None = None
+    ) -> Context:
         await self.viewer.renew()
-        chosen = self._chosen(session, request.strategy)
-        one_off = request.budget_tokens != session.budget_tokens or chosen.name != session.strategy
+        chosen = self._chosen(session, request.strategy) if fallback is None else ChosenStrategy("standard", Standard())
+        is_own = request.budget_tokens == session.budget_tokens and chosen.name == session.strategy
+        one_off = fallback is not None or not is_own
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
         exact = exact_counter(session.encoding)
         documents = await self._documents(session, chosen.strategy, chosen.strategy.documents)
@@ -129,12 +182,16 @@ class Contexts:
         room = chosen.room(room, one_off=one_off)
         asked = request.budget_tokens
         frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
-        query = await self._query(session, request) if chosen.strategy.recalls else ""
+        query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
         try:
-            view, layer = await self._recalled(session, chosen, frame, room, query=query, board=board)
+            view, layer = await self._recalled(
+                session, chosen, frame, room, query=query, board=board, fallback=fallback
+            )
         except HistoryExceedsBudget as error:
             needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
             raise HistoryExceedsBudget(needed, had) from None
+        if fallback == "text":
+            view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
         at_work = _at_work(session, view.blocks, request.prompt)
         # In a preview the history has the board's room.
         if layer.in_part and not one_off:
@@ -164,12 +221,22 @@ class Contexts:
         return replace(context, planned=planned, board=board)
 
     async def _recalled(
-        self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room: Split, *, query: str, board: Board
+        self,
+        session: SessionRow,
+        chosen: ChosenStrategy,
+        frame: Frame,
+        room: Split,
+        *,
+        query: str,
+        board: Board,
+        fallback: Fallback | None = None,
     ) -> tuple[HistoryView, MemoryLayer]:
         """The history, and behind it what the prompt brings up of what the history does not show word for word.
 
         In a one-off, recall is given its room first, and the history has what is left; otherwise each has its own.
         """
+        if fallback == "none":
+            return HistoryView([], PlanReport(last_turn=session.last_turn)), MemoryLayer()
         aside = 0
         if query and frame.is_one_off:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
@@ -234,8 +301,7 @@ class Contexts:
         state = bodies.expand(packed)
         assert isinstance(state, dict), "a board's state is an object"
         left = boards.expire(boards.from_json(state), session.last_turn)
-        if left.retrieved and keep:
-            await self.keep_board(left.board)
+        if left.retrieved and keep and await self._writes.write(lambda: self.keep_board(left.board)):
             for entry in left.retrieved:
                 self._publish("board-expired", entry.first, {"name": entry.name})
         return left.board

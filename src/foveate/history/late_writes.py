@@ -1,0 +1,46 @@
+"""Writes that a context does not depend on: plans, states and recalled layers, which can be made again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from foveate.errors import StoreClosed, StoreError
+
+WAIT_SECONDS = 1.0
+"""A context waits no longer for such a write; it goes on in the background."""
+
+_log = logging.getLogger(__name__)
+
+
+class LateWrites:
+    """Runs one write at a time. A full disk or a held lock never fails the caller."""
+
+    def __init__(self) -> None:
+        self._running: asyncio.Task[None] | None = None
+
+    async def write(self, job: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Whether it was written. If not, the caller keeps the value in memory and tries again at the next context."""
+        if self._running and not self._running.done():
+            return False
+        task = self._running = asyncio.create_task(job())
+        await asyncio.wait([task], timeout=WAIT_SECONDS)
+        if not task.done():
+            _log.warning("the store is busy; a plan is saved later")
+            task.add_done_callback(_note_failure)
+            return False
+        try:
+            task.result()
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            _log.warning("a plan could not be saved and is kept in memory: %s", error)
+            return False
+        return True
+
+
+def _note_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        _log.warning("a plan could not be saved and is kept in memory: %s", error)

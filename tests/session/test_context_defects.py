@@ -1,0 +1,119 @@
+"""A context is given whatever happens around it: long sessions, a store that can't be written, a defect in a plan."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate import Foveate
+from foveate.context.render import FORMATS
+from foveate.errors import InvariantBroken
+from foveate.events import Event
+from foveate.history import texts
+from foveate.session import context as contexts
+from foveate.strategy import names
+from foveate.strategy.gradient import Gradient
+from support.engine import recounted, settings, talk, tool_step, user, with_store
+
+PROMPT = "And now?"
+
+
+@pytest.mark.parametrize("strategy", names())
+def test_more_turns_than_the_cache_holds_are_shown(
+    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "MAX_CACHED_TURNS", 20)
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", strategy=strategy, budget_tokens=100_000)
+        await talk(session, 45)
+        first, *others = [(await session.context(PROMPT)).text for _ in range(3)]
+        assert others == [first, first]
+        assert "word1x" in first
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+@pytest.mark.parametrize("strategy", ["gradient", "oneshot", "checkpoint", "topics", "hybrid"])
+def test_a_context_is_given_while_another_process_holds_the_lock_and_saved_later(strategy: str, tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def saved(fov: Foveate) -> list[bytes]:
+        kept = [await fov._store.derived.kept("s", name) for name in (f"state:{strategy}", "plan", f"plan:{strategy}")]
+        return [data for data in kept if data]
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", strategy=strategy, budget_tokens=2_500)
+        await talk(session, 60)
+        await fov.settle()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        first = await session.context(PROMPT)
+        assert first.tokens == recounted(session, first, PROMPT) <= 2_500
+        assert not await saved(fov)
+        assert (await session.context(PROMPT)).text == first.text
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await session.context(PROMPT)).text == first.text
+        assert await saved(fov)
+        assert (await (await fov.open_session("s")).context(PROMPT)).text == first.text
+
+    asyncio.run(with_store(path, job, settings(store={"lock_timeout_seconds": 0.05})))
+
+
+def _failing(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a plan that does not fit")
+
+
+def test_a_defect_in_a_plan_leads_to_a_simpler_context_and_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Gradient, "plan", _failing)
+
+    async def job(fov: Foveate) -> None:
+        told: list[Event] = []
+        session = await fov.session("s", budget_tokens=2_500)
+        await session.pin("Never touch production.", locked=True)
+        await talk(session, 30)
+        await session.record([user("Run it."), *tool_step(1, "done")])
+        with pytest.raises(AssertionError):
+            await session.context()
+        monkeypatch.delenv(contexts.STRICT_VARIABLE)
+        with fov.subscribe(told.append, ["context-fallback"]) as subscription:
+            context = await session.context()
+            subscription.drain()
+        assert context.tokens <= 2_500
+        assert "Never touch production." in context.text
+        assert context.planned.notes == {"fallback": "whole-turns"}
+        (event,) = told
+        assert event.data["problem"] == "AssertionError: a plan that does not fit"
+        for name in FORMATS:
+            assert context.messages(name)
+        last: Any = context.messages("openai")[-1]
+        assert last["role"] == "tool"
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_where_no_history_can_be_shown_at_all_there_is_still_a_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "write_row", _failing)
+    monkeypatch.delenv(contexts.STRICT_VARIABLE)
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=2_500)
+        await session.pin("Never touch production.", locked=True)
+        await talk(session, 3)
+        context = await session.context(PROMPT)
+        assert context.planned.notes == {"fallback": "none"}
+        assert "Never touch production." in context.text
+        monkeypatch.setattr(contexts, "assemble", _failing)
+        with pytest.raises(InvariantBroken, match="a plan that does not fit"):
+            await session.context(PROMPT)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
