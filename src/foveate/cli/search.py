@@ -1,23 +1,21 @@
-"""`foveate search`: the turns that speak of something."""
+"""`foveate search`: find turns, in one session or in all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import console, line, moment, print_json, printable, to_copy
-from foveate.errors import InputError, SessionNotFound
+from foveate.cli.ui.terminal import console, line, moment, print_json, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
-    from foveate.recall.search import Hit
+    from foveate.session.values import Hit
     from foveate.sync import Foveate
 
 SNIPPET_CHARS = 240
@@ -25,20 +23,22 @@ MARKED = "bold yellow"
 ROLES = ("user", "assistant", "tool", "system")
 
 
-@click.command(name="search", short_help="Find the turns that speak of something.")
-@click.argument("words", metavar="[SESSION] WORDS...", nargs=-1, required=True)
-@click.option("--all", "every", is_flag=True, help="In every session: all words are what to look for.")
+@click.command(name="search", short_help="Find turns by words and by meaning.")
+@click.argument("words", metavar="WORDS...", nargs=-1, required=True)
+@click.option("-s", "--session", "session_name", metavar="SESSION", help="Only in this session.")
+@click.option("--all", "every", is_flag=True, hidden=True)
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most this many turns.")
-@click.option("--role", type=click.Choice(ROLES), help="Only what is said by this one.")
+@click.option("--role", type=click.Choice(ROLES), help="Only what this role said.")
 @click.option("--tool", metavar="NAME", help="Only the calls and results of this tool.")
 @click.option("--file", metavar="PATH", help="Only turns that name this file, or the end of its path.")
-@click.option("--after", metavar="TIME", help="Only turns that began then or later, as in 2026-11-15.")
+@click.option("--after", metavar="TIME", help="Only turns that began then or later: 2026-11-15, 7d, 12h, yesterday.")
 @click.option("--before", metavar="TIME", help="Only turns that began before then.")
 @store_option
 @json_option
 def command(
     *,
     words: tuple[str, ...],
+    session_name: str | None,
     every: bool,
     limit: int,
     role: str | None,
@@ -49,25 +49,25 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> None:
-    """Find turns by words and by meaning, the best first, each with the passage that says it best.
+    """Find turns by words and by meaning in all sessions, or in one. Each turn is shown with its best passage.
 
-    A single argument is searched for in every session; with more, the first names the session, unless --all is
-    given.
-
-    Words are found in any form (port, ports); identifiers and paths whole and in parts. No sign in the query has a
-    meaning of its own.
+    Words are found in any form (port, ports); identifiers and paths whole and in parts. No character of the query has
+    a special meaning.
 
     \b
-    foveate search "storage port"
-    foveate search demo storage port
-    foveate search demo "how do we take backups?" --limit 3
-    foveate search demo timeout --role user --after 2026-11-01
-    foveate search --all getUserById
+    foveate search storage port
+    foveate search -s demo how do we take backups --limit 3
+    foveate search timeout --role user --after 7d
+    foveate search getUserById --before yesterday
     """
-    every = every or len(words) == 1
-    query = " ".join(words if every else words[1:])
     with opened(store_path) as fov:
-        session_id = None if every else _find(fov, words)
+        if session_name is None and not every:
+            session_name, words = _old_form(fov, words)
+        query = " ".join(words)
+        session_id = None if session_name is None else fov.find_session(session_name).id
+        unsearched = fov.unsearched_turns(session_id)
+        if unsearched and not as_json:
+            _print_unsearched(unsearched, session_id)
         found = fov.search(
             query,
             limit,
@@ -78,43 +78,44 @@ def command(
             before=before,
             file=file,
         )
-        unsearched = fov.unsearched_turns(session_id)
+        titles = {} if session_id or as_json else {info.id: info.title for info in fov.sessions()}
     if as_json:
         print_json({"found": found, "unsearched_turns": unsearched})
         return
-    print_found(console(), found, query, names_session=every)
-    if unsearched:
-        advice = f"'{to_copy('compress', session_id or '--all')}' does it"
-        left_out = several(unsearched, "older turn")
-        console().print(line((f"Not indexed yet, and so not searched: {left_out}; {advice}.", "yellow")))
+    print_found(console(), found, query, titles)
 
 
-def _find(fov: Foveate, words: Sequence[str]) -> str:
-    """The session that the first word names."""
-    try:
-        return fov.find_session(words[0]).id
-    except SessionNotFound as error:
-        raise InputError(f"{error}; '{to_copy('search', '--all', *words)}' looks in all of them") from error
+def _old_form(fov: Foveate, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Before `-s`, a session was named by the first word; that works for one more release."""
+    if len(words) == 1 or words[0] not in {info.id for info in fov.sessions()}:
+        return None, words
+    advice = f"'{words[0]}' is taken as the session; write '{to_copy('search', '-s', *words)}'"
+    console(stderr=True).print(line((f"{advice}, or --all to search for the word.", "yellow")))
+    return words[0], words[1:]
 
 
-def print_found(out: Console, found: Sequence[Hit], query: str, *, names_session: bool = False) -> None:
+def _print_unsearched(unsearched: int, session_id: str | None) -> None:
+    advice = f"'{to_copy('compress', session_id or '--all')}' finishes it"
+    left_out = several(unsearched, "older turn")
+    console().print(line((f"Indexing is not finished: {left_out} not searched; {advice}.", "yellow")))
+
+
+def print_found(out: Console, found: Sequence[Hit], query: str, titles: Mapping[str, str] | None = None) -> None:
+    """Hits by session, the session with the best hit first; without titles, all are of one session."""
     if not found:
         out.print(line(f"Nothing was found for {query!r}."))
-    for each in found:
-        who = each.tool or each.role
-        where = f"{each.session_id}  " if names_session else ""
-        out.print(line((f"{where}{each.turn_id}", "bold"), (f"  {who}, {moment(each.at)}", "dim")))
-        out.print(_marked(each.text, query))
+    sessions = list(dict.fromkeys(each.session_id for each in found))
+    for session_id in sessions:
+        if titles:
+            title = " ".join(titles.get(session_id, "").split())
+            out.print(line((session_id, "bold"), (f"  {title}" if title != session_id else "", "dim")))
+        indent = "  " if titles else ""
+        for each in found:
+            if each.session_id == session_id:
+                _print_hit(out, each, query, indent)
 
 
-def _marked(text: str, query: str) -> Text:
-    """The stretch of a passage that says it, with the words that were asked for."""
-    from rich.text import Text
-
-    from foveate.recall.words import find_words, snippet
-
-    shown = printable(snippet(text, query, SNIPPET_CHARS))
-    marked = Text(f"  {shown}")
-    for start, end in find_words(shown, query):
-        marked.stylize(MARKED, start + 2, end + 2)
-    return marked
+def _print_hit(out: Console, hit: Hit, query: str, indent: str) -> None:
+    out.print(line(indent, (hit.turn_id, "bold"), (f"  {hit.tool or hit.role}, {moment(hit.at)}", "dim")))
+    pieces = hit.snippet(query, SNIPPET_CHARS)
+    out.print(line(f"{indent}  ", *((piece, MARKED if is_word else "") for piece, is_word in pieces)))

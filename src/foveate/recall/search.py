@@ -15,7 +15,7 @@ from foveate.recall.embed import Embedder, index_maker, load_embedder
 from foveate.recall.gate import has_question_marks, is_question
 from foveate.recall.passages import cut_turn
 from foveate.recall.settings import RecallSettings
-from foveate.recall.words import telling_words
+from foveate.recall.words import find_words, snippet, telling_words
 from foveate.renditions import without_recalled
 from foveate.store import SessionRow, Store
 from foveate.store.codec import restore_message
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
 MAX_RESULTS = 1_000
-LEAST_ALIKE = 0.2
+LEAST_ALIKE = 0.25
 """A passage without any of the words matches only if its vector is at least this near; for one word alone,"""
 LEAST_ALIKE_TO_A_WORD = 0.4
 """this near."""
+NEVER_ALIKE = 2.0
+"""For a query of unknown words, whose vector says nothing: only passages that have a word of it match."""
 BATCH = 64
 """Passages whose texts are read together."""
 MAX_READ = 4_096
@@ -72,6 +74,19 @@ class Hit:
     """How near it is in meaning, from -1 to 1."""
     score: float = 0.0
     """What hits are ordered by, comparable across the sessions of one search."""
+
+    def snippet(self, query: str, max_chars: int = 240) -> list[tuple[str, bool]]:
+        """The part of the text, on one line, that has most of the query's words, cut where such words begin and end.
+
+        Each piece says whether it is such a word.
+        """
+        text = snippet(self.text, query, max_chars)
+        pieces: list[tuple[str, bool]] = []
+        end = 0
+        for first, last in find_words(text, query):
+            pieces += [(text[end:first], False), (text[first:last], True)]
+            end = last
+        return [(piece, is_word) for piece, is_word in [*pieces, (text[end:], False)] if piece]
 
 
 class Searcher:
@@ -142,12 +157,12 @@ class Searcher:
         from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
 
         if not query.strip():
-            raise InputError("the search is empty; give some words, e.g. search('storage port')")
+            raise InputError("the search is empty; give some words")
         if not 1 <= max_results <= MAX_RESULTS:
             raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
         scores = await index.scores(query, _filter(wanted))
         least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
-        matches = best_matches(scores, least_alike=least, limit=MAX_READ)
+        matches = best_matches(scores, least_alike=least if self.embedder.knows(query) else NEVER_ALIKE, limit=MAX_READ)
         return await _choose(index, scores, matches, _Repeats(query, asking), max_results)
 
     def _new_index(self, session_id: str | None) -> Index:

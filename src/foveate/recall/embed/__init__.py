@@ -42,6 +42,10 @@ class Embedder(Protocol):
         """0 while it is not known."""
         ...
 
+    def knows(self, text: str) -> bool:
+        """Whether most words of a text are in the model's vocabulary; the vector of others says nothing."""
+        ...
+
     async def learn(self) -> None:
         """Find out name and dimensions, where they are not known from the start."""
 
@@ -78,6 +82,7 @@ class StaticEmbedder:
 
         self.name = static.NAME
         self.dimensions = static.DIMENSIONS
+        self.knows = static.knows
         self._embed = static.embed
 
     async def learn(self) -> None:

@@ -58,6 +58,10 @@ class EndpointEmbedder:
         place = self._endpoint.place
         return f"{place} {self.dimensions}" if self.dimensions else place
 
+    def knows(self, text: str) -> bool:
+        """Its vocabulary is not known here."""
+        return bool(text)
+
     async def learn(self) -> None:
         if not self.dimensions:
             await self.embed(["How long is a vector?"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from foveate.errors import SettingsError
-from foveate.recall.embed.static import minilm_pieces
+from foveate.recall.embed.static import knows, minilm_pieces
 from foveate.recall.vectors import Floats
 
 KEY = "recall.model_path"
@@ -28,6 +28,7 @@ class MinilmEmbedder:
     def __init__(self, path: Path) -> None:
         self.name = f"minilm {path.name}"
         self.dimensions = DIMENSIONS
+        self.knows = knows
         self._session = _load_session(path)
 
     async def learn(self) -> None:

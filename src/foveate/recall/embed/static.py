@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.recall.words import telling_words
+
 NAME = "static-minilm-256"
 """Kept with stored vectors: those of another model are made again."""
 DIMENSIONS = 256
@@ -48,6 +50,12 @@ def embed(texts: Sequence[str]) -> Vectors:
     return vectors
 
 
+def knows(text: str) -> bool:
+    """Whether at least half of the words of a text that say something are whole words of the vocabulary."""
+    words = telling_words(text)
+    return 2 * sum(map(_load().has_word, words)) >= len(words)
+
+
 def minilm_pieces(text: str) -> list[int]:
     """A text as all-MiniLM-L6-v2 takes it, whose word pieces these are; it also has numbers that stand for no text."""
     return [MINILM_BEGIN, *(piece + MINILM_OFFSET for piece in _load().pieces(text)[: MAX_PIECES - 2]), MINILM_END]
@@ -60,6 +68,9 @@ class _Model:
         self.names = names
         self._numbers = {name: number for number, name in enumerate(names)}
         self._known: dict[str, tuple[int, ...]] = {}
+
+    def has_word(self, word: str) -> bool:
+        return word in self._numbers
 
     def pieces(self, text: str) -> list[int]:
         found: list[int] = []

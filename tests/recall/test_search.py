@@ -1,0 +1,147 @@
+"""What a search puts first, in one session and over all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from foveate import Foveate, Session
+from foveate.errors import InvalidMessage
+from foveate.recall.dates import parse_moment
+from foveate.recall.embed import StaticEmbedder
+from foveate.recall.search import Hit
+from support.engine import assistant, tool_step, user, with_store
+
+QUESTION = "Which port has the storage?"
+NOW = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)
+
+
+def places(found: list[Hit]) -> list[tuple[str, str]]:
+    return [(each.session_id, each.turn_id) for each in found]
+
+
+async def filled(fov: Foveate, name: str, *texts: str) -> Session:
+    session = await fov.session(name)
+    await session.record([message for text in texts for message in (user(text), assistant("Noted."))])
+    await fov.settle()
+    return session
+
+
+def test_a_big_unrelated_session_does_not_come_before_the_one_that_answers(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await filled(fov, "big", *[f"Ship {n} left the harbour." for n in range(300)], "An invoice came.")
+        await filled(fov, "small", "The invoice for the printer repair is overdue.", "The printer jams.")
+        assert places(await fov.search("invoice for the printer repair"))[0] == ("small", "T-1")
+        scores = [each.score for each in await fov.search("invoice for the printer repair")]
+        assert scores == sorted(scores, reverse=True)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_copies_of_the_question_do_not_crowd_out_the_answer(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        asked = [QUESTION, "Do you remember which port the storage has?", "which port has the storage"]
+        session = await filled(fov, "s", "The storage port is 9000.", *asked * 20)
+        for query in (QUESTION, "storage port", "which port has the storage"):
+            assert places(await session.search(query, 3))[0] == ("s", "T-1"), query
+            assert places(await fov.search(query, 3))[0] == ("s", "T-1"), query
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_question_without_any_other_match_is_found(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await filled(fov, "s", "It rained all day.", QUESTION)
+        assert places(await session.search(QUESTION)) == [("s", "T-2")]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_the_same_words_said_again_are_listed_last(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await filled(fov, "s", "The pump leaks.", "The pump leaks.", "The pump is loud.")
+        assert places(await session.search("pump leaks")) == [("s", "T-2"), ("s", "T-3"), ("s", "T-1")]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_model_that_searches_does_not_get_its_own_prompt_first(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await filled(fov, "s", "We moved the storage. It listens on port 9000 now.", "It rained.")
+        await session.record([user("Please find out for me which port the storage had, would you?")])
+        answer = await session.call_tool("search_history", {"query": "storage port"})
+        assert answer.startswith("T-1: ")
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_what_people_said_comes_before_tool_output(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        said = "The storage port is 9000, and it stays so until the whole cluster has been moved to the new racks."
+        await session.record([user(said)])
+        for number in range(5):
+            await session.record([user("Look."), *tool_step(number, f"storage port {number}", name="grep")])
+        await fov.settle()
+        found = await session.search("storage port")
+        assert (found[0].turn_id, found[0].role) == ("T-1", "user")
+        assert {each.role for each in found[1:]} == {"tool"}
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+@pytest.mark.parametrize("query", ["zzqx flumph", "asdkjh qweoiu", "qwertyuiop", "xkcdvb mnbvcx hjkl"])
+def test_nonsense_finds_nothing(query: str, tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await filled(fov, "s", "hm", "ok", "ah", "No clue.", "The vhost xkcd is up.", "uh oh")
+        assert await fov.search(query) == []
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_model_knows_a_text_if_half_of_its_words_are_in_its_vocabulary() -> None:
+    knows = StaticEmbedder().knows
+    assert knows("unpaid bill payment late")
+    assert knows("Which harbour is it?")
+    assert not knows("zzqx flumph")
+    assert knows("the of")
+
+
+def test_what_is_deleted_or_pruned_is_gone_from_a_search_over_all(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await filled(fov, "a", "A zebra")
+        await filled(fov, "b", "Another zebra")
+        assert sorted(places(await fov.search("zebra"))) == [("a", "T-1"), ("b", "T-1")]
+        await fov.delete_session("b")
+        assert places(await fov.search("zebra")) == [("a", "T-1")]
+        await filled(fov, "b", "A walrus")
+        assert places(await fov.search("zebra")) == [("a", "T-1")]
+        assert places(await fov.search("walrus")) == [("b", "T-1")]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("7d", datetime(2026, 11, 8, 12, 30, tzinfo=UTC)),
+        ("12 hours ago", datetime(2026, 11, 15, 0, 30, tzinfo=UTC)),
+        ("30min", datetime(2026, 11, 15, 12, 0, tzinfo=UTC)),
+        ("2w", datetime(2026, 11, 1, 12, 30, tzinfo=UTC)),
+        ("yesterday", datetime(2026, 11, 14, tzinfo=UTC)),
+        ("Today", datetime(2026, 11, 15, tzinfo=UTC)),
+        ("last month", datetime(2026, 10, 1, tzinfo=UTC)),
+        ("2026-11-01", datetime(2026, 11, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_moment_is_a_date_or_counted_back_from_now(text: str, moment: datetime) -> None:
+    assert parse_moment(text, NOW, path="after") == moment
+
+
+@pytest.mark.parametrize("text", ["soon", "7", "99999999y", "999999 years", ""])
+def test_what_is_no_moment_is_rejected_with_what_is(text: str) -> None:
+    with pytest.raises(InvalidMessage, match="is not a time; use 2026-11-15"):
+        parse_moment(text, NOW, path="after")
