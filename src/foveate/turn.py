@@ -21,6 +21,8 @@ Kind = Literal["message", "injection", "display"]
 ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 MAX_NESTING = 200
 """Deeper JSON than this is refused: no provider sends it, and every reader of it would have to recurse."""
+MAX_INTEGER_BITS = 14_000
+"""About 4,200 digits: Python reads and writes no longer ones as text."""
 
 _TURN_ID = re.compile(r"(?:T-)?([1-9][0-9]{0,17})", re.IGNORECASE | re.ASCII)
 
@@ -234,6 +236,8 @@ def check_json(value: object, path: str) -> Json:
     pending: list[tuple[object, str, int]] = [(value, path, 0)]
     while pending:
         node, where, depth = pending.pop()
+        if isinstance(node, int) and node.bit_length() > MAX_INTEGER_BITS:
+            raise InvalidMessage(where, f"is an integer of more than {MAX_INTEGER_BITS:,} bits; send it as text")
         if node is None or isinstance(node, str | int | float):
             continue
         if depth >= MAX_NESTING:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from foveate.context import invariants
 from foveate.context.board import Board
 from foveate.context.render import Layout, render_layout, render_request
 from foveate.context.tools import ToolSet
@@ -121,9 +120,7 @@ class Context:
         beside them, as tools do for all: `request` puts everything in its place. `cache` puts Anthropic's breakpoints
         where the next context will still be the same.
         """
-        rendered = render_layout(self.layout, self.system, format, cache=cache)
-        invariants.check_messages(format, rendered, self.native_messages)
-        return rendered
+        return render_layout(self.layout, self.system, format, cache=cache)
 
     @property
     def native_messages(self) -> list[Message]:

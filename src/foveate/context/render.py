@@ -2,9 +2,9 @@
 
     system · tagged history · newest turns, native · memory, board and the turn in progress, or the prompt
 
-Messages recorded in the same format are sent byte for byte, with three exceptions: cache hints, which belong to the
-request that had them; what an Anthropic answer has beside role and content; and a call without its result, which the
-provider would reject.
+Messages recorded in the same format are sent byte for byte, except for cache hints, which belong to the request that
+had them, what an Anthropic answer has beside role and content, and whatever the provider would reject (see
+`formats.acceptance`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
+from foveate.context import invariants
 from foveate.context.invariants import tool_pairs_whole
 from foveate.context.pairs import provider_message_count
 from foveate.errors import UnknownFormat
 from foveate.formats import render_messages
+from foveate.formats.acceptance import Acceptance, encodable
 from foveate.text import message_text, part_text
 from foveate.turn import Attachment, Json, Message, Part, Text, ToolResult
 
@@ -123,6 +125,7 @@ def canonical_messages(layout: Layout, system: str, *, has_tools: bool = True) -
 def render_request(format: str, messages: list[Any], *, system: str, tools: Sequence[Record]) -> dict[str, Any]:  # noqa: A002
     """The keyword arguments of the provider's own call, everything in its place; what is empty is left out."""
     offered = _filled(tools=list(tools))
+    system = str(encodable(system))
     match format:
         case "anthropic":
             return {**_filled(system=system), "messages": messages, **offered}
@@ -138,7 +141,7 @@ def _filled(**parts: Any) -> dict[str, Any]:
 
 
 def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002
-    """The messages of a provider's own format."""
+    """The messages of a provider's own format, checked: no call without its result, no call without its thinking."""
     if format not in FORMATS:
         raise UnknownFormat(f"no messages of format {format!r}; there are {', '.join(FORMATS)}")
     marks = cache and format == "anthropic"
@@ -146,14 +149,22 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
     if system and format not in _TWO_SIDED:
         rendered.append({"role": "system", "content": system})
     edges = _edges(layout) if marks and layout.is_cacheable else ()
+    acceptance = Acceptance(format)
+    native: list[Message] = []
     for stretch in layout.stretches():
-        own = _behind(stretch.texts, _render_native(stretch.shown, format), format)
+        prepared = acceptance.prepare(stretch.shown)
+        native += prepared if stretch.native else ()
+        own = _behind(stretch.texts, _render_native(prepared, format), format)
         if marks and layout.stable_lead and not stretch.messages and stretch.texts[0] == layout.stable_lead:
             own[0] = _mark(own[0], 0)
         if own and any(stretch.native is edge for edge in edges):
             own[-1] = _mark(own[-1])
         rendered.extend(own)
-    return list(_two_sided(rendered, format) if format in _TWO_SIDED else rendered)
+    joined = _two_sided(rendered, format) if format in _TWO_SIDED else rendered
+    sent = encodable(joined)
+    assert isinstance(sent, list), "a list stays one"
+    invariants.check_messages(format, sent, native)
+    return sent
 
 
 def _edges(layout: Layout) -> Sequence[Native]:

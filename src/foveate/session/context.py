@@ -30,9 +30,10 @@ from foveate.context.assemble import (
 )
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport
+from foveate.context.pairs import loose_ends
 from foveate.context.pins import write_pins
-from foveate.context.tags import Section, TagBlock, TagEntry, tag_document
-from foveate.errors import HistoryExceedsBudget, InvariantBroken
+from foveate.context.tags import SUMS, Section, TagBlock, TagEntry, tag_document
+from foveate.errors import BudgetExceeded, HistoryExceedsBudget, InvalidMessage, InvariantBroken
 from foveate.events import Event, EventBus, EventKind
 from foveate.history.driver import StatefulDriver
 from foveate.history.late_writes import LateWrites
@@ -134,6 +135,7 @@ class Contexts:
 
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
         """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
+        _check_prompt(request.prompt)
         try:
             return await self._make(session, counter, request)
         except DEFECTS as defect:
@@ -193,6 +195,11 @@ class Contexts:
         if fallback == "text":
             view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
         at_work = _at_work(session, view.blocks, request.prompt)
+        if not _shows(view.blocks, session.last_turn) and await self._waits(session, request):
+            size = await self._store.raw_tokens(self._session_id, session.last_turn, session.last_turn)
+            named = {"system prompt, tools and framing": fixed, "turn in progress": size}
+            scaled = {name: counter.scale(tokens, session.calibration) for name, tokens in named.items()}
+            raise BudgetExceeded(request.budget_tokens, scaled)
         # In a preview the history has the board's room.
         if layer.in_part and not one_off:
             board = await self._prefetched(session, board, layer.in_part, room.board)
@@ -306,6 +313,13 @@ class Contexts:
                 self._publish("board-expired", entry.first, {"name": entry.name})
         return left.board
 
+    async def _waits(self, session: SessionRow, request: Request) -> bool:
+        """Whether the newest turn is what a model is to answer: a request that does not show it asks nothing."""
+        if not session.last_turn or session.head == "closed" or prompt_messages(request.prompt):
+            return False
+        said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
+        return bool(said) and said[-1].role in ("user", "tool")
+
     async def _begun_board(self, session: SessionRow, request: Request, *, keep: bool) -> Board:
         """The board to show: in a turn in progress as that turn found it."""
         board = await self.board(session, keep=keep)
@@ -406,6 +420,22 @@ def _at_work(session: SessionRow, blocks: Sequence[HistoryBlock], prompt: str | 
     if session.head == "closed" or _said_by_user(prompt_messages(prompt)):
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
+
+
+def _shows(blocks: Sequence[HistoryBlock], turn: int) -> bool:
+    """Whether the turn itself is shown, and not only a range it is in."""
+    rows = (block.row for block in blocks)
+    return any(row.first <= turn <= row.last and row.level not in SUMS for row in rows)
+
+
+def _check_prompt(prompt: str | Sequence[Message]) -> None:
+    """A call at the end of a prompt has no result yet, and no provider answers one."""
+    open_calls = () if isinstance(prompt, str) else loose_ends(prompt).calls
+    if open_calls:
+        name = open_calls[0].name
+        raise InvalidMessage(
+            "prompt", f"has a call of {name!r} without its result; add the result, or leave the call out"
+        )
 
 
 def _said_by_user(messages: Sequence[Message]) -> str:

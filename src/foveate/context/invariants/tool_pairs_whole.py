@@ -50,19 +50,20 @@ def _openai(records: Sequence[Record]) -> str | None:
 
 
 def _responses(records: Sequence[Record]) -> str | None:
-    waiting: list[Json] = []
+    waiting: list[tuple[Json, str]] = []
     for record in records:
-        kind = record.get("type")
+        kind = str(record.get("type"))
+        answered = record.get("call_id") or record.get("id")
         if kind in _CALLER_RUN:
-            waiting.append(record.get("call_id") or record.get("id"))
-        elif isinstance(kind, str) and kind.removesuffix("_output") in _CALLER_RUN and kind.endswith("_output"):
-            answered = record.get("call_id") or record.get("id")
-            if answered not in waiting:
-                return f"an output of {answered!r}, which no call before it has"
-            waiting.remove(answered)
+            waiting.append((answered, kind))
+        elif kind.endswith("_output") and kind.removesuffix("_output") in _CALLER_RUN:
+            call = (answered, kind.removesuffix("_output"))
+            if call not in waiting:
+                return f"an output of {answered!r}, which no call of its kind before it has"
+            waiting.remove(call)
         elif waiting and record.get("role") == "user":
-            return f"the call {waiting[0]!r} is not answered before the user speaks"
-    return f"the call {waiting[0]!r} is not answered" if waiting else None
+            return f"the call {waiting[0][0]!r} is not answered before the user speaks"
+    return f"the call {waiting[0][0]!r} is not answered" if waiting else None
 
 
 def _anthropic(records: Sequence[Record]) -> str | None:
