@@ -45,7 +45,7 @@ async def fill(session: foveate.Session, turns: int) -> None:
     """So many turns in a few large batches; their drafts are made once."""
     messages = [message for turn in itertools.islice(endless(chat_turns()), FILL_TURNS) for message in turn]
     parsed = parse_messages(cast("list[Any]", messages))
-    drafts = await draft_messages(parsed, None, [None] * len(parsed), session.counter, session.compression_level)
+    drafts = await draft_messages(parsed, None, [None] * len(parsed), session.sizes, session.compression_level)
     for start in range(0, turns, FILL_TURNS):
         await session.append(drafts[: 2 * min(FILL_TURNS, turns - start)])
 

@@ -22,6 +22,7 @@ from foveate.tokens import (
     COUNTERS,
     ENCODINGS,
     MAX_CALIBRATION,
+    MIN_CALIBRATION,
     MIN_CALIBRATION_TOKENS,
     SHA256,
     EncodingName,
@@ -315,12 +316,22 @@ def test_scaling_rounds_up_but_not_for_a_rounding_error() -> None:
     counted=st.integers(-10, 10**6),
     reported=st.integers(-10, 10**7),
 )
-def test_calibration_only_tightens_and_stays_in_its_bounds(factor: float, counted: int, reported: int) -> None:
-    new = calibrate(factor, counted_tokens=counted, reported_tokens=reported)
-    assert 1 <= new <= MAX_CALIBRATION
-    if math.isfinite(factor):
-        assert new >= min(factor, MAX_CALIBRATION)
-    assert calibrate(new, counted_tokens=counted, reported_tokens=reported) == new
+def test_calibration_stays_in_its_bounds(factor: float, counted: int, reported: int) -> None:
+    exact = calibrate(factor, counted_tokens=counted, reported_tokens=reported)
+    assert 1 <= exact <= MAX_CALIBRATION
+    estimated = calibrate(factor, counted_tokens=counted, reported_tokens=reported, is_exact=False)
+    assert MIN_CALIBRATION <= estimated <= MAX_CALIBRATION
+
+
+def test_calibration_tightens_at_once_and_loosens_slowly_to_a_margin() -> None:
+    factor = calibrate(1.0, counted_tokens=1_000, reported_tokens=2_000, is_exact=False)
+    assert factor == 2
+    once = calibrate(factor, counted_tokens=1_000, reported_tokens=600, is_exact=False)
+    assert 1.9 < once < 2
+    for _ in range(300):
+        factor = calibrate(factor, counted_tokens=1_000, reported_tokens=600, is_exact=False)
+    assert factor == pytest.approx(0.66, abs=0.01)
+    assert calibrate(factor, counted_tokens=1_000, reported_tokens=700, is_exact=False) == 0.7
 
 
 @given(factor=st.floats(1, MAX_CALIBRATION), counted=st.integers(MIN_CALIBRATION_TOKENS, 10**6), ratio=st.floats(1, 3))

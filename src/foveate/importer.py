@@ -229,7 +229,7 @@ class _Import:
             [entry.message for entry in found],
             None,
             [entry.key for entry in found],
-            session.counter,
+            session.sizes,
             session.compression_level,
         )
         places = await session.append(drafts)

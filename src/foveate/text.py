@@ -53,6 +53,15 @@ def as_typed(text: str) -> str:
     return f"{parts['command-name']} {parts.get('command-args', '')}".strip() if "command-name" in parts else text
 
 
+_TERMINAL_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys, reorders by, or can't write; a line feed and a tab are not among it."""
+
+
+def for_terminal(text: str) -> str:
+    """The text with escape sequences, C1 and bidirectional controls as `\\u009b`, which JSON reads back as it was."""
+    return _TERMINAL_CONTROL.sub(lambda char: f"\\u{ord(char[0]):04x}", text.replace("\r\n", "\n"))
+
+
 def encodable(text: str) -> str:
     """The text with a mark for each lone surrogate, which no database takes as text."""
     if text.isascii():

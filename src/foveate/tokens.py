@@ -26,6 +26,12 @@ CHUNK_CHARS = 16_384
 """Longer text is counted in chunks of one to two times this: tiktoken overflows its stack on 1,000,000 spaces."""
 MAX_CALIBRATION = 3.0
 """No provider's report makes a session's counts larger than this many times what the counter said."""
+MIN_CALIBRATION = 0.5
+"""No report makes an estimator's counts smaller than this; an exact counter's stay what they are."""
+LOOSEN_SHARE = 0.05
+"""A report below the count closes this share of the distance."""
+CALIBRATION_MARGIN = 1.1
+"""Counts loosen no further than to this many times what was reported."""
 MIN_CALIBRATION_TOKENS = 256
 """A shorter prompt says more about the provider's framing of messages than about its tokenizer."""
 
@@ -254,16 +260,22 @@ def _openai_counter(name: str) -> Counter | None:
     return O200K if re.match(r"(?:o[134]|chatgpt|codex)(?![a-z0-9])", after or name) else None
 
 
-def calibrate(factor: float, *, counted_tokens: int, reported_tokens: int) -> float:
+def calibrate(factor: float, *, counted_tokens: int, reported_tokens: int, is_exact: bool = True) -> float:
     """A session's new calibration, after the provider reported what a prompt took that `Counter.count` had counted.
 
-    `counted_tokens` is the count without calibration, of everything that was sent. The result never goes down, is
-    never below 1 nor above MAX_CALIBRATION; a prompt of under MIN_CALIBRATION_TOKENS changes nothing.
+    `counted_tokens` is the count without calibration, of everything that was sent. It tightens at once to what was
+    reported, and loosens slowly, to a margin above it. An exact counter's never goes below 1. A prompt of under
+    MIN_CALIBRATION_TOKENS changes nothing.
     """
-    current = min(max(factor, 1.0), MAX_CALIBRATION) if math.isfinite(factor) else 1.0
-    if counted_tokens < MIN_CALIBRATION_TOKENS or reported_tokens <= counted_tokens:
+    least = 1.0 if is_exact else MIN_CALIBRATION
+    current = min(max(factor, least), MAX_CALIBRATION) if math.isfinite(factor) else 1.0
+    if counted_tokens < MIN_CALIBRATION_TOKENS or reported_tokens <= 0:
         return current
-    return min(max(current, reported_tokens / counted_tokens), MAX_CALIBRATION)
+    ratio = reported_tokens / counted_tokens
+    if ratio >= current:
+        return min(ratio, MAX_CALIBRATION)
+    target = max(least, ratio * CALIBRATION_MARGIN)
+    return current - LOOSEN_SHARE * max(0.0, current - target)
 
 
 def exact_counter(encoding: EncodingName) -> Counter:

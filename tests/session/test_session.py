@@ -317,15 +317,18 @@ def test_a_pruned_turn_says_so_and_its_id_is_not_reused(tmp_path: Path) -> None:
     use(tmp_path, job)
 
 
-def test_calibration_scales_counts_and_only_tightens(tmp_path: Path) -> None:
+def test_calibration_scales_counts_tightens_at_once_and_loosens_slowly(tmp_path: Path) -> None:
     async def job(fov: foveate.Foveate) -> None:
         session = await fov.session("s", model="llama-3-8b")
         await session.record({"role": "user", "content": "word " * 1000})
         before = (await session.stats()).tokens
         context = await session.context()
         assert await session.calibrate(context, reported_tokens=2 * context.tokens) == 2
-        assert await session.calibrate(context, reported_tokens=context.tokens) == 2
         assert (await session.stats()).tokens == pytest.approx(before * 2, abs=2)
+        assert 1.9 < await session.calibrate(context, reported_tokens=context.tokens) < 2
+        for _ in range(200):
+            await session.calibrate(context, reported_tokens=context.tokens // 3)
+        assert session.info.calibration == pytest.approx(0.5, abs=0.01)
 
     use(tmp_path, job)
 

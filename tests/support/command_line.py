@@ -18,7 +18,7 @@ from foveate.cli import cli
 
 AWKWARD = "[red]not red[/red] \x1b[31mESC\x1b[0m \x07 [/] 👩\u200d👩\u200d👧 日本\u3000語 \u202e \ud83d end"
 """What must neither style the output, nor ring, nor turn it round, nor break it."""
-SHOWN = "[red]not red[/red] \\x1b[31mESC\\x1b[0m \\x07 [/] 👩\u200d👩\u200d👧 日本\u3000語 \\u202e \\ud83d end"
+SHOWN = "[red]not red[/red] \\u001b[31mESC\\u001b[0m \\u0007 [/] 👩\u200d👩\u200d👧 日本\u3000語 \\u202e \\ud83d end"
 HELLO = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]
 
 

@@ -101,7 +101,8 @@ def recounted(session: Session, context: Context, prompt: str) -> int:
     info = session.info
     exact = exact_counter(session.counter.encoding)
     scale = session.counter.factor * info.calibration
-    behind = {segment.name: segment.tokens for segment in context.segments if segment.name in ("tools", "framing")}
+    outside = ("tools", "framing", "attachments")
+    behind = {segment.name: segment.tokens for segment in context.segments if segment.name in outside}
     if scale == 1:
         return exact.base(context.text) + (exact.base(prompt) if prompt.strip() else 0) + sum(behind.values())
     # Of an estimate only the sum is rounded, so what stands behind the prompt is known to a token or two.

@@ -22,6 +22,7 @@ from foveate.context.pins import ShownPin, check_pins, write_pins
 from foveate.context.render import Layout, Native, message_count
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
+from foveate.formats.sizes import SentSizes, has_media
 from foveate.plan import Block
 from foveate.text import turn_text
 from foveate.tokens import Counter, EncodingName, count_tokens
@@ -48,6 +49,13 @@ class HistoryBlock:
     """The turn's messages, where it may go out as the provider's own."""
     is_stable: bool = True
     """The next context will show it byte for byte, unless a rebuild comes between."""
+    extra_tokens: int = 0
+    """What the messages take beyond the text: arguments as they were recorded, images and files, signatures."""
+
+    @property
+    def sent_tokens(self) -> int:
+        """What it takes at most, as text or as messages."""
+        return self.tokens + self.extra_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,8 @@ class ContextParts:
     budget_tokens: int
     counter: Counter
     calibration: float = 1.0
+    model: str | None = None
+    """Whose rule counts images."""
     system: str = ""
     explanation: str = ""
     """What the strategy tells the model about its tags; ends in a newline."""
@@ -92,9 +102,10 @@ def assemble(parts: ContextParts) -> Context:
     pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
     prompt = prompt_messages(parts.prompt)
     fixed = _fixed_pieces(parts, pins_tokens)
-    prompt_tokens = _prompt_tokens(parts)
+    prompt_tokens = parts.counter.base(_prompt_text(parts.prompt))
+    prompt_extra = 0 if isinstance(parts.prompt, str) else _sizes(parts).extra_tokens(prompt)
     system = "".join(piece.text for piece in fixed)
-    _check_fixed(parts, fixed, prompt, prompt_tokens)
+    _check_fixed(parts, fixed, prompt, prompt_tokens + prompt_extra)
 
     dynamic = _dynamic_pieces(parts)
     inner_tokens = sum(piece.base_tokens for piece in [*fixed, *dynamic])
@@ -103,10 +114,15 @@ def assemble(parts: ContextParts) -> Context:
     while True:
         layout = _lay_out(parts, native_from, dynamic, prompt)
         framing = _framing_tokens(layout, system)
-        if native_from >= len(parts.history) or _scaled(parts, inner_tokens + framing) <= parts.budget_tokens:
+        extra = prompt_extra + sum(block.extra_tokens for block in parts.history[native_from:])
+        if native_from >= len(parts.history) or _scaled(parts, inner_tokens + extra + framing) <= parts.budget_tokens:
             break
-        # Tagged text needs no framing of its own, so a turn that does not fit as messages still fits so.
-        native_from += 1
+        oldest = parts.history[native_from]
+        if has_media(oldest.messages or ()):
+            parts = replace(parts, history=_with_notes(parts, native_from))
+        else:
+            # Tagged text needs no framing of its own, so a turn that does not fit as messages still fits so.
+            native_from += 1
 
     history = _history_pieces(parts, native_from, dynamic)
     shown = [*fixed, *_in_order(parts, history, dynamic)]
@@ -114,6 +130,7 @@ def assemble(parts: ContextParts) -> Context:
         _piece("prompt", _prompt_text(parts.prompt), prompt_tokens),
         _piece("tools", "", parts.tools_tokens, is_stable=True),
         _piece("framing", "", framing),
+        _piece("attachments", "", extra),
     ]
     segments = _scale_segments(parts, [*shown, *behind])
     context = Context(
@@ -137,8 +154,18 @@ def prompt_messages(prompt: str | Sequence[Message]) -> tuple[Message, ...]:
     return tuple(message for message in prompt if message.kind != "display")
 
 
-def _prompt_tokens(parts: ContextParts) -> int:
-    return parts.counter.base(_prompt_text(parts.prompt))
+def _sizes(parts: ContextParts) -> SentSizes:
+    return SentSizes.of(parts.model, parts.counter.encoding)
+
+
+def _with_notes(parts: ContextParts, index: int) -> list[HistoryBlock]:
+    """The history, with notes for what is attached to one of its blocks."""
+    sizes, block = _sizes(parts), parts.history[index]
+    messages = tuple(map(sizes.without_media, block.messages or ()))
+    # A note is longer than the mark of an attachment in the block's text.
+    longer = max(0, parts.counter.base(turn_text(messages)) - parts.counter.base(turn_text(block.messages or ())))
+    noted = replace(block, messages=messages, extra_tokens=sizes.extra_tokens(messages) + longer)
+    return [*parts.history[:index], noted, *parts.history[index + 1 :]]
 
 
 def _prompt_text(prompt: str | Sequence[Message]) -> str:

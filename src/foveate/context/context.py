@@ -26,6 +26,7 @@ SegmentName = Literal[
     "prompt",
     "tools",
     "framing",
+    "attachments",
 ]
 
 
@@ -44,7 +45,7 @@ class Segment:
     is_native: bool = False
     """In messages it stands as the provider's own, with its tool calls and results."""
     text: str = field(default="", repr=False)
-    """As it stands in the context, or as the prompt has it; tool definitions and framing have none."""
+    """As it stands in the context, or as the prompt has it; tool definitions, framing and attachments have none."""
 
 
 @dataclass(frozen=True, slots=True)

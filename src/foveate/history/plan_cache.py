@@ -111,7 +111,7 @@ class PlanCache:
         cause = due(
             strategy,
             plan.state if plan else None,
-            appended_tokens=sum(block.tokens for block in appended),
+            appended_tokens=sum(block.sent_tokens for block in appended),
             turns_now=session.last_turn,
             budget_tokens=session.budget_tokens,
             allotment_tokens=room_tokens,
@@ -126,7 +126,7 @@ class PlanCache:
             churn = plan.state.churn
         assert plan is not None
         blocks = [*await self._base(session, plan), *appended]
-        if sum(block.tokens for block in blocks) > room_tokens:
+        if sum(block.sent_tokens for block in blocks) > room_tokens:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
             fresh, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
             return HistoryView(blocks, PlanReport(fresh.bands, cause or "full", True, session.last_turn), churn)
@@ -201,7 +201,7 @@ class PlanCache:
         texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
         kept = KeptPlan(
             PlanState(
-                base_tokens=sum(block.tokens for block in blocks),
+                base_tokens=sum(block.sent_tokens for block in blocks),
                 last_turn=last_turn,
                 last_step=last_step,
                 budget_tokens=session.budget_tokens,

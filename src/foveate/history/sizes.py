@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from foveate.context.costs import content_tokens
+from foveate.formats.sizes import SentSizes
 from foveate.plan import Era, MessageSize, ShownLevel, TurnInfo, TurnSizes, step_starts
 from foveate.renditions import Compressor, Renditions, without_recalled
 from foveate.store import MessageOutline, Store
@@ -227,6 +228,8 @@ class StepTexts:
     messages: int
     made: Renditions
     item: TurnSizes
+    extra_tokens: int = 0
+    """What its messages take beyond their text where they are sent as such; part of the item's raw size."""
 
 
 @dataclass(slots=True)
@@ -234,6 +237,7 @@ class RunningSteps:
     """Renditions of the steps of the turn at work, made once and kept in memory."""
 
     compressor: Compressor
+    sizes: SentSizes
     turn: int = 0
     known: dict[int, StepTexts] = field(default_factory=dict)
 
@@ -255,13 +259,14 @@ class RunningSteps:
         def size(text: str, level: ShownLevel) -> int:
             return content_tokens(text, level, counter, in_steps=True)
 
+        extra = self.sizes.extra_tokens(step.messages)
         item = TurnSizes(
             turn,
             step.number,
-            size(turn_text(step.messages), "R"),
+            size(turn_text(step.messages), "R") + extra,
             size(made.smoothed, "S"),
             size(made.compressed, "C"),
             size(made.tiny, "T"),
             is_kept=step.number == 1,
         )
-        return StepTexts(len(step.messages), made, item)
+        return StepTexts(len(step.messages), made, item, extra)

@@ -12,6 +12,7 @@ from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import HistoryBlock
 from foveate.context.costs import counting, overheads
 from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_text, write_block
+from foveate.formats.sizes import SentSizes
 from foveate.history.blocks import ONLY_NAMED, RowText, artefact_text, log_text, write_row
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredHistory, gather, split_steps
 from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel
@@ -48,7 +49,9 @@ class _Raw:
     messages: tuple[Message, ...]
     text: str
     tokens: int | None
-    """As they were counted when it came; None if the text is escaped where it is shown."""
+    """As they were counted when it came; None if the text is escaped where it is shown, or takes less than is sent."""
+    extra_tokens: int = 0
+    """What its messages take beyond the text where they are sent as such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class TextReader:
         self._session_id = session_id
         self._sizes = SizeCache()
         self._compressor = LocalCompressor()
-        self._steps = RunningSteps(self._compressor)
+        self._sent = SentSizes.of(None)
+        self._steps = RunningSteps(self._compressor, self._sent)
         self._raw: dict[int, _Raw] = {}
         self._open: tuple[int, _Raw] | None = None
         """The newest turn as it was read last."""
@@ -79,8 +83,11 @@ class TextReader:
         self.pruned: bytes | None = None
         """What says when turns were pruned last, as of the last `renew`."""
 
-    async def renew(self) -> None:
-        """Forget what is in memory, if turns were pruned since it was read."""
+    async def renew(self, session: SessionRow | None = None) -> None:
+        """Forget what is in memory, if turns were pruned since it was read, or the session's model is another."""
+        if session and (sent := SentSizes.of(session.model, session.encoding)) != self._sent:
+            self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
+            self._raw, self._whole, self._open = {}, {}, None
         pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
         if pruned != self.pruned:
             self._sizes, self._raw, self._whole, self._era_texts, self.pruned = SizeCache(), {}, {}, {}, pruned
@@ -147,7 +154,9 @@ class TextReader:
             else:
                 found = ((number, texts[row.level, number]) for number in _numbers(row))
                 written = write_row(row, found, counter, costs)
-            blocks.append(HistoryBlock(row, write_block(written.block), written.tokens, written.messages))
+            extra = self._extra_tokens(row, written.messages)
+            text = write_block(written.block)
+            blocks.append(HistoryBlock(row, text, written.tokens, written.messages, extra_tokens=extra))
             if _is_lasting(row) and row.last in self._raw:
                 _remember(self._whole, _key(row, made), blocks[-1], len(rows))
         return blocks
@@ -167,7 +176,7 @@ class TextReader:
         written = await self.write(rows, counter, costs, steps=steps)
         is_open = session.head != "closed"
         return [
-            HistoryBlock(block.row, block.text, block.tokens, block.messages, is_stable=not (is_open and last))
+            replace(block, is_stable=not (is_open and last))
             for block, last in zip(written, [*[False] * (len(written) - 1), True], strict=False)
         ]
 
@@ -280,7 +289,7 @@ class TextReader:
                 groups[row.turn].append(row)
             for turn, rows in groups.items():
                 known = self._open[1] if self._open and self._open[0] == turn else None
-                found[turn] = _restored(rows, known)
+                found[turn] = _restored(rows, self._sent, known)
                 if turn < closed:
                     _remember(self._raw, turn, found[turn], len(turns))
                 else:
@@ -308,6 +317,12 @@ class TextReader:
             units = roll_up(units, room_tokens, counter.base)
         return era_text(units, room_tokens, counting("E", counter))
 
+    def _extra_tokens(self, row: Block, messages: tuple[Message, ...] | None) -> int:
+        if not messages:
+            return 0
+        whole = None if row.first_step or row.first != row.last else self._raw.get(row.first)
+        return whole.extra_tokens if whole else self._sent.extra_tokens(messages)
+
     def _step_text(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> RowText:
         if row.level in ("U", "M"):
             return log_text(row, step.messages, made_before, step=step)
@@ -315,7 +330,7 @@ class TextReader:
         made, item = known.made, known.item
         match row.level:
             case "R":
-                return RowText(turn_text(step.messages), item.raw, step.messages)
+                return RowText(turn_text(step.messages), item.raw - known.extra_tokens, step.messages)
             case "S":
                 return RowText(made.smoothed, item.smoothed)
             case "C":
@@ -352,7 +367,7 @@ def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:
     return row.first, row.last, row.level, row.is_range, short
 
 
-def _restored(rows: Sequence[MessageRow], known: _Raw | None = None) -> _Raw:
+def _restored(rows: Sequence[MessageRow], sizes: SentSizes, known: _Raw | None = None) -> _Raw:
     """A turn from its rows; the messages that it is known to begin with are not read again."""
     is_whole = all(row.body is not None for row in rows)
     before = known.messages if known and is_whole and len(known.messages) <= len(rows) else ()
@@ -362,8 +377,9 @@ def _restored(rows: Sequence[MessageRow], known: _Raw | None = None) -> _Raw:
     if not messages:
         return _Raw((), f"{PRUNED}\n", None)
     text = turn_text(messages)
-    is_plain = escape_text(text, "R") == text
-    return _Raw(messages, text, sum(row.tokens for row in rows) if is_plain else None)
+    extra = (known.extra_tokens if known and before else 0) + sizes.extra_tokens(messages[len(before) :])
+    is_plain = not extra and escape_text(text, "R") == text
+    return _Raw(messages, text, sum(row.tokens for row in rows) if is_plain else None, extra)
 
 
 def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:

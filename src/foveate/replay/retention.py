@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from foveate.compress.facts import find_facts
 from foveate.context.context import Segment
 
-NOT_SAID = ("system", "explanation", "tools", "framing")
+NOT_SAID = ("system", "explanation", "tools", "framing", "attachments")
 """Parts of a context that are none of the history's."""
 
 

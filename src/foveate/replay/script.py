@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from foveate.formats.sizes import SentSizes
 from foveate.settings import Settings, load_settings
 from foveate.store import Draft, MessageRow, bodies
 from foveate.store.codec import draft_turn
 from foveate.store.rows import NewRendition
-from foveate.tokens import Counter, counter_for
+from foveate.tokens import counter_for
 from foveate.turn import Turn
 from foveate.worker.pool import Job, Pool
 from foveate.worker.renditions import make_local
@@ -73,9 +74,8 @@ async def prepare(
 ) -> Script:
     """Pack, count and compress the turns, as recording them would."""
     settings = settings or load_settings()
-    counter = counter_for(model)
     pool = Pool(settings.compress.processes)
-    stage = _Stage(pool, counter, settings.store.compression_level, progress)
+    stage = _Stage(pool, SentSizes.of(model, counter_for(model).encoding), settings.store.compression_level, progress)
     try:
         starts = range(0, len(turns), BATCH_TURNS)
         batches = await asyncio.gather(*(stage.take(start + 1, turns[start : start + BATCH_TURNS]) for start in starts))
@@ -89,13 +89,15 @@ class _Stage:
     """Where turns are made ready."""
 
     pool: Pool
-    counter: Counter
+    sizes: SentSizes
     compression_level: int
     progress: Progress | None
 
     async def take(self, first: int, turns: Sequence[Turn]) -> list[ScriptTurn]:
-        drafts = [tuple(await draft_turn(turn, None, None, self.counter, self.compression_level)) for turn in turns]
-        jobs: list[Job] = [(turn, _rows(turn, own), self.counter.encoding) for turn, own in enumerate(drafts, first)]
+        drafts = [tuple(await draft_turn(turn, None, None, self.sizes, self.compression_level)) for turn in turns]
+        jobs: list[Job] = [
+            (turn, _rows(turn, own), self.sizes.counter.encoding) for turn, own in enumerate(drafts, first)
+        ]
         made = list(map(ScriptTurn, drafts, await self.pool.run(make_local, jobs)))
         if self.progress:
             self.progress(len(made))

@@ -20,6 +20,7 @@ from foveate.context.context import Context
 from foveate.context.tools import ToolSet
 from foveate.errors import InvalidMessage, TurnNotFound
 from foveate.events import EventBus
+from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
 from foveate.models.caller import Caller
 from foveate.recall.search import Hit, Searcher, SearchFilter
@@ -99,6 +100,11 @@ class Session:
         return self._counter
 
     @property
+    def sizes(self) -> SentSizes:
+        """What counts its messages as they are sent, images and files included."""
+        return SentSizes.of(self._row.model, self._row.encoding)
+
+    @property
     def goals(self) -> Goals:
         """What the conversation is to achieve: `goals.add("…")`, `step`, `decide`, `artifact`, `done`, `list`."""
         return Goals(self._store, self.id)
@@ -169,11 +175,11 @@ class Session:
         if isinstance(messages, Turn):
             if not messages.messages:
                 raise InvalidMessage("turn", "has no messages; a turn has at least one")
-            drafts = await draft_turn(messages, moment, key, self._counter, self.compression_level)
+            drafts = await draft_turn(messages, moment, key, self.sizes, self.compression_level)
         else:
             given = as_messages(messages, format)
             drafts = await draft_messages(
-                given, moment, numbered_keys(key, len(given)), self._counter, self.compression_level
+                given, moment, numbered_keys(key, len(given)), self.sizes, self.compression_level
             )
         newest = None if turn is None else turn_number(turn)
         if turn is not None and newest is None:
@@ -352,9 +358,12 @@ class Session:
         )
 
     async def calibrate(self, context: Context, *, reported_tokens: int) -> float:
-        """Learn from what a provider reported for a context that was sent whole; the factor only ever tightens."""
+        """Learn from what a provider reported for a context that was sent whole: at once if more, slowly if less."""
         counted = int(context.tokens / context.calibration)
-        factor = calibrate(self._row.calibration, counted_tokens=counted, reported_tokens=reported_tokens)
+        exact = self._counter.exact
+        factor = calibrate(
+            self._row.calibration, counted_tokens=counted, reported_tokens=reported_tokens, is_exact=exact
+        )
         return (await self._update({"calibration": factor})).calibration
 
     async def pin(self, text: str, *, locked: bool = False) -> Pin:

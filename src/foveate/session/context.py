@@ -35,6 +35,7 @@ from foveate.context.pins import write_pins
 from foveate.context.tags import SUMS, Section, TagBlock, TagEntry, tag_document
 from foveate.errors import BudgetExceeded, HistoryExceedsBudget, InvalidMessage, InvariantBroken
 from foveate.events import Event, EventBus, EventKind
+from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
 from foveate.history.late_writes import LateWrites
 from foveate.history.plan_cache import HistoryView, PlanCache
@@ -163,7 +164,7 @@ class Contexts:
     async def _make(
         self, session: SessionRow, counter: Counter, request: Request, fallback: Fallback | None = None
     ) -> Context:
-        await self.viewer.renew()
+        await self.viewer.renew(session)
         chosen = self._chosen(session, request.strategy) if fallback is None else ChosenStrategy("standard", Standard())
         is_own = request.budget_tokens == session.budget_tokens and chosen.name == session.strategy
         one_off = fallback is not None or not is_own
@@ -174,7 +175,8 @@ class Contexts:
         explanation = chosen.strategy.explanation if self._settings.context.explain else ""
         fixed = self._fixed_tokens(request, explanation, [*documents.values(), *changing.values()], exact)
         fixed += request.tools_tokens + FRAMING_TOKENS
-        prompt = _prompt_tokens(request.prompt, exact)
+        request = replace(request, prompt=_fitted(request.prompt, session, budget - fixed))
+        prompt = _prompt_tokens(request.prompt, session)
         allotments = self._settings.allotments
         board = await self._begun_board(session, request, keep=not one_off)
         room = allotments.split(budget, fixed, prompt, one_off=one_off)
@@ -209,6 +211,7 @@ class Contexts:
                 budget_tokens=request.budget_tokens,
                 counter=counter,
                 calibration=session.calibration,
+                model=session.model,
                 system=request.system,
                 explanation=explanation,
                 pins=request.pins,
@@ -466,5 +469,17 @@ def _retrieved(board: Board) -> set[int]:
     return {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
 
 
-def _prompt_tokens(prompt: str | Sequence[Message], counter: Counter) -> int:
-    return counter.base(prompt if isinstance(prompt, str) else turn_text(prompt_messages(prompt)))
+def _prompt_tokens(prompt: str | Sequence[Message], session: SessionRow) -> int:
+    sizes = SentSizes.of(session.model, session.encoding)
+    if isinstance(prompt, str):
+        return sizes.counter.base(prompt)
+    messages = prompt_messages(prompt)
+    return sizes.counter.base(turn_text(messages)) + sizes.extra_tokens(messages)
+
+
+def _fitted(prompt: str | Sequence[Message], session: SessionRow, room_tokens: int) -> str | Sequence[Message]:
+    """The prompt, with notes in the place of attachments that do not fit beside the fixed part."""
+    if isinstance(prompt, str) or not has_media(prompt):
+        return prompt
+    tokens = _prompt_tokens(prompt, session)
+    return SentSizes.of(session.model, session.encoding).fit_media(prompt, room_tokens, tokens)

@@ -15,10 +15,10 @@ from functools import cache
 
 from foveate import formats
 from foveate.errors import FoveateError
+from foveate.formats.sizes import SentSizes
 from foveate.store import bodies
 from foveate.store.rows import Draft, MessageRow
 from foveate.text import message_text
-from foveate.tokens import Counter
 from foveate.turn import (
     Attachment,
     Json,
@@ -47,13 +47,13 @@ async def draft_messages(
     messages: Sequence[Message],
     at: datetime | None,
     keys: Sequence[str | None],
-    counter: Counter,
+    sizes: SentSizes,
     compression_level: int,
 ) -> list[Draft]:
     """Drafts whose turns are found by the rule; `at` is for messages that don't say when."""
 
     def make(message: Message, key: str | None) -> Draft:
-        return _draft(message, at, key, counter, compression_level)
+        return _draft(message, at, key, sizes, compression_level)
 
     if len(messages) < 2 or sum(map(weigh, messages)) < LARGE_CHARS:  # noqa: PLR2004
         return [make(message, key) for message, key in zip(messages, keys, strict=True)]
@@ -61,11 +61,11 @@ async def draft_messages(
 
 
 async def draft_turn(
-    turn: Turn, at: datetime | None, key: str | None, counter: Counter, compression_level: int
+    turn: Turn, at: datetime | None, key: str | None, sizes: SentSizes, compression_level: int
 ) -> list[Draft]:
     """Drafts of a turn that was given as one: it starts a turn of its own, whatever it holds."""
     keys = [None if key is None else f"{key}#{index}" for index in range(len(turn.messages))]
-    drafts = await draft_messages(turn.messages, at, keys, counter, compression_level)
+    drafts = await draft_messages(turn.messages, at, keys, sizes, compression_level)
     return [replace(draft, starts=index == 0) for index, draft in enumerate(drafts)]
 
 
@@ -83,7 +83,7 @@ def restore_message(row: MessageRow) -> Message:
     return replace(message, kind=row.kind, at=from_us(row.at_us), original=original)
 
 
-def _draft(message: Message, at: datetime | None, key: str | None, counter: Counter, compression_level: int) -> Draft:
+def _draft(message: Message, at: datetime | None, key: str | None, sizes: SentSizes, compression_level: int) -> Draft:
     moment = message.at or at
     body = bodies.pack(_stored_form(message), compression_level)
     return Draft(
@@ -91,7 +91,7 @@ def _draft(message: Message, at: datetime | None, key: str | None, counter: Coun
         kind=message.kind,
         opens_turn=message.opens_turn,
         is_preamble=message.is_preamble,
-        tokens=counter.base(message_text(message)),
+        tokens=sizes.counter.base(message_text(message)) + sizes.extra_tokens([message]),
         tool_calls=len(message.tool_calls),
         tool_results=len(message.tool_results),
         at_us=None if moment is None else to_us(moment),

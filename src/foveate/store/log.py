@@ -54,7 +54,6 @@ ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, s
     :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us,
     CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END)
     ON CONFLICT (id) DO NOTHING"""
-RAISE_CALIBRATION = "calibration = CASE WHEN :calibration > calibration THEN :calibration ELSE calibration END"
 GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
 MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
     updated_us = CASE WHEN last_turn = 0 OR updated_us < :newest_us THEN :newest_us ELSE updated_us END
@@ -168,7 +167,7 @@ def update_session(connection: Connection, session_id: str, changes: Mapping[str
     unknown = set(changes) - UPDATABLE
     if unknown:
         raise InputError(f"a session's {', '.join(sorted(unknown))} can't be changed")
-    assigned = (RAISE_CALIBRATION if name == "calibration" else f"{name} = :{name}" for name in sorted(changes))
+    assigned = (f"{name} = :{name}" for name in sorted(changes))
     statement = f"UPDATE sessions SET {', '.join(assigned)} WHERE id = :id"  # noqa: S608 - names of columns
     connection.execute(statement, {**changes, "id": session_id})
     return get_session(connection, session_id)

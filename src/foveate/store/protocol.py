@@ -79,7 +79,7 @@ class Store(Protocol):
         """All sessions, or those with these labels; the last used first."""
 
     async def update_session(self, session_id: str, changes: Mapping[str, object]) -> SessionRow:
-        """Set columns named in UPDATABLE. `calibration` never decreases."""
+        """Set columns named in UPDATABLE."""
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a session and all its own turns; `ForkInUse` while forks read them."""

@@ -56,7 +56,7 @@ async def looked_at(session: Session, budget_tokens: int | None = None, strategy
     budget = info.budget_tokens if budget_tokens is None else budget_tokens
     assert context.tokens <= budget, f"{context.tokens} of {budget}"
     count = exact_counter(session.counter.encoding).base
-    behind = sum(segment.tokens for segment in context.segments if segment.name in ("tools", "framing"))
+    behind = sum(segment.tokens for segment in context.segments if segment.name in ("tools", "framing", "attachments"))
     counted = session.counter.scale(count(context.text) + count(PROMPT), info.calibration) + behind
     # Of an estimate only the sum is rounded, so what stands behind the prompt is known to a token or two.
     is_exact = session.counter.factor == info.calibration == 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -11,7 +14,19 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from foveate.cli.ui.terminal import LEAST_CUT, MOST_WHOLE, Column, amount, line, print_table, printable, shorten
+from foveate.cli.ui.terminal import (
+    LEAST_CUT,
+    MOST_WHOLE,
+    Column,
+    amount,
+    line,
+    print_exactly,
+    print_json,
+    print_json_line,
+    print_table,
+    printable,
+    shorten,
+)
 from support.command_line import AWKWARD, SHOWN
 from support.strategies import texts
 
@@ -125,7 +140,7 @@ def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
 
 
 def test_windows_line_ends_are_line_ends() -> None:
-    assert printable("a\r\nb\rc") == "a\nb\\x0dc"
+    assert printable("a\r\nb\rc") == "a\nb\\u000dc"
 
 
 @given(texts)
@@ -186,3 +201,20 @@ def test_prose_is_folded_between_words_before_a_table_is_given_up() -> None:
     columns = (Column("state", "fold"), Column("requests", "number"))
     head, *_ = table(30, ("left alone for a minute, after three failures", "5 a minute"), columns=columns)
     assert head.split() == ["state", "requests"]
+
+
+HOSTILE = "\x1b]0;title\x07 \x9b31m red \u202e reversed \u2066 \u200f end\n"
+
+
+@pytest.mark.parametrize("show", [print_exactly, print_json, print_json_line])
+def test_a_terminal_gets_no_control_characters_and_a_pipe_gets_every_byte(
+    show: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    show(HOSTILE)
+    piped = capsysbinary.readouterr().out.decode()
+    assert (json.loads(piped) if show is not print_exactly else piped) == HOSTILE
+    monkeypatch.setattr("foveate.cli.ui.terminal.is_watched", lambda: True)
+    show(HOSTILE)
+    shown = capsysbinary.readouterr().out.decode()
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200f\u202e\u2066]", shown)
+    assert show is print_exactly or json.loads(shown) == HOSTILE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from foveate.text import several
+from foveate.text import for_terminal, several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,8 +37,6 @@ LONG_CHARS = 6000
 MOST_WHOLE = 40
 """An id up to this long is never folded, so that it can be copied."""
 
-# What a terminal would obey, or shows in another order than it is written, or can't write.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -196,19 +194,22 @@ def waiting_for_model(found: Iterable[SessionStats]) -> str:
 
 
 def print_json(value: object) -> None:
-    text = json.dumps(value, default=_as_json, indent=2, ensure_ascii=not _speaks_utf8())
-    click.echo(_SURROGATE.sub(_escaped, text))
+    _print_json(json.dumps(value, default=_as_json, indent=2, ensure_ascii=not _speaks_utf8()))
 
 
 def print_json_line(value: object) -> None:
     """One value on one line, for programs that read values as they come."""
-    text = json.dumps(value, default=_as_json, ensure_ascii=not _speaks_utf8())
-    click.echo(_SURROGATE.sub(_escaped, text))
+    _print_json(json.dumps(value, default=_as_json, ensure_ascii=not _speaks_utf8()))
+
+
+def _print_json(text: str) -> None:
+    click.echo(for_terminal(text) if is_watched() else _SURROGATE.sub(lambda char: f"\\u{ord(char[0]):04x}", text))
 
 
 def print_exactly(text: str) -> None:
-    """Text for a program or a file, in UTF-8 whatever the terminal speaks; nothing is added."""
-    click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
+    """Text for a program or a file, in UTF-8 whatever the terminal speaks; a terminal gets no control characters."""
+    shown = for_terminal(text) if is_watched() else text
+    click.echo(shown.encode("utf-8", "backslashreplace"), nl=False)
 
 
 def is_watched() -> bool:
@@ -230,12 +231,7 @@ def _speaks_utf8() -> bool:
 
 def printable(text: str) -> str:
     """The text without what a terminal would obey (escape sequences, bells) or can't write (lone surrogates)."""
-    return _UNPRINTABLE.sub(_escaped, text.replace("\r\n", "\n"))
-
-
-def _escaped(char: re.Match[str]) -> str:
-    code = ord(char[0])
-    return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"  # noqa: PLR2004
+    return for_terminal(text)
 
 
 def line(*parts: str | tuple[str, str]) -> Text:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foveate.context.context import Context
 
 
-BEHIND = ("prompt", "tools", "framing")
+BEHIND = ("prompt", "tools", "framing", "attachments")
 """Parts that are no part of the text."""
 
 

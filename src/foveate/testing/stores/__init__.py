@@ -285,10 +285,10 @@ async def a_fork_takes_its_parents_pins_along(store: Store, _: OpenStore) -> Non
     assert [pin.text for pin in await store.list_pins("f")] == ["rule"]
 
 
-async def calibration_only_tightens(store: Store, _: OpenStore) -> None:
+async def calibration_is_kept(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
     assert (await store.update_session("s", {"calibration": 1.4})).calibration == 1.4
-    assert (await store.update_session("s", {"calibration": 1.1})).calibration == 1.4
+    assert (await store.update_session("s", {"calibration": 0.8})).calibration == 0.8
 
 
 async def sessions_are_listed_by_use_and_label(store: Store, _: OpenStore) -> None:
@@ -358,7 +358,7 @@ CASES: tuple[Case, ...] = (
     pins_are_kept_in_order_and_locked_ones_held,
     a_text_is_pinned_once_and_locked_if_it_ever_was_to_be,
     a_fork_takes_its_parents_pins_along,
-    calibration_only_tightens,
+    calibration_is_kept,
     sessions_are_listed_by_use_and_label,
     a_session_was_used_when_its_newest_message_was_said,
     keys_are_told_in_order_without_what_is_for_display,

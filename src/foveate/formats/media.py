@@ -1,0 +1,337 @@
+"""What images, files, audio and video cost in tokens: the provider's documented rule, else a stated upper bound.
+
+An image's rule depends on the model: OpenAI counts tiles of 512 pixels or patches of 32, Anthropic patches of 28,
+Gemini tiles of 768 or a fixed number. Width and height come from the header of a PNG, JPEG, GIF or WebP image.
+`docs/images.md` has the table.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from foveate.formats.parse import Record, from_uri, media_of
+from foveate.tokens import CLAUDE_4, counter_for
+from foveate.turn import Attachment, Json
+
+PDF_PAGE_TEXT_TOKENS: Final = 3_000
+"""Anthropic's figure for a dense page; the page counts as an image besides."""
+PDF_PAGE_PIXELS: Final = (1_275, 1_650)
+"""A letter page at 150 dots per inch."""
+PDF_PAGE_BYTES: Final = 3_000
+"""Where no page objects can be read, a PDF is taken to have a page for each so many bytes."""
+AUDIO_TOKENS_PER_SECOND: Final = 32
+"""Gemini's rule, the largest documented one; OpenAI counts 10."""
+VIDEO_TOKENS_PER_SECOND: Final = 300
+"""Gemini counts 258 for the frame of each second and 32 for the sound."""
+AUDIO_BYTES_PER_SECOND: Final = 2_000
+"""Compressed sound of 16 kbit/s; sound with more has fewer seconds for its bytes."""
+VIDEO_BYTES_PER_SECOND: Final = 12_500
+"""A video of 100 kbit/s."""
+FILE_BYTES_PER_TOKEN: Final = 3
+"""Of a file that is neither text nor PDF."""
+REFERENCE_TOKENS: Final = 10_000
+"""A file, sound or video that is only referred to, by a URI or a provider's file id: its size is not known here."""
+MAX_HEADER_CHARS: Final = 350_000
+"""Base64 characters that are searched for an image's size: a JPEG may have a long profile before it."""
+
+_TEXT_TYPES: Final = ("application/json", "application/xml", "application/yaml", "application/javascript")
+_PDF_PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
+_JPEG_MARK: Final = 0xFF
+_JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""Segments that begin a frame and have its size."""
+_PDF_COUNT: Final = re.compile(rb"/Count\s+(\d{1,6})")
+
+Count = Callable[[str], int]
+
+
+class Pixels(NamedTuple):
+    """An image's width and height."""
+
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRule:
+    """How a family of models counts an image."""
+
+    name: str
+    of: Callable[[Pixels], int]
+    limit: int
+    """The most that an image takes; what an image of unknown size counts."""
+
+    def tokens(self, pixels: Pixels | None) -> int:
+        if pixels is None or min(pixels) < 1:
+            return self.limit
+        return min(self.of(pixels), self.limit)
+
+
+def _tiles(base: int, tile: int) -> Callable[[Pixels], int]:
+    """OpenAI's older rule: fitted into 2,048 pixels square, the shorter side scaled to 768, then tiles of 512."""
+
+    def of(pixels: Pixels) -> int:
+        long, short = max(pixels), min(pixels)
+        scale = min(1.0, 2_048 / long)
+        scale = min(768 / short, 2_048 / long) if short * scale > 1 else scale
+        return base + tile * math.ceil(long * scale / 512) * math.ceil(short * scale / 512)
+
+    return of
+
+
+def _patches(size: int, factor: float = 1.0) -> Callable[[Pixels], int]:
+    def of(pixels: Pixels) -> int:
+        return math.ceil(math.ceil(pixels.width / size) * math.ceil(pixels.height / size) * factor)
+
+    return of
+
+
+def _claude(pixels: Pixels) -> int:
+    """Patches of 28 pixels, which the documented width x height / 750 is close to; the larger of the two."""
+    return max(_patches(28)(pixels), math.ceil(pixels.width * pixels.height / 750))
+
+
+def _gemini_tiles(pixels: Pixels) -> int:
+    if max(pixels) <= 384:  # noqa: PLR2004 - the documented size of one tile
+        return 258
+    unit = min(768, max(256, int(min(pixels) / 1.5)))
+    return 258 * math.ceil(pixels.width / unit) * math.ceil(pixels.height / unit)
+
+
+def _tile_rule(name: str, base: int, tile: int) -> ImageRule:
+    return ImageRule(name, _tiles(base, tile), base + 8 * tile)
+
+
+def _patch_rule(name: str, factor: float, most_patches: int) -> ImageRule:
+    return ImageRule(name, _patches(32, factor), math.ceil(most_patches * factor))
+
+
+GENERIC: Final = ImageRule("generic", lambda pixels: max(1_120, _claude(pixels)), 4_784)
+"""No model is named: at least what GPT-4o, GPT-4.1, GPT-5, Claude and Gemini take by default."""
+
+_RULES: Final[tuple[tuple[str, ImageRule], ...]] = (
+    (r"gpt-4o-mini", _tile_rule("gpt-4o-mini", 2_833, 5_667)),
+    (r"(?:gpt-4\.1|gpt-5)-mini", _patch_rule("openai-mini", 1.62, 1_536)),
+    (r"(?:gpt-4\.1|gpt-5)-nano", _patch_rule("openai-nano", 2.46, 1_536)),
+    (r"o4-mini", _patch_rule("o4-mini", 1.72, 1_536)),
+    (r"gpt-(?:5\.\d|[6-9]|\d\d)", _patch_rule("openai-patches", 1.2, 16_000)),
+    (r"gpt-5|chatgpt", _tile_rule("gpt-5", 70, 140)),
+    (r"gpt-4|computer-use", _tile_rule("gpt-4o", 85, 170)),
+    (r"(?<![a-z])o[13]", _tile_rule("openai-o", 75, 150)),
+    (r"claude", ImageRule("claude", _claude, 4_784)),
+    (r"gemini-[12]|gemma", ImageRule("gemini-tiles", _gemini_tiles, 16 * 258)),
+    (r"gemini", ImageRule("gemini", lambda _: 1_120, 1_120)),
+)
+
+
+_CLAUDE_4: Final = ImageRule("claude-4", _claude, 1_600)
+
+
+@lru_cache(maxsize=256)
+def image_rule(model: str | None) -> ImageRule:
+    """The rule of a model's family, by its name; the generic one where none is known."""
+    name = (model or "").strip().lower().partition("@http")[0]
+    rule = next((rule for pattern, rule in _RULES if re.search(pattern, name)), GENERIC)
+    return _CLAUDE_4 if rule.name == "claude" and counter_for(model) == CLAUDE_4 else rule
+
+
+def media_tokens(attachment: Attachment, rule: ImageRule, count: Count) -> int:
+    """What an attachment costs where it is sent; `count` counts the text of a text file."""
+    data = attachment.data
+    if attachment.media == "image":
+        return rule.tokens(image_size(data) if data else None)
+    if data is None:
+        return REFERENCE_TOKENS
+    match attachment.media:
+        case "audio":
+            tokens = _sound_seconds(data) * AUDIO_TOKENS_PER_SECOND
+        case "video":
+            tokens = _bytes_of(data) / VIDEO_BYTES_PER_SECOND * VIDEO_TOKENS_PER_SECOND
+        case _:
+            text = file_text(attachment)
+            tokens = _other_file_tokens(attachment, data, rule) if text is None else count(text)
+    return math.ceil(tokens)
+
+
+def _other_file_tokens(attachment: Attachment, data: str, rule: ImageRule) -> float:
+    if attachment.media_type == "application/pdf":
+        return _pdf_pages(data) * (PDF_PAGE_TEXT_TOKENS + rule.tokens(Pixels(*PDF_PAGE_PIXELS)))
+    return _bytes_of(data) / FILE_BYTES_PER_TOKEN
+
+
+def media_note(attachment: Attachment, tokens: int) -> str:
+    """What takes the place of an attachment that does not fit."""
+    pixels = image_size(attachment.data) if attachment.media == "image" and attachment.data else None
+    known = [attachment.name, attachment.media_type, attachment.uri, attachment.file_id]
+    told = [word for word in known if word] + ([f"{pixels.width}x{pixels.height}"] if pixels else [])
+    if attachment.data:
+        told.append(f"{_bytes_of(attachment.data):,} bytes")
+    about = ", ".join([*told, f"{tokens:,} tokens"])
+    return f"[{attachment.media} left out, it does not fit: {about}; it is stored, ask the user to send it again]"
+
+
+def file_text(attachment: Attachment) -> str | None:
+    """The text of a text file that came inline."""
+    kind = (attachment.media_type or "").partition(";")[0]
+    if attachment.data is None or not (kind.startswith("text/") or kind in _TEXT_TYPES):
+        return None
+    try:
+        return base64.b64decode(attachment.data, validate=True).decode(errors="replace")
+    except ValueError:
+        return None
+
+
+def block_media(block: Record) -> Attachment | None:
+    """The attachment in a content block of any of the four providers' formats; None if it is none."""
+    read = _READERS.get(str(block.get("type")))
+    return read(block) if read else _google_media(block)
+
+
+def _anthropic_media(block: Record) -> Attachment | None:
+    source = _mapping(block.get("source"))
+    data, kind = _text(source.get("data")), _text(source.get("media_type"))
+    is_image = block.get("type") == "image"
+    match source.get("type"):
+        case "text":
+            encoded = base64.b64encode((data or "").encode(errors="surrogatepass")).decode()
+            return Attachment("file", data=encoded, media_type="text/plain")
+        case "base64":
+            return Attachment("image" if is_image else "file", data=data or "", media_type=kind)
+        case "url" | "file":
+            return Attachment("image" if is_image else "file", uri=_text(source.get("url")) or "")
+    return None
+
+
+def _google_media(block: Record) -> Attachment | None:
+    inline = block.get("inlineData", block.get("inline_data"))
+    if isinstance(inline, Mapping):
+        kind = _text(inline.get("mimeType", inline.get("mime_type")))
+        return Attachment(media_of(kind), data=_text(inline.get("data")) or "", media_type=kind)
+    linked = block.get("fileData", block.get("file_data"))
+    if isinstance(linked, Mapping):
+        kind = _text(linked.get("mimeType", linked.get("mime_type")))
+        return Attachment(media_of(kind), uri="", media_type=kind)
+    return None
+
+
+def _openai_image(block: Record) -> Attachment:
+    linked = block.get("image_url")
+    url = linked.get("url") if isinstance(linked, Mapping) else linked
+    return from_uri("image", url) if isinstance(url, str) else Attachment("image", uri="")
+
+
+def _openai_audio(block: Record) -> Attachment:
+    audio = _mapping(block.get("input_audio"))
+    return Attachment("audio", data=_text(audio.get("data")) or "", media_type=f"audio/{audio.get('format')}")
+
+
+def _openai_file(block: Record) -> Attachment:
+    file = _mapping(block["file"]) if "file" in block else block
+    data = _text(file.get("file_data"))
+    return from_uri("file", data) if data else Attachment("file", uri="")
+
+
+_READERS: Final[Mapping[str, Callable[[Record], Attachment | None]]] = {
+    "image_url": _openai_image,
+    "input_image": _openai_image,
+    "computer_screenshot": _openai_image,
+    "file": _openai_file,
+    "input_file": _openai_file,
+    "input_audio": _openai_audio,
+    "image": _anthropic_media,
+    "document": _anthropic_media,
+}
+
+
+def _mapping(value: Json) -> Record:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _bytes_of(data: str) -> int:
+    return len(data) * 3 // 4
+
+
+@lru_cache(maxsize=512)
+def image_size(data: str) -> Pixels | None:
+    """Width and height of a base64 image, from its header; None where it has none that is known."""
+    head = _decoded(data[:MAX_HEADER_CHARS])
+    try:
+        if head.startswith(b"\x89PNG\r\n\x1a\n"):
+            return Pixels(*struct.unpack_from(">II", head, 16))
+        if head.startswith((b"GIF87a", b"GIF89a")):
+            return Pixels(*struct.unpack_from("<HH", head, 6))
+        if head.startswith(b"\xff\xd8"):
+            return _jpeg_size(head)
+        if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+            return _webp_size(head)
+    except struct.error:
+        return None
+    return None
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data[: len(data) // 4 * 4])
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _jpeg_size(head: bytes) -> Pixels | None:
+    for kind, start in _jpeg_segments(head):
+        if kind in _JPEG_FRAMES:
+            height, width = struct.unpack_from(">HH", head, start + 3)
+            return Pixels(width, height)
+    return None
+
+
+def _jpeg_segments(head: bytes) -> Iterator[tuple[int, int]]:
+    """The kind of each segment and where its length stands."""
+    place = 2
+    while place + 4 <= len(head) and head[place] == _JPEG_MARK:
+        kind = head[place + 1]
+        if kind == _JPEG_MARK:
+            place += 1
+            continue
+        yield kind, place + 2
+        (length,) = struct.unpack_from(">H", head, place + 2)
+        place += 2 + max(2, length)
+
+
+def _webp_size(head: bytes) -> Pixels | None:
+    match head[12:16]:
+        case b"VP8 ":
+            width, height = struct.unpack_from("<HH", head, 26)
+            return Pixels(width & 0x3FFF, height & 0x3FFF)
+        case b"VP8L":
+            (bits,) = struct.unpack_from("<I", head, 21)
+            return Pixels((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
+        case b"VP8X":
+            width, height = (int.from_bytes(head[place : place + 3], "little") + 1 for place in (24, 27))
+            return Pixels(width, height)
+    return None
+
+
+def _sound_seconds(data: str) -> float:
+    head = _decoded(data[:400])
+    if head[:4] == b"RIFF" and head[8:12] == b"WAVE" and len(head) >= 32:  # noqa: PLR2004 - up to the byte rate
+        return _bytes_of(data) / max(1, int.from_bytes(head[28:32], "little"))
+    return _bytes_of(data) / AUDIO_BYTES_PER_SECOND
+
+
+@lru_cache(maxsize=64)
+def _pdf_pages(data: str) -> int:
+    raw = _decoded(data)
+    counted = max((int(found) for found in _PDF_COUNT.findall(raw)), default=0)
+    pages = max(counted, len(_PDF_PAGE.findall(raw)))
+    return pages or max(1, len(raw) // PDF_PAGE_BYTES)

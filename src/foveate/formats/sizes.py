@@ -1,0 +1,229 @@
+"""How many tokens messages take as a provider gets them, where that is more than their text takes.
+
+Arguments go out as they were recorded, with escapes and white space; images and files go out whole; signed and
+encrypted thinking goes back to its provider. Messages are written in every format, and the largest one counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from foveate.formats import render_messages
+from foveate.formats.files import encode_json
+from foveate.formats.media import ImageRule, block_media, image_rule, media_note, media_tokens
+from foveate.formats.parse import Record
+from foveate.formats.render import wrap_system
+from foveate.text import compact_json
+from foveate.tokens import Counter, EncodingName, session_counter
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+
+PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini")
+SIGNATURE_CHARS_PER_TOKEN: Final = 4
+"""A signature or encrypted block holds thinking that only the provider reads; base64 of it is longer than its text."""
+MIN_SIGNATURE_CHARS: Final = 64
+"""Shorter ones hold no thinking, such as the word that Google takes for a call that Gemini did not make."""
+MARK_TOKENS: Final = 3
+"""What a mark such as `[user]` or `[call …]` takes at least in a turn's text, and in no provider's message."""
+
+_STRUCTURE: Final = frozenset(
+    [
+        "type",
+        "role",
+        "id",
+        "call_id",
+        "tool_call_id",
+        "tool_use_id",
+        "status",
+        "cache_control",
+        "detail",
+        "is_error",
+        "thought",
+        "index",
+        "model",
+        "stop_reason",
+        "stop_sequence",
+        "usage",
+        "phase",
+        "mimeType",
+        "mime_type",
+        "media_type",
+        "format",
+    ]
+)
+"""Keys whose values a model does not read as text."""
+_SIGNATURES: Final = ("signature", "thoughtSignature", "thought_signature", "encrypted_content")
+_OBJECTS: Final = ("input", "args", "action", "operation", "response", "parameters")
+"""Keys under which a model's or a tool's own JSON stands."""
+_NAMES: Final = ("title", "filename", "displayName", "display_name")
+
+
+@dataclass(slots=True)
+class SentParts:
+    """What of a provider's message is counted."""
+
+    texts: list[str] = field(default_factory=list)
+    media: list[Attachment] = field(default_factory=list)
+    signature_tokens: int = 0
+
+    def add(self, value: Json, key: str = "") -> None:
+        """Take in a message, or anything that stands in one under a key."""
+        if isinstance(value, str):
+            if key in _SIGNATURES and len(value) >= MIN_SIGNATURE_CHARS:
+                self.signature_tokens += math.ceil(len(value) / SIGNATURE_CHARS_PER_TOKEN)
+            elif key not in _STRUCTURE and key not in _SIGNATURES and value:
+                self.texts.append(value)
+        elif isinstance(value, Mapping):
+            self._add_object(value, key)
+        elif isinstance(value, Sequence):
+            for element in value:
+                self.add(element, key)
+
+    def _add_object(self, value: Record, key: str) -> None:
+        if key in _STRUCTURE:
+            return
+        if key in _OBJECTS:
+            self.texts.append(_object_text(value))
+        elif attachment := block_media(value):
+            self.media.append(attachment)
+            names = (value.get(name) for name in _NAMES)
+            self.texts += [name for name in names if isinstance(name, str)]
+        elif value.get("type") == "redacted_thinking":
+            self.add(value.get("data"), "signature")
+        else:
+            for name, inner in value.items():
+                self.add(inner, name)
+
+
+def _object_text(value: Record) -> str:
+    """JSON as text; a function response that is one text is that text."""
+    if len(value) == 1:
+        (key, inner), *_ = value.items()
+        if key in ("output", "error") and isinstance(inner, str):
+            return inner
+    return encode_json(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SentSizes:
+    """Counts messages as they are sent, for one model."""
+
+    counter: Counter
+    rule: ImageRule
+
+    @staticmethod
+    def of(model: str | None, encoding: EncodingName = "o200k_base") -> SentSizes:
+        return _sizes_of(model, encoding)
+
+    def media_tokens(self, attachment: Attachment) -> int:
+        """Base tokens of an attachment: the counter's factor is for text."""
+        return math.ceil(media_tokens(attachment, self.rule, self.counter.count) / self.counter.factor)
+
+    def extra_tokens(self, messages: Iterable[Message]) -> int:
+        """Base tokens of the messages beyond those of `message_text`, in the format where they are most."""
+        return sum(map(self._extra, messages))
+
+    def _extra(self, message: Message) -> int:
+        if message.kind == "display" or _is_plain(message):
+            return 0
+        said, written = Tally(_same_texts(message)), Tally(_written_texts(message))
+        return max(0, *(self._beyond(records, said, written) for records in _renderings(message)))
+
+    def _beyond(self, records: Sequence[Json], said: Tally[str], written: Tally[str]) -> int:
+        sent = SentParts()
+        for record in records:
+            sent.add(record)
+        tokens = sum(map(self.media_tokens, sent.media)) + sent.signature_tokens
+        texts = Tally(sent.texts) - said
+        if fresh := texts - written:
+            spared = written - texts
+            tokens += sum(self.counter.base(text) * number for text, number in fresh.items()) - MARK_TOKENS
+            tokens -= sum((self.counter.base(text) + MARK_TOKENS) * number for text, number in spared.items())
+        return tokens
+
+    def fit_media(self, messages: Sequence[Message], room_tokens: int, tokens: int) -> tuple[Message, ...]:
+        """The messages, of `tokens` as they are, with a note for each attachment that does not fit, the oldest first.
+
+        Everything else stays, whether it fits or not.
+        """
+        kept = list(messages)
+        for index, message in enumerate(kept):
+            if tokens <= room_tokens:
+                break
+            before = self.extra_tokens([message])
+            kept[index] = self.without_media(message)
+            tokens -= before - self.extra_tokens([kept[index]])
+        return tuple(kept)
+
+    def without_media(self, message: Message) -> Message:
+        """The message with a note in the place of each attachment."""
+        parts = tuple(self._noted(part) for part in message.parts)
+        return message if parts == message.parts else replace(message, parts=parts, original=None)
+
+    def _noted(self, part: Part) -> Part:
+        if isinstance(part, Attachment):
+            return Text(media_note(part, self.counter.scale(self.media_tokens(part))))
+        if isinstance(part, ToolResult) and any(isinstance(inner, Attachment) for inner in part.content):
+            noted = (self._noted(inner) for inner in part.content)
+            return replace(part, content=tuple(one for one in noted if isinstance(one, Text | Attachment | Opaque)))
+        return part
+
+
+@lru_cache(maxsize=64)
+def _sizes_of(model: str | None, encoding: EncodingName) -> SentSizes:
+    return SentSizes(session_counter(model, encoding), image_rule(model))
+
+
+def has_media(messages: Iterable[Message]) -> bool:
+    """Whether an image, file, sound or video is attached to any of the messages."""
+    parts = (part for message in messages for part in message.parts)
+    return any(
+        isinstance(part, Attachment)
+        or (isinstance(part, ToolResult) and any(isinstance(inner, Attachment) for inner in part.content))
+        for part in parts
+    )
+
+
+def _is_plain(message: Message) -> bool:
+    """Words alone, which every format sends as they are."""
+    if message.role not in ("user", "assistant") or not all(isinstance(part, Text) for part in message.parts):
+        return False
+    data = message.original.data if message.original else None
+    return data is None or (isinstance(data, Mapping) and data.keys() == {"role", "content"})
+
+
+def _renderings(message: Message) -> Iterator[list[Json]]:
+    """The message in every provider's format; in its own as it was recorded, and by its meaning."""
+    for name in PROVIDERS:
+        yield render_messages(name, [message])
+        if message.original and message.original.format == name:
+            yield render_messages(name, [message.without_original()])
+
+
+def _same_texts(message: Message) -> Iterator[str]:
+    """Texts that stand in the turn's text as they are sent."""
+    for part in message.parts:
+        match part:
+            case Text(text) | Reasoning(text):
+                yield text
+                if message.role in ("system", "developer"):
+                    yield wrap_system(text)
+            case ToolCall(name):
+                yield name
+            case ToolResult(name=name, content=content):
+                yield from (inner.text for inner in content if isinstance(inner, Text))
+                yield from [name] if name else []
+
+
+def _written_texts(message: Message) -> Iterator[str]:
+    """Texts that the turn's text has in another form than a provider's message."""
+    for part in message.parts:
+        match part:
+            case ToolCall(arguments=arguments):
+                yield compact_json(arguments)
+            case Opaque(data=data):
+                yield compact_json(data)
