@@ -35,7 +35,7 @@ LEAST_ALIKE_TO_A_WORD = 0.4
 """this near."""
 LEAST_ALIKE_UNKNOWN = 0.65
 """And for a query of words that the model does not know: nonsense reaches 0.54, another form of the same word 0.78."""
-BATCH = 64
+BATCH = 24
 """Passages whose texts are read together."""
 MAX_READ = 4_096
 """Passages whose texts are read for one search."""

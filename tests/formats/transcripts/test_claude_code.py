@@ -269,7 +269,12 @@ def test_damaged_lines_are_reported_and_the_rest_is_read() -> None:
     whole = lines_of(prompt("one"))
     content = whole + b"\n  \n" + b'{"type": "user", "message": "\xff\xfe"}\n' + b"[1, 2]\n" + whole[:40]
     items = [item for item in read_bytes(content) if not isinstance(item, SessionHeader)]
-    assert [type(item).__name__ for item in items] == ["Found", "Problem", "Problem", "Problem"]
+    assert [type(item).__name__ for item in items] == [
+        "TranscriptMessage",
+        "TranscriptProblem",
+        "TranscriptProblem",
+        "TranscriptProblem",
+    ]
     reasons = [(item.place, item.reason) for item in items if isinstance(item, TranscriptProblem)]
     assert reasons[0] == ("line 4", "invalid UTF-8 at byte 29")
     assert reasons[1][0] == "line 5"
