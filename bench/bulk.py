@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 import foveate
@@ -74,7 +73,8 @@ def _add(connection: sqlite3.Connection, turns: range, facts: Mapping[int, str],
             tokens = O200K.base(message_text(Message(role, (Text(text),))))
             messages.append((number, turn, position, role, tokens, at_us, at_us, body.size, body.digest))
             contents.append({"message": number, "data": body.data})
-        renditions.append({**asdict(_rendition(turn, asked, answered)), "session": 1, "calls": 0, "now_us": START_US})
+        rendition = _rendition(turn, asked, answered)
+        renditions.append(derived.rendition_values(1, rendition, calls=0, made_us=START_US))
     connection.executemany(_MESSAGES, messages)
     connection.executemany(log.ADD_BODY, contents)
     connection.executemany(derived.ADD_RENDITION.removesuffix(" RETURNING id"), renditions)

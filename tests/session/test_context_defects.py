@@ -43,7 +43,8 @@ def test_a_context_is_given_while_another_process_holds_the_lock_and_saved_later
     path = tmp_path / "chat.db"
 
     async def saved(fov: Foveate) -> list[bytes]:
-        kept = [await fov._store.derived.kept("s", name) for name in (f"state:{strategy}", "plan", f"plan:{strategy}")]
+        store = fov._store
+        kept = [await store.artefacts.state("s", strategy), await store.derived.plan("s", strategy)]
         return [data for data in kept if data]
 
     async def job(fov: Foveate) -> None:

@@ -192,11 +192,11 @@ def test_a_one_off_context_changes_no_state(tmp_path: Path) -> None:
         await session.context("Now?")
         await talk(session, 10, first=31)
         store = session._store
-        before = [await store.derived.kept("s", name) for name in ("plan", "board")]
+        before = [await store.derived.plan("s", "gradient"), await store.artefacts.board("s")]
         assert all(before)
         for budget in (900, 1_500, 2_999, 3_001, 50_000):
             await verified(session, budget_tokens=budget)
-        assert [await store.derived.kept("s", name) for name in ("plan", "board")] == before
+        assert [await store.derived.plan("s", "gradient"), await store.artefacts.board("s")] == before
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

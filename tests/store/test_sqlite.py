@@ -10,11 +10,11 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from foveate.errors import (
-    Damaged,
     FoveateError,
     InputError,
     NewerSchema,
@@ -24,9 +24,11 @@ from foveate.errors import (
     StoreBusy,
     StoreError,
 )
-from foveate.store import Store, open_store, sql
+from foveate.store import MessageRow, Store, open_store, sql
+from foveate.store.codec import restore_message
 from foveate.store.settings import StoreSettings
 from foveate.testing.stores import draft, new_session
+from foveate.text import message_text
 
 BASELINES = Path(__file__).parent / "baselines"
 
@@ -137,10 +139,19 @@ def _corrupt(path: Path, statement: str) -> None:
         ("DELETE FROM bodies WHERE message = 1", "is missing"),
     ],
 )
-def test_a_damaged_body_is_noticed_on_reading_and_by_the_check(filled: Path, statement: str, expected: str) -> None:
+def test_a_note_takes_the_place_of_a_damaged_body_and_the_check_names_it(
+    filled: Path, statement: str, expected: str
+) -> None:
     _corrupt(filled, statement)
-    with pytest.raises(Damaged, match=f"message 1 of T-1 in session 's' {expected}"):
-        use(filled, lambda store: store.read("s", 1, 1))
+
+    async def read(store: Store) -> list[MessageRow]:
+        return await store.read("s", 1, 1)
+
+    damaged, whole = cast("list[MessageRow]", use(filled, read))
+    assert expected in (damaged.problem or "")
+    assert message_text(restore_message(damaged)) == "[user] (message 1 of T-1 is damaged; run foveate doctor)\n"
+    assert whole.problem is None
+    assert b"answer" in (whole.body or b"")
     found = use(filled, problems)
     assert isinstance(found, list)
     assert len(found) == 1
@@ -282,6 +293,48 @@ def test_an_old_database_opens_with_everything_in_it(baseline: Path, tmp_path: P
         await store.append("first", [draft("still open for business")])
 
     use(path, look)
+
+
+def test_named_values_of_schema_6_become_typed_rows_without_loss(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    shutil.copy(BASELINES / "schema-6.db", path)
+    path.chmod(0o600)
+    old = {
+        "plan": b"a plan",
+        "plan:mine": b"my plan",
+        "state:topics": b"seals",
+        "board": b"saved",
+        "recalled": b"a layer",
+        "wanted:topics": b"an offer",
+        "asked:topics:one:2": b"1",
+        "asked:topics:two": b"",
+        "failures/eras": b"3",
+        "roll-up": b'{"1":5,"2":1}',
+        "pruned": b"1700000000000000",
+    }
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM keepsakes")
+        add = "INSERT INTO keepsakes SELECT number, ?, ? FROM sessions WHERE id = 'first'"
+        connection.executemany(add, old.items())
+
+    async def look(store: Store) -> None:
+        derived, requested = store.derived, store.derived.due.requested
+        assert await derived.plan("first", "gradient") == b"a plan"
+        assert await derived.plan("first", "mine") == b"my plan"
+        assert await store.artefacts.state("first", "topics") == b"seals"
+        assert await store.artefacts.board("first") == b"saved"
+        assert await derived.recalled("first") == b"a layer"
+        assert await derived.offer("first", "topics") == b"an offer"
+        assert await derived.pruned("first") == 1_700_000_000_000_000
+        assert [await requested("first", "artefact", name) for name in ("topics:one:2", "topics:two")] == [1, 0]
+        assert [await requested("first", "era", level) for level in ("1", "2", "3")] == [5, 1, 0]
+        assert await requested("first", "failures", "eras") == 3
+        assert await derived.plan("worker", "gradient") is None
+        assert await problems(store) == []
+
+    use(path, look)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'keepsakes'").fetchone() is None
 
 
 def test_there_is_a_baseline_for_every_schema() -> None:

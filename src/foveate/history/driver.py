@@ -29,7 +29,7 @@ from foveate.strategy.gradient import Gradient
 from foveate.turn import Json
 from foveate.worker.artefacts import cutter, make_all, pack_made, unpack_made
 from foveate.worker.loop import Worker
-from foveate.worker.rewording import pack_wants, wants_name
+from foveate.worker.rewording import pack_wants
 
 MAX_ROUNDS = 8
 """Plans made until nothing is wanted that is not there."""
@@ -122,7 +122,7 @@ class StatefulDriver:
         self._worker = worker
         self._building: dict[str, asyncio.Task[object]] = {}
         self._infos = Infos()
-        self._pruned: bytes | None = None
+        self._pruned: int | None = None
         self._kept: dict[str, _Kept] = {}
         self._remembered: dict[tuple[str, str], Artefact] = {}
         self._offered: dict[str, bytes] = {}
@@ -184,7 +184,7 @@ class StatefulDriver:
 
     async def state(self, name: str) -> Mapping[str, Json]:
         """What a strategy said was to be kept."""
-        packed = await self._store.derived.kept(self._session_id, state_name(name))
+        packed = await self._store.artefacts.state(self._session_id, name)
         unsaved = self._unsaved.get(name)
         if unsaved and unsaved.stored == packed:
             return unsaved.state
@@ -194,7 +194,7 @@ class StatefulDriver:
     async def keep_state(self, name: str, state: Mapping[str, Json]) -> None:
         """Set what a strategy keeps, as when a topic is sealed by hand."""
         self._unsaved.pop(name, None)
-        await self._store.derived.keep(self._session_id, state_name(name), bodies.squeeze(dict(state)))
+        await self._store.artefacts.keep_state(self._session_id, name, bodies.squeeze(dict(state)))
 
     def _renew(self) -> None:
         """Forget what is in memory, if turns were pruned since it was read."""
@@ -267,7 +267,7 @@ class StatefulDriver:
 
     async def _keep_later(self, task: _Task, plan: Plan, story: StoredStory, stored: _Kept) -> None:
         """Save the plan; where that can't be done now, its state is used from memory until the next time."""
-        before = await self._store.derived.kept(self._session_id, state_name(task.name))
+        before = await self._store.artefacts.state(self._session_id, task.name)
         if not await self._writes.write(lambda: self._keep(task, plan, story, stored)):
             state = story.state if plan.state is None else plan.state
             self._unsaved[task.name] = _Unsaved(before, state)
@@ -294,23 +294,18 @@ class StatefulDriver:
         worded = {kind for kind, artefact in task.strategy.artefacts.items() if artefact.wording}
         packed = pack_wants([wanted for wanted in plan.wants if wanted.kind in worded and wanted.name in shown])
         if name not in self._offered:
-            self._offered[name] = await self._store.derived.kept(self._session_id, wants_name(name)) or pack_wants(())
+            self._offered[name] = await self._store.derived.offer(self._session_id, name) or pack_wants(())
         if packed != self._offered[name]:
             self._offered[name] = packed
-            await self._store.derived.keep(self._session_id, wants_name(name), packed)
+            await self._store.derived.keep_offer(self._session_id, name, packed)
             if self._worker:
                 self._worker.reword(self._session_id)
 
 
 async def load_state(store: Store, session_id: str, strategy: str) -> Mapping[str, Json]:
     """What a strategy said was to be kept of a session."""
-    packed = await store.derived.kept(session_id, state_name(strategy))
+    packed = await store.artefacts.state(session_id, strategy)
     return _expanded(packed) if packed is not None else {}
-
-
-def state_name(strategy: str) -> str:
-    """The keepsake of a strategy's state."""
-    return f"state:{strategy}"
 
 
 def _turns_of(wanted: ArtefactSpec, last_turn: int) -> range:

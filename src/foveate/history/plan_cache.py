@@ -23,8 +23,6 @@ from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.tokens import exact_counter
 
-PLAN = "plan"
-"""The keepsake's name; that of another strategy than the gradient has its name behind it."""
 MAKESHIFT_SHARE = 0.9
 """How much of its room a plan made before its turns are compressed may fill, counting what is appended to it."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
@@ -82,7 +80,7 @@ class PlanCache:
     """Decides when a kept plan is made anew, and keeps it."""
 
     def __init__(self, store: Store, session_id: str, viewer: TextReader, strategy: str = "gradient") -> None:
-        self._name = PLAN if strategy == "gradient" else f"{PLAN}:{strategy}"
+        self._name = strategy
         self._store = store
         self._session_id = session_id
         self._viewer = viewer
@@ -92,7 +90,7 @@ class PlanCache:
         self._packed: bytes | None = None
         """The plan in use; the store does not have it yet where it differs from `_stored`."""
         self._plan: KeptPlan | None = None
-        self._pruned: bytes | None = None
+        self._pruned: int | None = None
 
     async def view(
         self,
@@ -138,7 +136,7 @@ class PlanCache:
 
     async def load(self) -> KeptPlan | None:
         """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
-        packed = await self._store.derived.kept(self._session_id, self._name)
+        packed = await self._store.derived.plan(self._session_id, self._name)
         if packed != self._stored or self._pruned != self._viewer.pruned:
             self._stored = self._packed = packed
             self._plan = None if packed is None else KeptPlan.unpack(packed)
@@ -155,7 +153,7 @@ class PlanCache:
     async def _save(self) -> None:
         packed = self._packed
         assert packed is not None, "there is a plan to save"
-        if await self._writes.write(lambda: self._store.derived.keep(self._session_id, self._name, packed)):
+        if await self._writes.write(lambda: self._store.derived.keep_plan(self._session_id, self._name, packed)):
             self._stored = packed
 
     async def _base(self, session: SessionRow, plan: KeptPlan) -> list[HistoryBlock]:

@@ -41,8 +41,6 @@ MAX_PASSAGES = 2_000
 """Of the best, those that are tried for room."""
 BATCH = 64
 """Passages whose texts are read together."""
-KEPT = "recalled"
-"""The keepsake's name."""
 MAX_REMEMBERED = 20_000
 """Pieces kept in memory, ready to be shown."""
 
@@ -122,14 +120,14 @@ class Recaller:
         """The layer for a prompt, the same each time as long as the mark is and there is room for it."""
         if wish.need is Need.NONE:
             return MemoryLayer()
-        packed = await self._store.derived.kept(session.id, KEPT)
+        packed = await self._store.derived.recalled(session.id)
         kept: Any = bodies.expand(packed) if packed else {}
         if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
             turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
             return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part)
         layer = await self.recall(session, counter, wish)
         packed = bodies.squeeze({"mark": mark, **asdict(layer)})
-        await self._writes.write(lambda: self._store.derived.keep(session.id, KEPT, packed))
+        await self._writes.write(lambda: self._store.derived.keep_recalled(session.id, packed))
         return layer
 
     async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:

@@ -35,8 +35,6 @@ MAX_CACHED_TURNS = 2_000
 K = TypeVar("K")
 V = TypeVar("V")
 
-PRUNED_MARK = "pruned"
-"""The keepsake that says when turns were pruned last."""
 LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
@@ -80,15 +78,15 @@ class TextReader:
         """The newest turn as it was read last."""
         self._whole: dict[tuple[Hashable, ...], HistoryBlock] = {}
         self._era_texts: dict[tuple[int, int, int, int], str] = {}
-        self.pruned: bytes | None = None
-        """What says when turns were pruned last, as of the last `renew`."""
+        self.pruned: int | None = None
+        """When turns were pruned last, as of the last `renew`."""
 
     async def renew(self, session: SessionRow | None = None) -> None:
         """Forget what is in memory, if turns were pruned since it was read, or the session's model is another."""
         if session and (sent := SentSizes.of(session.model, session.encoding)) != self._sent:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
             self._raw, self._whole, self._open = {}, {}, None
-        pruned = await self._store.derived.kept(self._session_id, PRUNED_MARK)
+        pruned = await self._store.derived.pruned(self._session_id)
         if pruned != self.pruned:
             self._sizes, self._raw, self._whole, self._era_texts, self.pruned = SizeCache(), {}, {}, {}, pruned
             self._open = None

@@ -53,8 +53,6 @@ from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, Text, turn_id
 from foveate.worker.loop import Worker
 
-BOARD = "board"
-"""The keepsake's name."""
 FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
 """Room for the framing of messages that every context has."""
 
@@ -305,7 +303,7 @@ class Contexts:
 
     async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
         """The board as the newest turn sees it; what has lived its time is taken off, and told."""
-        packed = await self._store.derived.kept(self._session_id, BOARD)
+        packed = await self._store.artefacts.board(self._session_id)
         if packed is None:
             return Board()
         state = bodies.expand(packed)
@@ -338,7 +336,7 @@ class Contexts:
         return boards.as_begun(board, session.last_turn, results)
 
     async def keep_board(self, board: Board) -> None:
-        await self._store.derived.keep(self._session_id, BOARD, bodies.squeeze(boards.to_json(board)))
+        await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)))
 
     def page_tokens(self, session: SessionRow, counter: Counter) -> int:
         """What a page of the board holds."""
@@ -447,9 +445,9 @@ def _said_by_user(messages: Sequence[Message]) -> str:
     return next((text for text in said if text.strip()), "")
 
 
-def _mark(query: str, visible: Collection[int], pruned: bytes | None) -> str:
+def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
     """The same as long as a prompt's turn is at work and the turns before it are shown as they were."""
-    told = json.dumps([query, sorted(visible), (pruned or b"").hex()])
+    told = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -1,27 +1,36 @@
-"""Artefacts of strategies, and the user's goals and documents. Functions of a connection.
+"""Artefacts of strategies, and records of what people did: states, boards, goals and documents.
 
-Artefacts can be made again; goals and documents can't, so a prune keeps them and a fork starts with a copy.
+Functions of a connection. Artefacts can be made again; a damaged one is dropped. Goals and documents can't, so a prune
+keeps them and a fork starts with a copy. Damaged states and boards are set aside, never dropped.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from foveate.store.bodies import digest_of, is_intact
 from foveate.store.lineage import number_of
 from foveate.store.rows import ArtefactRow, ArtefactsMark, DocumentRow, GoalRow
-from foveate.store.sql import Connection, Values, now_us
+from foveate.store.sql import Connection, Values, keep_record, load_data, now_us
+
+BOARD = "board"
 
 MARK = "SELECT count(*), coalesce(max(made_us), 0) FROM artefacts WHERE session = :session AND strategy = :strategy"
-LIST_MADE = """SELECT name, kind, first_turn, last_turn, tokens, data FROM artefacts
+LIST_MADE = """SELECT name, kind, first_turn, last_turn, tokens, data, digest FROM artefacts
     WHERE session = :session AND strategy = :strategy ORDER BY name"""
-KEEP_MADE = """INSERT INTO artefacts (session, strategy, name, kind, first_turn, last_turn, tokens, data, made_us)
-    VALUES (:session, :strategy, :name, :kind, :first_turn, :last_turn, :tokens, :data, :made_us)
+KEEP_MADE = """INSERT INTO artefacts (session, strategy, name, kind, first_turn, last_turn, tokens, data, made_us,
+    digest)
+    VALUES (:session, :strategy, :name, :kind, :first_turn, :last_turn, :tokens, :data, :made_us, :digest)
     ON CONFLICT (session, strategy, name) DO UPDATE SET kind = excluded.kind, first_turn = excluded.first_turn,
-    last_turn = excluded.last_turn, tokens = excluded.tokens, data = excluded.data, made_us = excluded.made_us"""
+    last_turn = excluded.last_turn, tokens = excluded.tokens, data = excluded.data, made_us = excluded.made_us,
+    digest = excluded.digest"""
 REPLACE_MADE = """UPDATE artefacts SET kind = :kind, first_turn = :first_turn, last_turn = :last_turn,
-    tokens = :tokens, data = :data, made_us = :made_us
+    tokens = :tokens, data = :data, made_us = :made_us, digest = :digest
     WHERE session = :session AND strategy = :strategy AND name = :name AND data = :old_data"""
+DROP = """DELETE FROM artefacts WHERE session = :session AND strategy = :strategy AND name = :name
+    AND digest = :digest"""
 LIST_GOALS = "SELECT number, data, created_us, updated_us FROM goals WHERE session = :session ORDER BY number"
 ADD_GOAL = """INSERT INTO goals (session, number, data, created_us, updated_us)
     SELECT :session, coalesce(max(number), 0) + 1, :data, :now_us, :now_us FROM goals WHERE session = :session
@@ -33,25 +42,53 @@ KEEP_DOCUMENT = """INSERT INTO documents (session, name, text, updated_us) VALUE
     ON CONFLICT (session, name) DO UPDATE SET text = :text, updated_us = :now_us"""
 
 
+_log = logging.getLogger(__name__)
+
+
 def mark(connection: Connection, session_id: str, strategy: str) -> ArtefactsMark:
     return ArtefactsMark(*connection.execute(MARK, _owner(connection, session_id, strategy)).fetchone())
 
 
 def made(connection: Connection, session_id: str, strategy: str) -> list[ArtefactRow]:
-    return [ArtefactRow(*row) for row in connection.execute(LIST_MADE, _owner(connection, session_id, strategy))]
+    owner = _owner(connection, session_id, strategy)
+    found = []
+    for *values, digest in connection.execute(LIST_MADE, owner).fetchall():
+        row = ArtefactRow(*values)
+        if is_intact(digest, *values):
+            found.append(row)
+        else:
+            _log.warning("artefact %r of session %r is damaged; it will be made again", row.name, session_id)
+            connection.repair(DROP, {**owner, "name": row.name, "digest": digest})
+    return found
 
 
 def keep_made(connection: Connection, session_id: str, strategy: str, made: Sequence[ArtefactRow]) -> None:
     owner = _owner(connection, session_id, strategy)
     made_us = _next_us(connection, owner)
-    connection.executemany(KEEP_MADE, [{**asdict(row), **owner, "made_us": made_us} for row in made])
+    connection.executemany(KEEP_MADE, [{**_values(row), **owner, "made_us": made_us} for row in made])
 
 
 def replace_made(connection: Connection, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
     assert old.name == new.name, "an artefact is replaced by its name"
     owner = _owner(connection, session_id, strategy)
-    values = {**asdict(new), **owner, "made_us": _next_us(connection, owner), "old_data": old.data}
+    values = {**_values(new), **owner, "made_us": _next_us(connection, owner), "old_data": old.data}
     return connection.execute(REPLACE_MADE, values).rowcount > 0
+
+
+def state(connection: Connection, session_id: str, strategy: str) -> bytes | None:
+    return load_data(connection, "states", number_of(connection, session_id), strategy)
+
+
+def keep_state(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
+    keep_record(connection, "states", number_of(connection, session_id), strategy, data)
+
+
+def board(connection: Connection, session_id: str) -> bytes | None:
+    return load_data(connection, "boards", number_of(connection, session_id), BOARD)
+
+
+def keep_board(connection: Connection, session_id: str, data: bytes) -> None:
+    keep_record(connection, "boards", number_of(connection, session_id), BOARD, data)
 
 
 def goals(connection: Connection, session_id: str) -> list[GoalRow]:
@@ -80,6 +117,11 @@ def keep_document(connection: Connection, session_id: str, name: str, text: str)
     values = {"session": number_of(connection, session_id), "name": name, "text": text, "now_us": now}
     connection.execute(KEEP_DOCUMENT, values)
     return DocumentRow(name, text, now)
+
+
+def _values(row: ArtefactRow) -> dict[str, object]:
+    values = asdict(row)
+    return {**values, "digest": digest_of(*values.values())}
 
 
 def _owner(connection: Connection, session_id: str, strategy: str) -> dict[str, object]:

@@ -32,7 +32,7 @@ class Body:
 
 def pack(value: Json, compression_level: int) -> Body:
     """The value as bytes to store. Lone surrogates are kept as they are (UTF-8 with surrogates passed)."""
-    raw = _encode(value).encode("utf-8", "surrogatepass")
+    raw = encode(value)
     if len(raw) > MAX_BODY_BYTES:
         raise InputError(
             f"a message of {len(raw):,} bytes is too large; at most {MAX_BODY_BYTES:,} bytes can be stored"
@@ -40,8 +40,12 @@ def pack(value: Json, compression_level: int) -> Body:
     return Body(squeeze_bytes(raw, compression_level), hashlib.sha256(raw).digest(), len(raw))
 
 
+def encode(value: Json) -> bytes:
+    return _encode(value).encode("utf-8", "surrogatepass")
+
+
 def squeeze(value: Json, compression_level: int = 3) -> bytes:
-    """A derived value as bytes: it needs no hash, since it can be made again."""
+    """A derived value as bytes; the row that holds it is hashed as a whole."""
     return pack(value, compression_level).data
 
 
@@ -72,6 +76,20 @@ def unpack(data: bytes, digest: bytes) -> bytes:
     if hashlib.sha256(data).digest() != digest:
         raise ValueError("does not match its hash")
     return data
+
+
+def digest_of(*values: object) -> bytes:
+    """The hash of a derived row: of its bytes, and of its texts and numbers as they are written."""
+    digest = hashlib.sha256()
+    for index, value in enumerate(values):
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        digest.update(data if index == 0 else b"\x00%d\x00" % len(data) + data)
+    return digest.digest()
+
+
+def is_intact(digest: bytes | None, *values: object) -> bool:
+    """Whether values are those that were stored; those stored before rows were hashed are taken as they are."""
+    return digest is None or digest_of(*values) == digest
 
 
 def load(raw: bytes) -> Json:

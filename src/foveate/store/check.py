@@ -23,6 +23,11 @@ MISSING_TURNS = """SELECT s.id, s.fork_turn, s.last_turn, count(DISTINCT m.turn)
 LOST_PARENTS = "SELECT id FROM sessions WHERE parent IS NOT NULL AND parent NOT IN (SELECT number FROM sessions)"
 ORPHAN_BODIES = "SELECT count(*) FROM bodies WHERE message NOT IN (SELECT id FROM messages)"
 ORPHAN_MESSAGES = "SELECT count(*) FROM messages WHERE session NOT IN (SELECT number FROM sessions)"
+RECORDS = "SELECT s.id, r.name, r.data, r.digest FROM {table} r JOIN sessions s ON s.number = r.session ORDER BY s.id"
+_LOST = {
+    "states": "the strategy state {name!r} of session {session!r} is damaged (seals, counts, choices)",
+    "boards": "the {name} of session {session!r} is damaged (saved items)",
+}
 ALL_BODIES = """SELECT s.id, m.turn, m.position, m.digest, m.pruned_us, b.data FROM messages m
     LEFT JOIN sessions s ON s.number = m.session LEFT JOIN bodies b ON b.message = m.id ORDER BY m.id"""
 
@@ -32,7 +37,7 @@ def check_database(dialect: Dialect) -> Iterator[Finding]:
     with dialect.errors():
         connection = dialect.connect(read_only=True)
     try:
-        for part in (dialect.check, _check_structure, _check_bodies):
+        for part in (dialect.check, _check_structure, _check_records, _check_bodies):
             try:
                 with dialect.errors():
                     yield from part(connection)
@@ -54,6 +59,14 @@ def _check_structure(connection: Connection) -> Iterator[Finding]:
         (count,) = connection.execute(statement).fetchone()
         if count:
             yield Finding(f"{count} {what}", _ORPHANS)
+
+
+def _check_records(connection: Connection) -> Iterator[Finding]:
+    """Records of what people did can't be made again."""
+    for table, problem in _LOST.items():
+        for session, name, data, digest in connection.execute(RECORDS.format(table=table)):
+            if not bodies.is_intact(digest, data):
+                yield Finding(problem.format(name=name, session=session), RESTORE)
 
 
 def _check_bodies(connection: Connection) -> Iterator[Finding]:

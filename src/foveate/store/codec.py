@@ -27,6 +27,7 @@ from foveate.turn import (
     Original,
     Part,
     Reasoning,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -81,6 +82,11 @@ def restore_message(row: MessageRow) -> Message:
         message = Message(row.role, (Opaque(format_name, data),), original=Original(format_name, data))
     original = None if format_name == CANONICAL else message.original
     return replace(message, kind=row.kind, at=from_us(row.at_us), original=original)
+
+
+def note_body(role: Role, note: str) -> bytes:
+    """The body of a message that says something in place of one that can't be read."""
+    return bodies.encode(_stored_form(Message(role, (Text(note),))))
 
 
 def _draft(message: Message, at: datetime | None, key: str | None, sizes: SentSizes, compression_level: int) -> Draft:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from foveate.store import artefacts, calls, derived, lineage, log, passages, que
 from foveate.store.check import check_database
 from foveate.store.rows import Finding, PruneReport
 from foveate.store.settings import StoreSettings
-from foveate.store.sql import Connection, Dialect
+from foveate.store.sql import Connection, Dialect, Values
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,13 +32,14 @@ Job = Callable[[Connection], T]
 @dataclass(slots=True, eq=False)
 class _Write:
     run: Job[Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop | None = None
+    future: asyncio.Future[Any] | None = None
+    """None for repairs, which nobody waits for."""
     result: object = None
     error: BaseException | None = None
 
     def settle(self) -> None:
-        if self.future.done():
+        if self.future is None or self.future.done():
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -82,15 +83,14 @@ class Database:
         """Run a job in a write transaction; returns once it is durable."""
         self._require_open()
         loop = asyncio.get_running_loop()
-        write = _Write(job, loop, loop.create_future())
+        future: asyncio.Future[T] = loop.create_future()
         # Writes of one iteration of the loop are handed over together, so that they share a commit.
         waiting = self._waiting.get(id(loop))
         if waiting is None:
             waiting = self._waiting[id(loop)] = []
             loop.call_soon(self._hand_over, id(loop))
-        waiting.append(write)
-        result: T = await write.future
-        return result
+        waiting.append(_Write(job, loop, future))
+        return await future
 
     async def close(self) -> None:
         """Finish queued writes, then end the threads and close the connections."""
@@ -112,7 +112,10 @@ class Database:
                 self._connections.append(self._local.connection)
             connection: Connection = self._local.connection
             with self._dialect.read(connection):
-                return job(connection)
+                result = job(connection)
+            if repairs := connection.take_repairs():
+                self._queue.put([_Write(lambda writer: _repair(writer, repairs))])
+            return result
 
     def _close(self) -> None:
         for key in list(self._waiting):
@@ -175,6 +178,7 @@ class Database:
         for write in writes:
             try:
                 write.result = write.run(connection)
+                _repair(connection, connection.take_repairs())
             except Exception as error:
                 if self._dialect.is_fault(error):
                     raise  # the database failed, not this job: every write of the group fails
@@ -182,11 +186,17 @@ class Database:
                 raise _Rejected(write) from error
 
 
+def _repair(connection: Connection, repairs: Sequence[tuple[str, Values]]) -> None:
+    for statement, values in repairs:
+        connection.execute(statement, values)
+
+
 def _settle(group: Iterable[_Write]) -> None:
     """Resolve all futures of a loop with one wake-up."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
     for write in group:
-        by_loop.setdefault(write.loop, []).append(write)
+        if write.loop is not None:
+            by_loop.setdefault(write.loop, []).append(write)
     for loop, writes in by_loop.items():
         with suppress(RuntimeError):  # the loop was closed meanwhile, and with it everyone who waited
             loop.call_soon_threadsafe(_settle_in_loop, writes)
@@ -228,13 +238,15 @@ class _DueQueue(_Part):
     sessions = _reads(queue.sessions)
     claim = _writes(queue.claim)
     reserve = _writes(queue.reserve)
-    refine = _writes(queue.refine)
+    refine = _writes(derived.refine)
     postpone = _writes(queue.postpone)
     hold = _writes(queue.hold)
     hurry = _writes(queue.hurry)
     renew = _writes(queue.renew)
     release = _writes(queue.release)
     want_again = _writes(queue.want_again)
+    requested = _reads(queue.requested)
+    note_requested = _writes(queue.note_requested)
 
 
 class _Derived(_Part):
@@ -255,8 +267,13 @@ class _Derived(_Part):
     era_tokens = _reads(derived.era_tokens)
     next_era = _reads(derived.next_era)
     settled = _reads(derived.settled)
-    keep = _writes(derived.keep)
-    kept = _reads(derived.kept)
+    plan = _reads(derived.plan)
+    keep_plan = _writes(derived.keep_plan)
+    offer = _reads(derived.offer)
+    keep_offer = _writes(derived.keep_offer)
+    recalled = _reads(derived.recalled)
+    keep_recalled = _writes(derived.keep_recalled)
+    pruned = _reads(derived.pruned)
     backlog = _reads(derived.backlog)
 
 
@@ -265,6 +282,10 @@ class _Artefacts(_Part):
     made = _reads(artefacts.made)
     keep_made = _writes(artefacts.keep_made)
     replace_made = _writes(artefacts.replace_made)
+    state = _reads(artefacts.state)
+    keep_state = _writes(artefacts.keep_state)
+    board = _reads(artefacts.board)
+    keep_board = _writes(artefacts.keep_board)
     goals = _reads(artefacts.goals)
     add_goal = _writes(artefacts.add_goal)
     update_goal = _writes(artefacts.update_goal)

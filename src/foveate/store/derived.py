@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
-from foveate.errors import Damaged
+from foveate.errors import Damaged, SessionNotFound
 from foveate.store import passages, queue
+from foveate.store.bodies import digest_of, is_intact
 from foveate.store.lineage import (
     COUNT_MESSAGES,
     NO_LIMIT,
@@ -31,14 +32,17 @@ from foveate.store.rows import (
     LOCAL_MAKER,
     Backlog,
     Claim,
+    DueTurn,
     EraRow,
     NewPassages,
     NewRendition,
+    PostponedTurn,
+    RefinedTurn,
     RenditionRow,
     RenditionSizes,
     SessionRow,
 )
-from foveate.store.sql import Connection, now_us
+from foveate.store.sql import Connection, keep_data, load_data, now_us
 
 CLAIM_WINDOW = 256
 """How many turns beyond the settled ones a claim looks at."""
@@ -49,33 +53,45 @@ GET_SETTLED = "SELECT settled FROM sessions WHERE number = :number"
 SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND settled < :settled"
 LIST_UNSETTLED = "SELECT id FROM sessions WHERE last_turn > settled ORDER BY number"
 ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
-    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls)
+    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls,
+    digest, tiny_digest)
     VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
-    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls)
+    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls,
+    :digest, :tiny_digest)
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
 _MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
 LIST_MADE = f"SELECT turn, messages {_MADE}"
 LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens {_MADE}"
-LIST_TINIES = f"SELECT turn, messages, tiny, tiny_tokens {_MADE}"
-LIST_RENDITIONS = f"""SELECT turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
-    smoothed, units, maker, version, is_complete, made_us {_MADE}"""
+LIST_TINIES = f"SELECT turn, messages, id, session, tiny_digest, tiny, tiny_tokens {_MADE}"
+LIST_RENDITIONS = f"""SELECT turn, messages, id, session, digest, smoothed_tokens, compressed_tokens, tiny_tokens,
+    tiny, compressed, smoothed, units, maker, version, is_complete, made_us {_MADE}"""
 COUNT_RENDITIONS = """SELECT (turn - 1) / {chunk_turns:d}, count(*) FROM renditions
     WHERE session = :session AND turn BETWEEN :first AND :last GROUP BY 1"""
+GET_RENDITION = f"""SELECT session, turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
+    smoothed, units FROM renditions r WHERE id = :rendition AND {queue.NEWEST}"""  # noqa: S608
+DROP_RENDITION = "DELETE FROM renditions WHERE id = :id"
 COUNT_REFUSALS = "SELECT coalesce(sum(refusals), 0) FROM renditions WHERE session = :session"
 COUNT_BACKLOG = f"""SELECT count(*), coalesce(sum(1 - is_complete), 0),
     coalesce(sum(CASE WHEN maker = :local THEN 0 ELSE 1 END), 0)
     FROM renditions r WHERE session = :session AND {queue.NEWEST}"""  # noqa: S608
-ADD_ERA = """INSERT INTO eras (session, level, place, tokens, units, made_us)
-    VALUES (:session, :level, :place, :tokens, :units, :now_us)
-    ON CONFLICT (session, level, place) DO UPDATE SET tokens = :tokens, units = :units, made_us = :now_us"""
-LIST_ERAS = """SELECT place, tokens, units FROM eras
+ADD_ERA = """INSERT INTO eras (session, level, place, tokens, units, made_us, digest)
+    VALUES (:session, :level, :place, :tokens, :units, :now_us, :digest)
+    ON CONFLICT (session, level, place) DO UPDATE SET tokens = :tokens, units = :units, made_us = :now_us,
+    digest = :digest"""
+DROP_ERA = "DELETE FROM eras WHERE session = :session AND level = :level AND place = :place AND digest = :digest"
+LIST_ERAS = """SELECT place, tokens, units, session, digest FROM eras
     WHERE session = :session AND level = :level AND place BETWEEN :first AND :last ORDER BY place"""
 LIST_ERA_TOKENS = """SELECT place, tokens FROM eras
     WHERE session = :session AND level = :level AND place BETWEEN :first AND :last ORDER BY place"""
-LAST_ERA = "SELECT max(place) FROM eras WHERE session = :session AND level = :level AND place <= :last"
-KEEP = """INSERT INTO keepsakes (session, name, data) VALUES (:session, :name, :data)
-    ON CONFLICT (session, name) DO UPDATE SET data = :data"""
-GET_KEPT = "SELECT data FROM keepsakes WHERE session = :session AND name = :name"
+_PLACES = "session = :session AND level = :level AND place BETWEEN :first AND :last"
+COUNT_ERAS = f"SELECT count(*), max(place) FROM eras WHERE {_PLACES}"  # noqa: S608
+LIST_PLACES = f"SELECT place FROM eras WHERE {_PLACES} ORDER BY place"  # noqa: S608
+GET_PRUNED = "SELECT pruned_us FROM sessions WHERE id = :id"
+LAYER = "layer"
+
+_HASHED = ("smoothed_tokens", "compressed_tokens", "tiny_tokens", "tiny", "compressed", "smoothed", "units")
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -126,22 +142,32 @@ def counts(connection: Connection, session_id: str, first: int, last: int, *, ch
 
 
 def renditions(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionRow]:
-    made = _newest(connection, LIST_RENDITIONS, chain_of(connection, session_id), first, last)
-    return [RenditionRow(turn, *values) for turn, values in made.items()]
+    made = _newest(connection, LIST_RENDITIONS, chain_of(connection, session_id), first, last, is_intact=_is_whole)
+    return [RenditionRow(turn, *values[3:]) for turn, values in made.items()]
 
 
 def tinies(connection: Connection, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
-    made = _newest(connection, LIST_TINIES, chain_of(connection, session_id), first, last)
-    return [(turn, text, tokens) for turn, (text, tokens) in made.items()]
+    made = _newest(connection, LIST_TINIES, chain_of(connection, session_id), first, last, is_intact=_is_tiny_whole)
+    return [(turn, text, tokens) for turn, (*_, text, tokens) in made.items()]
 
 
 def add_eras(connection: Connection, session_id: str, eras: Sequence[EraRow]) -> None:
     owner = {"session": number_of(connection, session_id), "now_us": now_us()}
-    connection.executemany(ADD_ERA, [{**asdict(era), **owner} for era in eras])
+    digests = (digest_of(era.units, era.level, era.place, era.tokens) for era in eras)
+    rows = zip(eras, digests, strict=True)
+    connection.executemany(ADD_ERA, [{**asdict(era), **owner, "digest": digest} for era, digest in rows])
 
 
 def eras(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[EraRow]:
-    return [EraRow(level, *row) for row in _eras(connection, LIST_ERAS, session_id, level, (first, last))]
+    found = []
+    for place, tokens, units, session, digest in _eras(connection, LIST_ERAS, session_id, level, (first, last)):
+        if is_intact(digest, units, level, place, tokens):
+            found.append(EraRow(level, place, tokens, units))
+        else:
+            _log.warning("era %d of level %d of session %r is damaged; it will be made again", place, level, session_id)
+            values = {"session": session, "level": level, "place": place, "digest": digest}
+            connection.repair(DROP_ERA, values)
+    return found
 
 
 def era_tokens(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[tuple[int, int]]:
@@ -149,12 +175,16 @@ def era_tokens(connection: Connection, session_id: str, level: int, first: int, 
 
 
 def next_era(connection: Connection, session_id: str, level: int) -> int:
-    made = -1
+    place = 0
     for span in spans(chain_of(connection, session_id)):
-        values = {"session": span.session, "level": level, "last": _last_place(span, level)}
-        (place,) = connection.execute(LAST_ERA, values).fetchone()
-        made = max(made, -1 if place is None else place)
-    return made + 1
+        values = {"session": span.session, "level": level, "first": place, "last": _last_place(span, level)}
+        count, last = connection.execute(COUNT_ERAS, values).fetchone()
+        if count and count == last - place + 1:
+            place = last + 1
+        elif count:  # one was damaged and dropped
+            places = {row[0] for row in connection.execute(LIST_PLACES, values)}
+            return next(each for each in range(place, last + 1) if each not in places)
+    return place
 
 
 def settled(connection: Connection, session_id: str) -> int:
@@ -166,13 +196,67 @@ def settled(connection: Connection, session_id: str) -> int:
     return limit
 
 
-def keep(connection: Connection, session_id: str, name: str, data: bytes) -> None:
-    connection.execute(KEEP, {"session": number_of(connection, session_id), "name": name, "data": data})
+def plan(connection: Connection, session_id: str, strategy: str) -> bytes | None:
+    return load_data(connection, "plans", number_of(connection, session_id), strategy)
 
 
-def kept(connection: Connection, session_id: str, name: str) -> bytes | None:
-    row = connection.execute(GET_KEPT, {"session": number_of(connection, session_id), "name": name}).fetchone()
-    return None if row is None else bytes(row[0])
+def keep_plan(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
+    keep_data(connection, "plans", number_of(connection, session_id), strategy, data)
+
+
+def offer(connection: Connection, session_id: str, strategy: str) -> bytes | None:
+    return load_data(connection, "offers", number_of(connection, session_id), strategy)
+
+
+def keep_offer(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
+    keep_data(connection, "offers", number_of(connection, session_id), strategy, data)
+
+
+def recalled(connection: Connection, session_id: str) -> bytes | None:
+    return load_data(connection, "recalled", number_of(connection, session_id), LAYER)
+
+
+def keep_recalled(connection: Connection, session_id: str, data: bytes) -> None:
+    keep_data(connection, "recalled", number_of(connection, session_id), LAYER, data)
+
+
+def pruned(connection: Connection, session_id: str) -> int | None:
+    row = connection.execute(GET_PRUNED, {"id": session_id}).fetchone()
+    if row is None:
+        raise SessionNotFound(session_id)
+    return None if row[0] is None else int(row[0])
+
+
+def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
+    """Store a model's rendition beside the newest one of the turn: later ones are of more messages."""
+    row = connection.execute(GET_RENDITION, {"rendition": due.rendition}).fetchone()
+    is_kept = False
+    if row is not None:
+        session, turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units = (
+            row
+        )
+        rendition = NewRendition(
+            turn=turn,
+            messages=messages,
+            maker=made.maker,
+            version=made.version,
+            is_complete=made.is_complete,
+            smoothed_tokens=_first(made.smoothed_tokens, smoothed_tokens),
+            compressed_tokens=_first(made.compressed_tokens, compressed_tokens),
+            tiny_tokens=_first(made.tiny_tokens, tiny_tokens),
+            tiny=_first(made.tiny, tiny),
+            compressed=_first(made.compressed, compressed),
+            smoothed=_first(made.smoothed, smoothed),
+            units=units,
+            refusals=made.refusals,
+        )
+        is_kept = _insert(connection, session, rendition, made.calls) is not None
+    queue.postpone(connection, due, PostponedTurn(due_us=None, calls=made.calls))
+    return is_kept
+
+
+def _first(value: T | None, default: T) -> T:
+    return default if value is None else value
 
 
 def backlog(connection: Connection, session_id: str) -> Backlog:
@@ -204,11 +288,38 @@ def _last_place(span: TurnSpan, level: int) -> int:
 def _add(connection: Connection, session: int, rendition: NewRendition) -> None:
     place = {"session": session, "turn": rendition.turn}
     (calls,) = connection.execute(queue.SPENT_CALLS, place).fetchone()
-    values = {field.name: getattr(rendition, field.name) for field in fields(rendition)}
-    row = connection.execute(ADD_RENDITION, {**values, **place, "calls": calls, "now_us": now_us()}).fetchone()
+    row = _insert(connection, session, rendition, calls)
     if row is not None:
-        connection.execute(queue.FORGET_DUE, {**place, "id": row[0]})
+        connection.execute(queue.FORGET_DUE, {**place, "id": row})
     connection.execute(queue.DROP_LEASE, place)
+
+
+def _insert(connection: Connection, session: int, rendition: NewRendition, calls: int) -> int | None:
+    """The new row's id; None if these renditions are stored already."""
+    values = rendition_values(session, rendition, calls=calls, made_us=now_us())
+    row = connection.execute(ADD_RENDITION, values).fetchone()
+    return None if row is None else int(row[0])
+
+
+def rendition_values(session: int, rendition: NewRendition, *, calls: int, made_us: int) -> dict[str, Any]:
+    """The values of ADD_RENDITION."""
+    values = {field.name: getattr(rendition, field.name) for field in fields(rendition) if field.name != "passages"}
+    values |= {"session": session, "calls": calls, "now_us": made_us}
+    values["tiny_digest"] = digest_of(rendition.tiny, rendition.tiny_tokens)
+    values["digest"] = digest_of(*(values[name] for name in _HASHED))
+    return values
+
+
+def _is_whole(values: tuple[Any, ...]) -> bool:
+    """Whether a row of LIST_RENDITIONS is as stored."""
+    _, _, digest, *stored = values
+    return is_intact(digest, *stored[: len(_HASHED)])
+
+
+def _is_tiny_whole(values: tuple[Any, ...]) -> bool:
+    """Whether a row of LIST_TINIES is as stored."""
+    _, _, digest, tiny, tokens = values
+    return is_intact(digest, tiny, tokens)
 
 
 def _index(connection: Connection, session: int, made: Sequence[NewPassages]) -> None:
@@ -221,14 +332,27 @@ def _index(connection: Connection, session: int, made: Sequence[NewPassages]) ->
 
 
 def _newest(
-    connection: Connection, statement: str, chain: Sequence[SessionRow], first: int, last: int
+    connection: Connection,
+    statement: str,
+    chain: Sequence[SessionRow],
+    first: int,
+    last: int,
+    *,
+    is_intact: Callable[[tuple[Any, ...]], bool] | None = None,
 ) -> dict[int, tuple[Any, ...]]:
-    """The newest renditions that cover exactly what the session sees of each turn."""
+    """The newest renditions that cover exactly what the session sees of each turn; damaged ones are dropped."""
     messages_of = dict(select_spans(connection, COUNT_MESSAGES, chain, first, last))
     found: dict[int, tuple[Any, ...]] = {}
     for turn, messages, *values in _made(connection, statement, chain, first, last):
-        if messages == messages_of.get(turn):
-            found[turn] = tuple(values)
+        if messages != messages_of.get(turn):
+            continue
+        if is_intact and not is_intact(tuple(values)):
+            row, session = values[:2]
+            _log.warning("a rendition of T-%d of session %r is damaged; it will be made again", turn, chain[0].id)
+            connection.repair(DROP_RENDITION, {"id": row})
+            connection.repair(queue.LOWER_SETTLED, {"session": session, "settled": turn - 1})
+            continue
+        found[turn] = tuple(values)
     return found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from foveate.errors import (
-    Damaged,
     ForkInUse,
     InputError,
     PinLocked,
@@ -18,6 +18,7 @@ from foveate.errors import (
     TurnNotFound,
 )
 from foveate.store import bodies, passages
+from foveate.store.codec import note_body
 from foveate.store.lineage import (
     NO_LIMIT,
     SELECT_SESSIONS,
@@ -100,7 +101,8 @@ COPY_TO_FORK = (
     SELECT :to, name, text, updated_us FROM documents WHERE session = :from""",
 )
 
-_OWNED = ("passages", "renditions", "leases", "eras", "keepsakes", "artefacts", "pins", "goals", "documents")
+_MADE = ("eras", "plans", "offers", "recalled", "states", "boards", "requests", "artefacts")
+_OWNED = ("passages", "renditions", "leases", *_MADE, "pins", "goals", "documents")
 DELETE_SESSION = (
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
@@ -117,13 +119,15 @@ COUNT_OLD = f"""SELECT count(DISTINCT turn), count(*), coalesce(sum(size), 0), c
 PRUNE = (
     f"DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE {IN_OLD_TURN})",  # noqa: S608
     f"DELETE FROM renditions WHERE {IN_OLD_TURN}",  # noqa: S608
-    # Eras, plans and boards may contain words of the removed turns; they are made again.
-    "DELETE FROM eras WHERE session = :session",
-    "DELETE FROM keepsakes WHERE session = :session",
-    "DELETE FROM artefacts WHERE session = :session",
-    "INSERT INTO keepsakes (session, name, data) VALUES (:session, 'pruned', :mark)",
+    # Eras, plans, states and boards may contain words of the removed turns.
+    *(f"DELETE FROM {table} WHERE session = :session" for table in _MADE),  # noqa: S608
+    """UPDATE sessions SET pruned_us = CASE WHEN pruned_us >= :now_us THEN pruned_us + 1 ELSE :now_us END
+    WHERE number = :session""",
     f"UPDATE messages SET pruned_us = :now_us WHERE {IN_OLD_TURN}",  # noqa: S608
 )
+
+
+_log = logging.getLogger(__name__)
 
 
 def create_session(connection: Connection, session: NewSession) -> SessionRow:
@@ -245,18 +249,20 @@ def read(connection: Connection, session_id: str, first: int, last: int) -> list
 
 
 def _checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> MessageRow:
+    """The message; a note in place of a damaged one, so that the rest of its session stays usable."""
     turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data = row
-    body = None
+    body = problem = None
     if pruned_us is None:
         try:
             if data is None:
                 raise ValueError("is missing")
             body = bodies.unpack(data, digest)
         except ValueError as error:
-            where = f"message {position} of {turn_id(turn)} in session {session_id!r}"
-            advice = "run 'foveate doctor' to see what is affected"
-            raise Damaged(connection.location, f"{where} {error}; {advice}") from error
-    return MessageRow(turn, position, role, kind, tokens, at_us, recorded_us, body)
+            problem = str(error)
+            where = f"message {position} of {turn_id(turn)}"
+            _log.warning("%s: %s of session %r %s", connection.location, where, session_id, problem)
+            body = note_body(role, f"({where} is damaged; run foveate doctor)")
+    return MessageRow(turn, position, role, kind, tokens, at_us, recorded_us, body, problem)
 
 
 def turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnRow]:
@@ -320,7 +326,6 @@ def prune(connection: Connection, session_id: str, *, before_us: int, dry_run: b
         "last_turn": row.last_turn,
         "before_us": before_us,
         "now_us": now,
-        "mark": str(now).encode(),
     }
     *counts, oldest = connection.execute(COUNT_OLD, values).fetchone()
     children = connection.execute(LIST_CHILDREN, {"number": row.number}).fetchall()

@@ -6,12 +6,14 @@ ancestors' turns as they were at the fork, and of each turn the newest row.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from foveate.errors import Damaged
 from foveate.store import bodies
+from foveate.store.bodies import digest_of, is_intact
 from foveate.store.lineage import chain_of, fork_turns, get_session, number_of, spans
 from foveate.store.rows import (
     KEY_SHIFT,
@@ -27,23 +29,25 @@ from foveate.store.rows import (
 )
 from foveate.store.sql import Connection, Values
 
-ADD = """INSERT INTO passages (session, turn, messages, at_us, maker, marks, texts, vectors)
-    VALUES (:session, :turn, :messages, :at_us, :maker, :marks, :texts, :vectors) RETURNING id"""
+ADD = """INSERT INTO passages (session, turn, messages, at_us, maker, marks, texts, vectors, digest,
+    texts_digest)
+    VALUES (:session, :turn, :messages, :at_us, :maker, :marks, :texts, :vectors, :digest, :texts_digest)
+    RETURNING id"""
 NEWEST = "SELECT coalesce(max(id), 0) FROM passages"
 SAME = "SELECT 1 FROM passages WHERE session = :session AND turn = :turn AND messages = :messages AND maker = :maker"
 OLDER = "session = :session AND turn = :turn AND messages <= :messages"
 SAME_SIZE = "session = :session AND turn = :turn AND messages = :messages"
 # A fork may still see the turn as it was.
 SHARED = "SELECT 1 FROM sessions WHERE parent = :session AND fork_turn = :turn"
-LIST = """SELECT id, turn, messages, at_us, maker, marks, vectors, session FROM passages
+LIST = """SELECT digest, id, turn, messages, at_us, maker, marks, vectors, session FROM passages
     WHERE session = :session AND id > :after ORDER BY id"""
 # A fork may have passages of its own of the turn it forked at, which is its parent's.
-LIST_ALL = """SELECT p.id, p.turn, p.messages, p.at_us, p.maker, p.marks, p.vectors, p.session
+LIST_ALL = """SELECT p.digest, p.id, p.turn, p.messages, p.at_us, p.maker, p.marks, p.vectors, p.session
     FROM passages p JOIN sessions s ON s.number = p.session
     WHERE p.turn > s.fork_turn AND p.id > :after ORDER BY p.id"""
 INDEXED_SESSIONS = """SELECT number, id, created_us, index_epoch, fork_turn + 1, last_turn, last_position FROM sessions
     ORDER BY updated_us DESC, number DESC"""
-GET_TEXTS = "SELECT texts FROM passages WHERE id = :id"
+GET_TEXTS = "SELECT session, turn, texts, texts_digest FROM passages WHERE id = :id"
 DROP = "DELETE FROM passages WHERE id = :id"
 EPOCH = "SELECT index_epoch FROM sessions WHERE number = :session"
 RAISE_EPOCH = "UPDATE sessions SET index_epoch = index_epoch + 1 WHERE number = :session"
@@ -61,6 +65,7 @@ COUNT_MISSING = """SELECT count(*) FROM (SELECT session, turn FROM messages WHER
 MAKERS = "SELECT DISTINCT maker FROM passages ORDER BY maker"
 CLEAR = ("DELETE FROM passages", "UPDATE sessions SET unindexed = last_turn, index_epoch = index_epoch + 1")
 
+_log = logging.getLogger(__name__)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[tuple[Speaker, str, str | None, str]])
 
@@ -104,8 +109,14 @@ def among(connection: Connection, phrases: Sequence[str], texts: Sequence[Passag
 
 
 def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageText]]:
-    found = ((row, connection.execute(GET_TEXTS, {"id": row}).fetchone()) for row in ids)
-    return {row: _unpack(packed[0]) for row, packed in found if packed}
+    found: dict[int, list[PassageText]] = {}
+    for row in ids:
+        stored = connection.execute(GET_TEXTS, {"id": row}).fetchone()
+        if stored and is_intact(stored[3], stored[2]):
+            found[row] = _unpack(stored[2])
+        elif stored:
+            _drop_damaged(connection, row, *stored[:2])
+    return found
 
 
 def add(connection: Connection, session_id: str, made: Sequence[NewPassages]) -> None:
@@ -186,18 +197,29 @@ def _add(connection: Connection, session: int, made: NewPassages) -> None:
         _encoder.encode([(text.speaker, text.text, text.tool, text.extra) for text in made.texts])
     )
     values = {**place, "at_us": made.at_us, "marks": made.marks, "texts": packed, "vectors": made.vectors}
+    values["digest"] = digest_of(made.turn, made.messages, made.at_us, made.maker, made.marks, made.vectors)
+    values["texts_digest"] = digest_of(packed)
     (row,) = connection.execute(ADD, values).fetchone()
     connection.words.add(session, _entries(row, made.texts))
 
 
 def _remove(connection: Connection, condition: str, values: Values) -> int:
     """Remove rows and their words; how many rows."""
-    statement = f"SELECT id, session, texts FROM passages WHERE {condition}"  # noqa: S608
+    statement = f"SELECT id, session, texts, texts_digest FROM passages WHERE {condition}"  # noqa: S608
     found = connection.execute(statement, values).fetchall()
-    for row, session, packed in found:
-        connection.words.remove(session, _entries(row, _unpack(packed)))
+    for row, session, packed, digest in found:
+        if is_intact(digest, packed):  # else its words can't be told any more; they lead nowhere
+            connection.words.remove(session, _entries(row, _unpack(packed)))
         connection.execute(DROP, {"id": row})
     return len(found)
+
+
+def _drop_damaged(connection: Connection, row: int, session: int, turn: int) -> None:
+    """Drop a row, and have its turn indexed again."""
+    _log.warning("%s: the index of T-%d is damaged; it will be made again", connection.location, turn)
+    connection.repair(DROP, {"id": row})
+    connection.repair(WANT, {"session": session, "turn": turn})
+    connection.repair(RAISE_EPOCH, {"session": session})
 
 
 def _entries(row: int, texts: Sequence[PassageText]) -> Iterator[tuple[int, PassageText]]:
@@ -214,8 +236,7 @@ def _seen(connection: Connection, chain: Sequence[SessionRow], after: int) -> It
     reach = {span.session: span for span in spans(chain)}
     for row in chain:
         span = reach.get(row.number)
-        for values in connection.execute(LIST, {"session": row.number, "after": after}):
-            found = PassagesRow(*values)
+        for found in _intact_rows(connection, LIST, {"session": row.number, "after": after}):
             is_inside = span is not None and span.first <= found.turn <= span.last
             is_whole = span is not None and (found.turn < span.last or found.messages <= span.last_position)
             if (is_inside and is_whole) or (row.number, found.turn) in own:
@@ -223,7 +244,17 @@ def _seen(connection: Connection, chain: Sequence[SessionRow], after: int) -> It
 
 
 def _all_rows(connection: Connection, after: int) -> Iterator[PassagesRow]:
-    return (PassagesRow(*values) for values in connection.execute(LIST_ALL, {"after": after}))
+    return _intact_rows(connection, LIST_ALL, {"after": after})
+
+
+def _intact_rows(connection: Connection, statement: str, values: Values) -> Iterator[PassagesRow]:
+    """The rows of LIST or LIST_ALL; damaged ones are dropped."""
+    for digest, *stored in connection.execute(statement, values):
+        row = PassagesRow(*stored)
+        if is_intact(digest, row.turn, row.messages, row.at_us, row.maker, row.marks, row.vectors):
+            yield row
+        else:
+            _drop_damaged(connection, row.id, row.session, row.turn)
 
 
 def _indexed(connection: Connection, chain: Sequence[SessionRow]) -> IndexedSession:

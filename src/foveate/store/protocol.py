@@ -39,6 +39,7 @@ from foveate.store.rows import (
     RefinedTurn,
     RenditionRow,
     RenditionSizes,
+    RequestKind,
     SessionRow,
     StoredSizes,
     TurnRow,
@@ -118,8 +119,7 @@ class Store(Protocol):
     async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
         """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
 
-        What was made of them goes too: renditions, eras, keepsakes and artefacts. The keepsake `pruned` is another one
-        each time.
+        What was made of them goes too: renditions, eras, plans, states, boards and artefacts. `derived.pruned` changes.
         """
 
     def check(self) -> AsyncIterator[Finding]:
@@ -175,10 +175,23 @@ class Derived(Protocol):
     async def settled(self, session_id: str) -> int:
         """The last turn up to which every turn has its renditions."""
 
-    async def keep(self, session_id: str, name: str, data: bytes) -> None:
-        """Replace a keepsake."""
+    async def plan(self, session_id: str, strategy: str) -> bytes | None:
+        """The plan that a strategy keeps between calls; None if there is none, or a damaged one."""
 
-    async def kept(self, session_id: str, name: str) -> bytes | None: ...
+    async def keep_plan(self, session_id: str, strategy: str, data: bytes) -> None: ...
+
+    async def offer(self, session_id: str, strategy: str) -> bytes | None:
+        """The artefacts on display that a model may word; None if there are none, or damaged ones."""
+
+    async def keep_offer(self, session_id: str, strategy: str, data: bytes) -> None: ...
+
+    async def recalled(self, session_id: str) -> bytes | None:
+        """The last memory layer; None if there is none, or a damaged one."""
+
+    async def keep_recalled(self, session_id: str, data: bytes) -> None: ...
+
+    async def pruned(self, session_id: str) -> int | None:
+        """When turns were pruned last; different after each prune."""
 
     async def backlog(self, session_id: str) -> Backlog: ...
 
@@ -218,6 +231,11 @@ class DueQueue(Protocol):
     async def release(self, owner: str) -> None:
         """Release all leases of this owner; reserved calls stay counted."""
 
+    async def requested(self, session_id: str, kind: RequestKind, name: str) -> int:
+        """A count of requests to models; 0 if none was noted."""
+
+    async def note_requested(self, session_id: str, kind: RequestKind, name: str, count: int) -> None: ...
+
     async def want_again(self, session_id: str, wanted: RedoRequest, now_us: int) -> int:
         """Queue again what can be improved, with its calls reset; the number of turns."""
 
@@ -235,6 +253,18 @@ class Artefacts(Protocol):
 
     async def replace_made(self, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
         """Replace an artefact if it is still unchanged; whether it was replaced."""
+
+    async def state(self, session_id: str, strategy: str) -> bytes | None:
+        """A strategy's state, a record of what people did; None if there is none, or a damaged one."""
+
+    async def keep_state(self, session_id: str, strategy: str, data: bytes) -> None:
+        """Replace a state; a damaged one is set aside, where `check` finds it."""
+
+    async def board(self, session_id: str) -> bytes | None:
+        """The session's board; None if there is none, or a damaged one."""
+
+    async def keep_board(self, session_id: str, data: bytes) -> None:
+        """Replace the board; a damaged one is set aside, where `check` finds it."""
 
     async def goals(self, session_id: str) -> list[GoalRow]:
         """In the order they were added."""

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from foveate.errors import SessionNotFound
 from foveate.store import sql
 from foveate.store.lineage import COUNT_MESSAGES, chain_of, number_of, select_spans
-from foveate.store.rows import LOCAL_MAKER, DueTurn, PostponedTurn, RedoRequest, RefinedTurn
+from foveate.store.rows import LOCAL_MAKER, DueTurn, PostponedTurn, RedoRequest, RequestKind
 from foveate.store.sql import Connection
 
 MAX_LEASE_US = 3_600_000_000
@@ -47,14 +47,6 @@ FORGET_DUE = """UPDATE renditions SET due_us = NULL
 SPENT_CALLS = "SELECT coalesce(max(calls), 0) FROM renditions WHERE session = :session AND turn = :turn"
 POSTPONE = """UPDATE renditions SET due_us = :due_us, calls = :calls, refusals = refusals + :refusals,
     is_complete = CASE WHEN :is_marked AND maker = :local THEN 0 ELSE is_complete END WHERE id = :rendition"""
-# Stored only while these are the newest renditions of the turn: later ones are of more messages.
-REFINE = f"""INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
-    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, calls)
-    SELECT session, turn, messages, :maker, :version, :is_complete, coalesce(:smoothed_tokens, smoothed_tokens),
-    coalesce(:compressed_tokens, compressed_tokens), coalesce(:tiny_tokens, tiny_tokens), coalesce(:tiny, tiny),
-    coalesce(:compressed, compressed), coalesce(:smoothed, smoothed), units, :refusals, :now_us, :calls
-    FROM renditions r WHERE id = :rendition AND {NEWEST}
-    ON CONFLICT (session, turn, messages, maker, version) DO NOTHING"""  # noqa: S608
 HURRY = "UPDATE renditions SET due_us = :now_us WHERE due_us > :now_us"
 HOLD = "UPDATE renditions SET due_us = :until_us WHERE session = :session AND due_us < :until_us"
 LIST_STALE = f"""SELECT turn FROM renditions r WHERE session = :session
@@ -64,6 +56,9 @@ DROP_RENDITIONS = "DELETE FROM renditions WHERE session = :session AND turn = :t
 LOWER_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :session AND settled > :settled"
 WANT_MODEL = f"""UPDATE renditions AS r SET due_us = :now_us, calls = 0
     WHERE session = :session AND (maker = :local OR version < :version) AND {NEWEST}"""  # noqa: S608
+GET_REQUESTED = "SELECT count FROM requests WHERE session = :session AND kind = :kind AND name = :name"
+SET_REQUESTED = """INSERT INTO requests (session, kind, name, count) VALUES (:session, :kind, :name, :count)
+    ON CONFLICT (session, kind, name) DO UPDATE SET count = :count"""
 COUNT_WAITING = f"""SELECT count(*), min(r.due_us) FROM renditions r JOIN sessions s ON s.number = r.session
     WHERE r.session = :session AND r.due_us IS NOT NULL AND {_CLOSED}"""  # noqa: S608
 
@@ -118,13 +113,6 @@ def reserve(connection: Connection, due: DueTurn, calls: int) -> None:
     connection.execute(SET_CALLS, {"rendition": due.rendition, "calls": calls})
 
 
-def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
-    values = {**asdict(made), "rendition": due.rendition, "now_us": sql.now_us()}
-    is_kept = connection.execute(REFINE, values).rowcount > 0
-    postpone(connection, due, PostponedTurn(due_us=None, calls=made.calls))
-    return is_kept
-
-
 def postpone(connection: Connection, due: DueTurn, noted: PostponedTurn) -> None:
     connection.execute(POSTPONE, {**asdict(noted), "rendition": due.rendition, "local": LOCAL_MAKER})
     try:
@@ -163,3 +151,14 @@ def want_again(connection: Connection, session_id: str, wanted: RedoRequest, now
         return len(stale)
     again = {**session, "version": wanted.model_version, "local": LOCAL_MAKER, "now_us": now_us}
     return len(stale) + connection.execute(WANT_MODEL, again).rowcount
+
+
+def requested(connection: Connection, session_id: str, kind: RequestKind, name: str) -> int:
+    values = {"session": number_of(connection, session_id), "kind": kind, "name": name}
+    row = connection.execute(GET_REQUESTED, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+def note_requested(connection: Connection, session_id: str, kind: RequestKind, name: str, count: int) -> None:
+    session = number_of(connection, session_id)
+    connection.execute(SET_REQUESTED, {"session": session, "kind": kind, "name": name, "count": count})

@@ -19,6 +19,8 @@ ERA_FANOUT = 32
 """Turns per era of level 1, and eras per era of the next level."""
 LOCAL_MAKER = "local"
 """The maker of renditions that need no model; every other maker is a model."""
+RequestKind = Literal["artefact", "era", "failures"]
+"""What is counted of requests to models: an artefact's, the next place of a level's eras, failed calls in a row."""
 Speaker = Literal["user", "assistant", "tool", "system"]
 """Author of a passage. Calls and results are a tool's; text injected by a program counts as the system's."""
 SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
@@ -107,6 +109,8 @@ class MessageRow:
     at_us: int
     recorded_us: int
     body: bytes | None
+    problem: str | None = None
+    """How it is damaged; its body is a note then."""
 
 
 @dataclass(frozen=True, slots=True)

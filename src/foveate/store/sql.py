@@ -6,12 +6,14 @@ Statements are portable and take `:name` parameters; each repository has its own
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from foveate.store import bodies
 from foveate.store.rows import Finding, PassageText
 
 SCHEMA_TABLE = "foveate_schema"
@@ -21,7 +23,16 @@ READ_VERSION = f"SELECT version FROM {SCHEMA_TABLE}"  # noqa: S608 - a constant
 CLEAR_VERSION = f"DELETE FROM {SCHEMA_TABLE}"  # noqa: S608
 WRITE_VERSION = f"INSERT INTO {SCHEMA_TABLE} (version) VALUES (:version)"  # noqa: S608
 
+KEEP = """INSERT INTO {table} (session, name, data, digest) VALUES (:session, :name, :data, :digest)
+    ON CONFLICT (session, name) DO UPDATE SET data = :data, digest = :digest"""
+GET_KEPT = "SELECT data, digest FROM {table} WHERE session = :session AND name = :name"
+SET_ASIDE = "UPDATE {table} SET name = :aside WHERE session = :session AND name = :name"
+SET_ASIDE_NAME = "{name} damaged {now_us}"
+
+Table = Literal["plans", "offers", "recalled", "states", "boards"]
 Values = Mapping[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 class Cursor(Protocol):
@@ -88,6 +99,12 @@ class Connection(Protocol):
 
     def executemany(self, sql: str, parameters: Iterable[Values], /) -> Cursor: ...
 
+    def repair(self, statement: str, values: Values) -> None:
+        """Run a statement in the next write transaction: how a reader drops a damaged row that can be made again."""
+
+    def take_repairs(self) -> list[tuple[str, Values]]:
+        """The statements given to `repair` since the last call."""
+
     @property
     def in_transaction(self) -> bool: ...
 
@@ -120,6 +137,33 @@ class Dialect(Protocol):
 
 def now_us() -> int:
     return time.time_ns() // 1000
+
+
+def keep_data(connection: Connection, table: Table, session: int, name: str, data: bytes) -> None:
+    """Store a value by its name, with its hash."""
+    values = {"session": session, "name": name, "data": data, "digest": bodies.digest_of(data)}
+    connection.execute(KEEP.format(table=table), values)
+
+
+def load_data(connection: Connection, table: Table, session: int, name: str) -> bytes | None:
+    """A value that was stored by its name; a damaged one counts as absent."""
+    row = connection.execute(GET_KEPT.format(table=table), {"session": session, "name": name}).fetchone()
+    if row is None:
+        return None
+    if not bodies.is_intact(row[1], row[0]):
+        _log.warning("%s: %r in %s of session %d is damaged and ignored", connection.location, name, table, session)
+        return None
+    return bytes(row[0])
+
+
+def keep_record(connection: Connection, table: Table, session: int, name: str, data: bytes) -> None:
+    """Like `keep_data`; but a damaged value is set aside under another name, where `check` finds it."""
+    owner = {"session": session, "name": name}
+    row = connection.execute(GET_KEPT.format(table=table), owner).fetchone()
+    if row is not None and not bodies.is_intact(row[1], row[0]):
+        aside = SET_ASIDE_NAME.format(name=name, now_us=now_us())
+        connection.execute(SET_ASIDE.format(table=table), {**owner, "aside": aside})
+    keep_data(connection, table, session, name, data)
 
 
 def latest_version() -> int:

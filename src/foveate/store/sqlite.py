@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import sqlite3
@@ -22,6 +23,7 @@ from foveate.errors import (
     StoreError,
 )
 from foveate.store import sql
+from foveate.store.bodies import digest_of
 from foveate.store.check import RESTORE
 from foveate.store.rows import Finding, PassageText
 from foveate.store.settings import StoreSettings
@@ -49,6 +51,16 @@ TYPES = {
 OWN_MIGRATIONS = {
     2: ("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter unicode61')",),
     5: ("DROP TABLE words", CREATE_WORDS),
+    7: (
+        """INSERT INTO requests (session, kind, name, count) SELECT session, 'failures', substr(name, 10),
+        CAST(CAST(data AS TEXT) AS INTEGER) FROM keepsakes WHERE name LIKE 'failures/%'""",
+        """INSERT INTO requests (session, kind, name, count) SELECT session, 'era', level.key, level.value
+        FROM keepsakes, json_each(CASE name WHEN 'roll-up' THEN CAST(data AS TEXT) ELSE '{}' END) level
+        WHERE name = 'roll-up'""",
+        """UPDATE sessions SET pruned_us = (SELECT CAST(CAST(data AS TEXT) AS INTEGER) FROM keepsakes
+        WHERE session = number AND name = 'pruned')""",
+        "DROP TABLE keepsakes",
+    ),
 }
 """Statements of a schema version that only SQLite has."""
 MAGIC = b"SQLite format 3\x00"
@@ -63,6 +75,18 @@ class SqliteConnection(sqlite3.Connection):
     """A connection in autocommit mode that waits for locks; any thread may use it, one at a time."""
 
     location = ""
+
+    def repair(self, statement: str, values: sql.Values) -> None:
+        self._repairs.append((statement, values))
+
+    def take_repairs(self) -> list[tuple[str, sql.Values]]:
+        repairs = self._repairs[:]
+        self._repairs.clear()
+        return repairs
+
+    @functools.cached_property
+    def _repairs(self) -> list[tuple[str, sql.Values]]:
+        return []
 
     @property
     def words(self) -> SqliteWords:
@@ -169,6 +193,7 @@ class SqliteFile:
             factory=SqliteConnection,
         )
         connection.location = self.location
+        connection.create_function("sha256", 1, digest_of, deterministic=True)
         try:
             connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
             connection.execute("PRAGMA foreign_keys = ON")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
 
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.model.eras import EraAssignment, assign_era, judge_era
@@ -14,7 +13,7 @@ from foveate.models import Answer
 from foveate.models.caller import Caller
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Unit
-from foveate.store import SessionRow, Store, bodies
+from foveate.store import SessionRow, Store
 from foveate.store.rows import ERA_FANOUT, EraRow
 from foveate.tokens import EncodingName, exact_counter
 from foveate.worker.attempt import NONCE_BYTES
@@ -24,8 +23,6 @@ from foveate.worker.rounds import Rounds
 
 ERA_TOKENS = 640
 """As much of an era as is kept; it is shown at any size up to this."""
-ASKED = "roll-up"
-"""The keepsake that says up to where a model was asked for the eras of each level."""
 
 
 async def read_units(store: Store, session_id: str, level: int, place: int) -> list[bytes]:
@@ -77,24 +74,24 @@ class EraRefiner:
 
     async def _ask_for_all(self, session_id: str) -> None:
         session = await self._store.get_session(session_id)
-        asked = await self._asked(session_id)
         for level in count(1):
             end = await self._store.derived.next_era(session_id, level)
             if not end:
                 return
             # What ends before a fork is the ancestor's.
             first = (session.fork_turn - 1) // ERA_FANOUT**level if session.parent is not None else 0
-            for place in range(max(first, asked.get(level, 0)), end):
-                await self._refine(session, level, place, asked)
-                asked[level] = place + 1
+            asked = await self._store.derived.due.requested(session_id, "era", str(level))
+            for place in range(max(first, asked), end):
+                await self._refine(session, level, place)
 
-    async def _refine(self, session: SessionRow, level: int, place: int, asked: dict[int, int]) -> None:
+    async def _refine(self, session: SessionRow, level: int, place: int) -> None:
         packed = await read_units(self._store, session.id, level, place)
         nonce = secrets.token_hex(NONCE_BYTES)
         (assignment,) = await self._pool.run(write_era_request, [(packed, session.encoding, nonce, self._settings)])
 
         async def note(is_asked: bool) -> None:
-            await self._note(session.id, {**asked, level: place + 1} if is_asked else asked)
+            reached = place + 1 if is_asked else place
+            await self._store.derived.due.note_requested(session.id, "era", str(level), reached)
 
         if not assignment:
             await note(True)
@@ -108,12 +105,3 @@ class EraRefiner:
             await self._store.derived.add_eras(session.id, [era])
         else:
             await self.rounds.mark_unfit(answered)
-
-    async def _asked(self, session_id: str) -> dict[int, int]:
-        packed = await self._store.derived.kept(session_id, ASKED)
-        kept: Any = bodies.expand(packed) if packed else {}
-        return {int(level): place for level, place in kept.items()}
-
-    async def _note(self, session_id: str, asked: dict[int, int]) -> None:
-        data = bodies.squeeze({str(level): place for level, place in asked.items()})
-        await self._store.derived.keep(session_id, ASKED, data)

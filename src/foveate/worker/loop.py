@@ -238,7 +238,9 @@ class Worker:
             wanted = settled // ERA_FANOUT**level
             while place < wanted:
                 end = min(place + ERA_BATCH, wanted)
-                made = [await self._make_era(session, level, index) for index in range(place, end)]
+                known = {index for index, _ in await derived.era_tokens(session_id, level, place, end - 1)}
+                missing = [index for index in range(place, end) if index not in known]
+                made = [await self._make_era(session, level, index) for index in missing]
                 await derived.add_eras(session_id, made)
                 place = end
             level += 1

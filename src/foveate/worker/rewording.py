@@ -34,19 +34,13 @@ MAX_READ_TURNS = 400
 """Of more turns than this their units are read, not their messages."""
 MAX_SEEN = 256
 """Sessions of which it is remembered that all was asked for."""
-ASKED, UNASKED = b"1", b""
 
 _log = logging.getLogger(__name__)
 
 
-def wants_name(strategy: str) -> str:
-    """The keepsake of what a strategy shows that a model may word."""
-    return f"wanted:{strategy}"
-
-
 def asked_name(strategy: str, artefact: str) -> str:
-    """The keepsake that says that a model was asked for an artefact. One each, so that no process undoes another's."""
-    return f"asked:{strategy}:{artefact}"
+    """The name of the request for an artefact. One each, so that no process undoes another's."""
+    return f"{strategy}:{artefact}"
 
 
 def pack_wants(wants: Sequence[ArtefactSpec]) -> bytes:
@@ -125,7 +119,7 @@ class Rewording:
     async def _reword_all(self, session_id: str) -> None:
         session = await self._store.get_session(session_id)
         derived = self._store.derived
-        packed = await derived.kept(session_id, wants_name(session.strategy))
+        packed = await derived.offer(session_id, session.strategy)
         if packed is None or self._seen.get(session_id) == packed:
             return
         asked = [wanted for wanted in unpack_wants(packed) if not await self._is_asked(session, wanted)]
@@ -141,7 +135,9 @@ class Rewording:
             self._seen[session_id] = packed
 
     async def _is_asked(self, session: SessionRow, wanted: ArtefactSpec) -> bool:
-        return bool(await self._store.derived.kept(session.id, asked_name(session.strategy, wanted.name)))
+        return bool(
+            await self._store.derived.due.requested(session.id, "artefact", asked_name(session.strategy, wanted.name))
+        )
 
     async def _reword(self, session: SessionRow, wanted: ArtefactSpec, before: ArtefactRow) -> None:
         basis = await self._basis(session, wanted, before)
@@ -150,7 +146,7 @@ class Rewording:
 
         async def note(is_asked: bool) -> None:
             name = asked_name(session.strategy, wanted.name)
-            await self._store.derived.keep(session.id, name, ASKED if is_asked else UNASKED)
+            await self._store.derived.due.note_requested(session.id, "artefact", name, int(is_asked))
 
         if not assignment:
             await note(True)

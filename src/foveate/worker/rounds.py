@@ -34,9 +34,8 @@ class Rounds:
         self._now: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._working = asyncio.Lock()
-        self._derived = store.derived
-        self._failures = f"failures/{name}"
-        """The keepsake's name: the calls in a row that failed, of a session's next request."""
+        self._due = store.derived.due
+        self._name = name
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -69,14 +68,14 @@ class Rounds:
         nothing was sent, or if the provider failed and the calls are not used up: then it is asked for another time.
         """
         await note(True)
-        before = int(await self._derived.kept(session_id, self._failures) or b"0")
+        before = await self._due.requested(session_id, "failures", self._name)
         calls_left = max(1, self._max_calls - before)
         try:
             answered = await self._caller.ask(ask, self._models, session_id=session_id, max_calls=calls_left)
         except ModelFailed as error:
             failed = before + error.calls
             is_over = failed >= self._max_calls
-            await self._derived.keep(session_id, self._failures, b"0" if is_over else b"%d" % failed)
+            await self._due.note_requested(session_id, "failures", self._name, 0 if is_over else failed)
             if is_over:
                 return None
             await note(False)
@@ -86,7 +85,7 @@ class Rounds:
                 await note(False)
             raise
         if before:
-            await self._derived.keep(session_id, self._failures, b"0")
+            await self._due.note_requested(session_id, "failures", self._name, 0)
         return answered
 
     async def mark_unfit(self, answered: CallReport) -> None:

@@ -1,4 +1,4 @@
-"""The conformance suite of a store's derived half: renditions, leases, eras and keepsakes, with forks.
+"""The conformance suite of a store's derived half: renditions, leases, eras and plans, with forks.
 
 Run it as `foveate.testing.stores` says; its cases take the same arguments.
 """
@@ -188,16 +188,16 @@ async def a_fork_has_the_eras_that_end_before_it(store: Store, _: OpenStore) -> 
     assert [era.units for era in await store.derived.eras("s", 1, 0, 9)] == [b"s"] * 3
 
 
-async def a_keepsake_is_replaced_and_its_sessions_own(store: Store, open_store: OpenStore) -> None:
+async def a_plan_is_replaced_and_its_sessions_own(store: Store, open_store: OpenStore) -> None:
     await _talked(store, 1)
     await store.fork_session(new_session("f"), "s", 1)
-    assert await store.derived.kept("s", "plan") is None
-    await store.derived.keep("s", "plan", b"one")
-    await store.derived.keep("s", "plan", b"two")
-    assert await store.derived.kept("f", "plan") is None
+    assert await store.derived.plan("s", "gradient") is None
+    await store.derived.keep_plan("s", "gradient", b"one")
+    await store.derived.keep_plan("s", "gradient", b"two")
+    assert await store.derived.plan("f", "gradient") is None
     again = await open_store()
     try:
-        assert await again.derived.kept("s", "plan") == b"two"
+        assert await again.derived.plan("s", "gradient") == b"two"
     finally:
         await again.close()
 
@@ -207,15 +207,15 @@ async def pruning_takes_what_was_made_along(store: Store, _: OpenStore) -> None:
     await store.append("s", [draft("old", at_us=10), draft("new", at_us=90), draft("open", at_us=95)])
     await store.derived.add_renditions("s", [rendition(1, "old"), rendition(2, "new"), rendition(3)])
     await store.derived.add_eras("s", [EraRow(1, 0, 50, b"old")])
-    await store.derived.keep("s", "plan", b"old")
+    await store.derived.keep_plan("s", "gradient", b"old")
     await store.prune("s", before_us=5, dry_run=False)
-    assert await store.derived.kept("s", "plan") == b"old"
+    assert await store.derived.plan("s", "gradient") == b"old"
     await store.prune("s", before_us=50, dry_run=False)
     assert sorted(await _tinies(store, "s")) == [2, 3]
     assert (await store.derived.sizes_of("s", 1, 1))[0].is_pruned
     assert await store.derived.eras("s", 1, 0, 9) == []
-    assert await store.derived.kept("s", "plan") is None
-    assert await store.derived.kept("s", "pruned") is not None
+    assert await store.derived.plan("s", "gradient") is None
+    assert await store.derived.pruned("s") is not None
 
 
 CASES: tuple[Case, ...] = (
@@ -231,6 +231,6 @@ CASES: tuple[Case, ...] = (
     a_fork_does_not_see_renditions_beyond_its_fork,
     eras_are_found_by_level_and_place,
     a_fork_has_the_eras_that_end_before_it,
-    a_keepsake_is_replaced_and_its_sessions_own,
+    a_plan_is_replaced_and_its_sessions_own,
     pruning_takes_what_was_made_along,
 )
