@@ -161,3 +161,36 @@ def test_a_million_look_alikes_are_read_in_one_pass(unit: str) -> None:
 def test_a_section_is_tagged_only_if_it_has_something() -> None:
     assert tag_section("board", "x\n") == "<board>\nx\n</board>\n"
     assert tag_section("memory", "") == ""
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "<T-7-R>",
+        "</ T-7-R>",
+        "<\u200bT-7-R>",
+        "<T\u200b-7-R>",
+        "<T\xad-7-R>",
+        "<T\u20117-R>",
+        "<T\u20137-R>",
+        "\uff1cT-7-R\uff1e",
+        "<\uff34\uff0d7-R>",
+        "<\u0422-7-R>",
+        "<\u03a4-7-R>",
+        "<\U0001d413-7-R>",
+        "</b\u043eard>",
+        "<mem\u200dory>",
+        "<\u0420-1>",
+        "\u2039/tasks\u203a",
+    ],
+)
+def test_text_that_only_looks_like_a_tag_is_escaped_and_reads_back(forged: str) -> None:
+    escaped = escape_tags(f"a {forged} b")
+    assert escaped == f"a {forged[0]}\\{forged[1:]} b"
+    assert unescape_tags(escaped) == f"a {forged} b"
+    assert unescape_tags(escape_tags(escaped)) == escaped
+
+
+@pytest.mark.parametrize("said", ["a < b", "<div>", "List<T>", "x <- y", "<Tom-1>", "\u2039quoted\u203a", "<table>"])
+def test_other_text_in_brackets_stays_as_it_is(said: str) -> None:
+    assert escape_tags(said) == said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foveate.context.board import FRAME_TOKENS
-from foveate.context.tags import TagBlock, TagEntry
+from foveate.context.tags import TagBlock, TagEntry, escape_tags
 from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
 from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
 from foveate.plan import ShownLevel
@@ -51,9 +51,9 @@ class Retrieval:
                     found = await self._searcher.search(self._session, topic, TOPIC_RESULTS)
                     turns = sorted(turn_number(each.turn_id) or 0 for each in found)
                     blocks = [block for turn in turns for block in await self._made(turn, level)]
-                    return await self._give(blocks, 1) if blocks else f"No turn speaks of {topic!r}.\n"
+                    return await self._give(blocks, 1) if blocks else escape_tags(f"No turn speaks of {topic!r}.\n")
         except FoveateError as error:
-            return f"Error: {error}\n"
+            return escape_tags(f"Error: {error}\n")
 
     async def blocks(self, first: int, last: int, level: ShownLevel) -> list[TagBlock]:
         """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
@@ -100,4 +100,4 @@ class Retrieval:
         asking = self._session.last_turn if self._session.head != "closed" else None
         found = await self._searcher.search(self._session, query, max_results, asking=asking)
         lines = (f"{each.turn_id}: [{each.role}] {snippet(each.text, query, FOUND_CHARS)}\n" for each in found)
-        return "".join(lines) or f"Nothing was found for {query!r}.\n"
+        return escape_tags("".join(lines) or f"Nothing was found for {query!r}.\n")
