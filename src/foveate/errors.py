@@ -202,7 +202,7 @@ class ForkInUse(Refused):
 
 class PinLocked(Refused):
     def __init__(self, pin_id: str) -> None:
-        super().__init__(f"pin {pin_id} is locked; pass even_if_locked=True to remove it all the same")
+        super().__init__(f"pin {pin_id} is locked")
         self.pin_id = pin_id
 
 

@@ -14,6 +14,7 @@ from foveate.context.context import Context
 from foveate.errors import FoveateError as FoveateError
 from foveate.events import Event as Event
 from foveate.events import EventKind, Subscription
+from foveate.formats.sizes import SentSizes
 from foveate.importer import ImportReport as ImportReport
 from foveate.importer import Progress
 from foveate.models import Purpose
@@ -74,6 +75,8 @@ class Session:
     def info(self) -> SessionInfo: ...
     @property
     def counter(self) -> Counter: ...
+    @property
+    def sizes(self) -> SentSizes: ...
     @property
     def goals(self) -> Goals: ...
     @property
@@ -150,7 +153,15 @@ class Session:
     def pins(self) -> list[Pin]: ...
     def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None: ...
     def stats(self) -> SessionStats: ...
-    def export(self, format: str = "json", *, first: str | int = 1, last: str | int | None = None) -> Iterator[str]: ...
+    def export(
+        self,
+        format: str = "json",
+        *,
+        first: str | int = 1,
+        last: str | int | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
+    ) -> Iterator[str]: ...
 
 class Foveate:
     settings: Settings

@@ -262,3 +262,16 @@ def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_p
 def _has_turns(db: Path) -> bool:
     with sync.open(db) as fov:
         return any(info.turns for info in fov.sessions())
+
+
+def test_commands_are_grouped_in_the_help_each_once(tmp_path: Path) -> None:
+    shown = Shell(tmp_path / "chat.db")("--help")
+    assert re.findall(r"^([A-Z][a-z ]+):$", shown, re.MULTILINE) == [
+        "Options",
+        "Daily use",
+        "Inspect",
+        "Maintain",
+        "Advanced",
+    ]
+    listed = re.findall(r"^  ([a-z]+)  +[A-Z]", shown, re.MULTILINE)
+    assert sorted(listed) == cli.list_commands(click.Context(cli))

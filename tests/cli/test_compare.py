@@ -126,8 +126,10 @@ def test_of_several_sessions_in_a_file_the_longest_is_compared(tmp_path: Path) -
 def test_mistakes_are_told_in_a_sentence(demo: Shell, tmp_path: Path) -> None:
     assert "there are checkpoint, gradient, hybrid" in demo.error("compare", "demo", "--strategies", "gradient,gone")
     assert "names none" in demo.error("compare", "demo", "--strategies", ", ")
-    assert "no budgets; write them as in 16k,64k" in demo.error("compare", "demo", "--budgets", "16k,lots", code=2)
-    assert "no budgets" in demo.error("compare", "demo", "--budgets", "0", code=2)
+    assert "several are separated by commas, e.g. 16k,64k" in demo.error(
+        "compare", "demo", "--budgets", "16k,lots", code=2
+    )
+    assert "is not a number of tokens" in demo.error("compare", "demo", "--budgets", "0", code=2)
     assert "no session 'nobody'" in demo.error("compare", "nobody")
     assert "there is no such file, and no session" in demo.error("compare", "gone.jsonl")
     assert "is a folder" in demo.error("compare", str(tmp_path))

@@ -47,7 +47,7 @@ def test_turns_that_no_model_has_seen_are_given_to_it_with_again(
     done = shell.json("compress", "s", "--again")["s"]
     assert (done["done"], done["by_model"], done["waiting"], done["problem"]) == (1, 1, 0, None)
     head, _, row, *rest = shell("compress", "--all").splitlines()
-    assert head.split()[-4:] == ["model", "refused", "stand-ins", "waiting"]
+    assert head.split()[-4:] == ["model", "rejected", "fallbacks", "queued"]
     assert row.split() == ["s", "2", "0", "1", "0", "0", "0"]
     assert rest == []
 
@@ -80,7 +80,7 @@ def test_a_turn_that_is_given_up_is_told_of_with_why(
     answering(tmp_path, monkeypatch, {"says_json": lost})
     shown = " ".join(shell("compress", "s", "--again").split())
     assert "No model is asked again for 1 turn (" in shown
-    assert "its answers did not pass the guard): what rules made stands." in shown
+    assert "its answers did not pass the guard): the result of rules is used." in shown
     assert "'foveate compress --again' asks once more." in shown
 
 

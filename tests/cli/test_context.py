@@ -36,7 +36,7 @@ def test_the_picture_has_a_cell_for_every_turn_and_a_row_for_every_level(talk: S
     for name in ("raw", "tiny"):
         assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown)
     assert "of 6,000 tokens" in shown
-    assert "A one-off at another budget" in shown
+    assert "Preview at a different budget" in shown
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -46,10 +46,10 @@ def test_the_picture_fits_the_terminal(talk: Shell, width: int) -> None:
 
 
 def test_at_its_own_budget_a_session_tells_why_it_was_planned_and_what_stays_cached(talk: Shell) -> None:
-    assert "The plan was made now" in talk("context", "demo")
+    assert "Plan made now" in talk("context", "demo")
     shown = talk("context", "demo")
-    assert re.search(r"The plan was made at T-\d+, since there was none before", shown)
-    assert re.search(r"\d+% of this prompt is what the next one begins with", shown)
+    assert re.search(r"Plan made at T-\d+: the first one", shown)
+    assert re.search(r"\d+% of this prompt is the beginning of the next one", shown)
 
 
 def test_the_figures_add_up(talk: Shell) -> None:
@@ -101,7 +101,7 @@ def test_a_session_can_be_looked_at_through_another_strategy(talk: Shell) -> Non
     shown = talk("context", "demo", "--strategy", "standard")
     assert "By the strategy standard." in shown
     assert re.search(r"dropped turns \d+", shown)
-    assert "A one-off by another strategy" in shown
+    assert "Preview with a different strategy" in shown
     answer = talk.json("context", "demo", "--strategy", "standard", "--budget", "4000")
     assert (answer["strategy"], answer["one_off"]) == ("standard", True)
     assert answer["notes"]["dropped_turns"] > 0
@@ -153,3 +153,10 @@ def test_a_damaged_message_that_is_not_in_sight_stops_neither_a_look_nor_a_chat(
     talked = shell.really("chat", "talk", "--model", model, given=b"Is it there?\n")
     assert (talked.returncode, talked.stdout) == (0, b"Yes.\n")
     assert b"Traceback" not in talked.stderr
+
+
+def test_the_text_comes_as_json_too(talk: Shell) -> None:
+    answer = talk.json("context", "demo", "--budget", "6k", "--text")
+    assert answer["budget_tokens"] == 6_000
+    assert answer["tokens"] <= 6_000
+    assert "<" in answer["text"]

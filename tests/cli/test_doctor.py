@@ -62,7 +62,7 @@ def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
     monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", f"scripted:{script}")
     shell("compress", "s", "--again")
     told = " ".join(shell("doctor").split())
-    assert "stand-ins: 1 turn (a short version lost too much, or a model failed; " in told
+    assert "fallbacks: 1 turn (a short version lost too much, or a model failed; " in told
     assert "nothing is lost); 'foveate compress --all --again' tries once more" in told
     monkeypatch.delenv("FOVEATE_MODELS__DEFAULT")
     assert "set models.default, then 'foveate compress --all --again'" in " ".join(shell("doctor").split())

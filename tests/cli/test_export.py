@@ -75,3 +75,16 @@ def test_mistakes_are_told_before_anything_is_written(tmp_path: Path) -> None:
     assert not target.exists()
     missing = tmp_path / "missing" / "x.json"
     assert f"{missing}: can't be written: No such file or directory" in shell.error("export", "s", "-o", str(missing))
+
+
+def test_an_export_is_limited_to_a_time(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    answer = shell.json("export", "s", "--after", "2026-01-02", "--before", "2026-01-03")
+    assert [turn["id"] for turn in answer["turns"]] == ["T-2"]
+    assert "is not a time" in shell.error("export", "s", "--after", "soon")
+
+
+def test_every_export_comes_as_json_too(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell.json("export", "s", "--format", "markdown")["content"] == shell("export", "s", "--format", "markdown")
+    assert shell.json("export", "s", "--format", "openai") == json.loads(shell("export", "s", "--format", "openai"))

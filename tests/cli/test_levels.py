@@ -55,13 +55,13 @@ def test_compressing_finishes_what_is_lacking_and_then_has_nothing_to_do(tmp_pat
     first = shell.json("compress", "s")["s"]
     assert (first["pending"], first["rendered"] + first["fallbacks"]) == (0, 3)
     assert shell.json("compress", "--all")["s"]["done"] == 0
-    assert "stand-ins" in shell("compress", "--all")
+    assert "fallbacks" in shell("compress", "--all")
     assert shell.json("stats", "s")["sessions"]["s"]["stats"]["pending"] == 0
     assert shell.json("doctor")["pending_turns"] == 0
 
 
 def test_compressing_needs_a_session_or_all(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
-    assert "name sessions, or say --all" in shell.error("compress", code=2)
-    assert "name sessions, or say --all" in shell.error("compress", "s", "--all", code=2)
+    assert "name sessions, or use --all" in shell.error("compress", code=2)
+    assert "name sessions, or use --all" in shell.error("compress", "s", "--all", code=2)
     assert "no session 'nobody'" in shell.error("compress", "nobody")

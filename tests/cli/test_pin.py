@@ -11,10 +11,10 @@ from support.command_line import Shell, shell_with
 def test_a_pin_is_made_listed_and_removed(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     assert "No pins." in shell("pin", "s")
-    assert shell("pin", "s", "Never deploy on a Friday.") == "P-1 stands in every context of s now.\n"
+    assert shell("pin", "s", "Never deploy on a Friday.") == "Pinned as P-1; included in every context of s.\n"
     assert "Never deploy on a Friday." in shell("pin", "s")
     assert "<P-1>\nNever deploy on a Friday.\n</P-1>" in shell("context", "s", "--text")
-    assert shell("unpin", "s", "P-1") == "P-1 is removed; left: 0 pins.\n"
+    assert shell("unpin", "s", "P-1") == "Removed P-1; 0 pins left.\n"
     assert shell.json("pin", "s") == []
 
 
@@ -51,4 +51,16 @@ def test_what_was_retrieved_is_on_the_board_until_it_is_dismissed(tmp_path: Path
 def test_what_is_not_on_the_board_is_named(tmp_path: Path) -> None:
     shell = retrieved(tmp_path)
     assert "T-9-R is not on the board of s; there are T-1-R" in shell.error("board", "s", "save", "T-9-R")
-    assert "say what to dismiss" in shell.error("board", "s", "dismiss", code=2)
+    assert "name what to dismiss" in shell.error("board", "s", "dismiss", code=2)
+
+
+def test_a_locked_pin_is_removed_by_force_and_the_error_names_the_option(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    for _ in range(2):
+        shell("pin", "s", "Never on a Friday.", "--locked")
+    said = shell.error("unpin", "s", "P-1")
+    assert "pin P-1 is locked; --force removes it" in said
+    assert "even_if_locked" not in said
+    assert shell("unpin", "s", "P-1", "--force") == "Removed P-1; 0 pins left.\n"
+    made = shell.json("pin", "s", "Never on a Friday.", "--locked")["id"]
+    shell("unpin", "s", made, "--even-if-locked")

@@ -64,3 +64,9 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     assert "--older-than: 'soon' is not a time" in shell.error("prune", "s", "--older-than", "soon")
     assert "is not a time" in shell.error("prune", "s", "--older-than", "999999d")
     assert "Missing option '--older-than'" in shell.error("prune", "s", code=2)
+
+
+def test_the_old_name_of_yes_works_and_is_hidden(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell.json("prune", "s", "--older-than", "2026-01-02T12:00:00Z", "--really")["removed"] is True
+    assert "--really" not in shell("prune", "--help")

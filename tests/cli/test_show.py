@@ -167,3 +167,14 @@ def test_a_turn_begins_when_its_outline_says(imported: Shell) -> None:
 
 def test_one_turn_is_no_turns(tmp_path: Path) -> None:
     assert shell_with(tmp_path, turns=1)("show", "s").startswith("A talk  1 turn, counted by ")
+
+
+@pytest.mark.parametrize("turn", ["T-2", "t-2", "2"])
+def test_a_turn_is_named_in_any_of_three_ways(turn: str, tmp_path: Path) -> None:
+    assert shell_with(tmp_path).json("show", "s", turn)[0]["number"] == 2
+
+
+def test_plain_text_comes_as_json_too(tmp_path: Path) -> None:
+    (answer,) = shell_with(tmp_path).json("show", "s", "T-1", "--plain")
+    assert answer["turn_id"] == "T-1"
+    assert "Good day" in answer["text"]

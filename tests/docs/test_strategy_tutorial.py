@@ -76,4 +76,4 @@ def test_the_tutorials_commands_show_its_summary(site: Path) -> None:
             assert "By the strategy digest." in shown
             assert "summaries" in shown
         else:
-            assert "A one-off by another strategy" in shown
+            assert "Preview with a different strategy" in shown

@@ -351,7 +351,7 @@ def test_what_is_reported_is_compared_with_the_count_before_calibration(tmp_path
 def test_pins_are_kept_in_order_and_a_locked_one_is_held(tmp_path: Path) -> None:
     async def job(session: Session) -> None:
         rule = await session.pin("Never push on Fridays.", locked=True)
-        with pytest.raises(PinLocked, match="even_if_locked"):
+        with pytest.raises(PinLocked, match="is locked"):
             await session.unpin(rule.id)
         with pytest.raises(InvalidMessage):
             await session.pin("  ")

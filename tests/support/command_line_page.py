@@ -17,7 +17,18 @@ Written by `python tests/support/command_line_page.py` from the help of each com
 
 Every command takes `--json`, and then answers with one JSON value; `chat` and `run` write one a line, as things happen.
 `goal` and `topics` are groups of commands: `foveate goal list demo --json`. A command that fails says why in a sentence
-on the error stream and exits with 1, or with 2 if it was not called as its help says.
+on the error stream.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | failed, or something was found: a problem (`doctor`), unread lines (`import`), an overrun (`replay`, `compare`) |
+| 2 | usage error: the command was not called as its help says |
+| 3, 4, 5 | `run`: blocked, a limit was reached, a question |
+| 130 | interrupted with Ctrl-C |
+
+A session is named by its id, a unique beginning of it, or its title; a turn by `T-3`, `t-3` or `3`; a number of tokens
+by `8000`, `8,000`, `8k` or `1.5m`.
 """
 
 

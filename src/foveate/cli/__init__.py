@@ -15,10 +15,17 @@ from foveate.errors import FoveateError
 
 NOT_COMMANDS = {"ui"}
 INTERRUPTED = 130
+ADVANCED = "Advanced"
+GROUPS = {
+    "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
+    "Inspect": ("levels", "board", "topics", "stats", "tokens", "compare", "replay"),
+    "Maintain": ("compress", "models", "prune", "doctor"),
+    ADVANCED: ("fork", "goal", "run", "shrink"),
+}
 
 
 class _Commands(click.Group):
-    """Finds each command in the module of its name, and tells a user's mistake in a sentence, without a traceback."""
+    """Finds each command in the module of its name, and reports a user's mistake in a sentence, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -40,6 +47,18 @@ class _Commands(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         names = (module.name.rstrip("_") for module in iter_modules(__path__))
         return sorted(name for name in names if name not in NOT_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands in groups; one that no group names is advanced."""
+        grouped = {name for names in GROUPS.values() for name in names}
+        rest = [name for name in self.list_commands(ctx) if name not in grouped]
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in GROUPS.items():
+            found = {name: self.get_command(ctx, name) for name in (*names, *(rest if title == ADVANCED else ()))}
+            limit = formatter.width - 6 - width
+            rows = [(name.ljust(width), one.get_short_help_str(limit)) for name, one in found.items() if one]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -65,16 +84,16 @@ class _Commands(click.Group):
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(foveate.__version__, prog_name="foveate")
 def cli() -> None:
-    """Keeps an LLM conversation going for ever inside a fixed token budget, with nothing lost.
+    """Endless LLM conversations in a fixed token budget. Nothing is lost.
 
     \b
-    foveate import ~/.claude/projects      bring in what you have
-    foveate sessions                       see it
+    foveate import ~/.claude/projects      import your transcripts
+    foveate sessions                       list them
     foveate show SESSION T-1               read a turn
     foveate context SESSION                what a model would be shown
-    foveate demo                           try it on a made-up conversation
+    foveate demo                           try it on a sample conversation
 
-    Everything is kept in ~/.foveate/foveate.db, or where --db or $FOVEATE_DB says.
+    Everything is stored in ~/.foveate/foveate.db, or in the file that --db or $FOVEATE_DB names.
     """
 
 

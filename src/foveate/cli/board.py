@@ -24,7 +24,7 @@ MAX_CHARS = 300
 @click.argument("session_id", metavar="SESSION")
 @click.argument("action", metavar="[save|dismiss]", required=False, type=click.Choice(["save", "dismiss"]))
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--prompt", default="", metavar="TEXT", help="Show also what this prompt would put there ahead.")
+@click.option("--prompt", default="", metavar="TEXT", help="Also show what would be prefetched for this prompt.")
 @store_option
 @json_option
 def command(
@@ -39,7 +39,7 @@ def command(
     foveate board demo dismiss T-87-R
     """
     if action and not name:
-        raise click.UsageError(f"say what to {action}, as in: {to_copy('board', session_id, action, 'T-87-R')}")
+        raise click.UsageError(f"name what to {action}, e.g. {to_copy('board', session_id, action, 'T-87-R')}")
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
         board = session.board()

@@ -1,4 +1,4 @@
-"""`foveate compress`: what the background has not done yet, done now."""
+"""`foveate compress`: finish the background work now."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ COLUMNS = (
     Column("turns", "number"),
     Column("done now", "number"),
     Column("by model", "number"),
-    Column("refused", "number", expendable=1),
-    Column("stand-ins", "number"),
-    Column("waiting", "number"),
+    Column("rejected", "number", expendable=1),
+    Column("fallbacks", "number"),
+    Column("queued", "number"),
 )
 
 
@@ -65,17 +65,17 @@ class Trouble:
 @click.option(
     "--again",
     is_flag=True,
-    help="Also do again what may come out better: stand-ins, turns of an older version, and, where a model is set, "
-    "turns that none has compressed.",
+    help="Also redo what may improve: fallbacks, turns of an older version, and, where a model is set, turns that "
+    "no model has compressed.",
 )
 @store_option
 @json_option
 def command(*, session_ids: tuple[str, ...], every: bool, again: bool, store_path: Path, as_json: bool) -> None:
-    """Make the renditions that sessions lack, and ask the model that is set (models.default) for better ones.
+    """Make the missing renditions of sessions, and ask the configured model (models.default) for better ones.
 
-    'refused' counts versions that lost too much and were made again; 'stand-ins' are turns for which the next
-    higher level stands in, or rules for a model; 'waiting' are turns for which the model is asked later, after a
-    failure or when a limit allows.
+    'rejected' counts versions that lost too much and were made again; 'fallbacks' are turns that show a longer level,
+    or the result of rules where a model failed; 'queued' are turns for which the model is asked later, after a failure
+    or when a limit allows.
 
     \b
     foveate compress demo
@@ -83,7 +83,7 @@ def command(*, session_ids: tuple[str, ...], every: bool, again: bool, store_pat
     foveate compress demo --again
     """
     if bool(session_ids) == every:
-        raise click.UsageError("name sessions, or say --all")
+        raise click.UsageError("name sessions, or use --all")
     trouble = Trouble()
     with opened(store_path) as fov:
         ids = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
@@ -134,10 +134,10 @@ def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats],
     print_table(out, COLUMNS, rows)
     if waiting := waiting_for_model(after.values()):
         by_whom = "by the next 'foveate compress', or by a program that has the store open, such as a chat"
-        out.print(line((f"{waiting}{trouble.why}, {by_whom}. Until then what rules made stands.", "dim")))
+        out.print(line((f"{waiting}{trouble.why}, {by_whom}. Until then the result of rules is used.", "dim")))
     if trouble.given_up:
-        told = f"No model is asked again for {several(trouble.given_up, 'turn')}{trouble.why}: what rules made stands."
-        out.print(line((f"{told} 'foveate compress --again' asks once more.", "dim")))
+        told = f"No model is asked again for {several(trouble.given_up, 'turn')}{trouble.why}"
+        out.print(line((f"{told}: the result of rules is used. 'foveate compress --again' asks once more.", "dim")))
 
 
 def _done(before: SessionStats, after: SessionStats) -> int:

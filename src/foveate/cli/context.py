@@ -1,4 +1,4 @@
-"""`foveate context`: what a model would be shown now."""
+"""`foveate context`: the context that a model would get now."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ WAITED_FOR = {"meanwhile", "uncompressed"}
 
 @click.command(name="context", short_help="What a model would be shown now: a picture, the text, or a request.")
 @click.argument("session_id", metavar="SESSION")
-@click.option("--prompt", default="", metavar="TEXT", help="What is asked next.")
-@click.option("--budget", type=TOKENS, metavar="TOKENS", help="Another budget than the session's own.")
+@click.option("--prompt", default="", metavar="TEXT", help="The next prompt.")
+@click.option("--budget", type=TOKENS, metavar="TOKENS", help="Preview at a different budget, e.g. 8k.")
 @click.option(
     "--system",
     "system_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with the system prompt.",
 )
-@click.option("--strategy", metavar="NAME", help="Look at it through another strategy than the session's own.")
-@click.option("--text", "as_text", is_flag=True, help="The text that the model sees before the prompt.")
+@click.option("--strategy", metavar="NAME", help="Preview with a different strategy.")
+@click.option("--text", "as_text", is_flag=True, help="Print the text that the model sees before the prompt.")
 @click.option(
     "--request",
     "format_name",
     metavar="FORMAT",
-    help="As the arguments of a provider's own call: openai, openai-responses, anthropic or gemini.",
+    help="Print the request: openai, openai-responses, anthropic or gemini.",
 )
 @store_option
 @json_option
@@ -53,10 +53,9 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> None:
-    """Show what a model would be shown of a session: which turns at which level, and what they cost.
+    """Show the context that a model would get: which turns at which level, and their tokens.
 
-    At the session's own budget the plan is kept, as it is for a model; at another, or by another strategy, it is a
-    one-off.
+    At the session's own budget the plan is saved, as for a model; a different budget or strategy is a preview.
 
     \b
     foveate context demo
@@ -84,7 +83,10 @@ def command(
     is_other = context.planned.strategy != info.strategy
     one_off = context.budget_tokens != info.budget_tokens or is_other
     if as_text:
-        print_exactly(printable(context.text) if is_watched() else context.text)
+        if as_json:
+            print_json({"text": context.text, "tokens": context.tokens, "budget_tokens": context.budget_tokens})
+        else:
+            print_exactly(printable(context.text) if is_watched() else context.text)
     elif format_name:
         print_json(request)
     elif as_json:

@@ -50,9 +50,9 @@ class DemoResult:
         return [fact for fact in self.conversation.facts if fact.needle in self.context.text]
 
 
-@click.command(name="demo", short_help="Play a made-up conversation and show what a model would see of it.")
+@click.command(name="demo", short_help="Record a sample conversation and show what a model would see of it.")
 @click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="How much of it to record.")
-@click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="What to call it.")
+@click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="The session's id.")
 @click.option("--replay/--no-replay", default=True, help="Also play it again, to see what stays cached.")
 @store_option
 @json_option

@@ -1,4 +1,4 @@
-"""`foveate doctor`: is everything there, and is it what was stored?"""
+"""`foveate doctor`: verify the store."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_SHOWN = 50
 
 
 @click.command(name="doctor", short_help="Verify the store: every page, every hash, every turn.")
-@click.option("--rebuild-index", is_flag=True, help="First throw the search index away and make it again.")
+@click.option("--rebuild-index", is_flag=True, help="First rebuild the search index.")
 @store_option
 @json_option
 def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
-    """Verify the store, say what is wrong and what to do, and exit with 1 if anything is.
+    """Verify the store, and report what is wrong and what to do. The exit code is 1 if anything is wrong.
 
-    The search index is made of the turns, so nothing is lost by rebuilding it: if it is damaged, or after another
-    model was set for recall.embeddings. It takes about a second for 500 turns.
+    The search index is made from the turns, so rebuilding it loses nothing. Rebuild it if it is damaged, or after
+    changing recall.embeddings. It takes about a second for 500 turns.
 
     \b
     foveate doctor
@@ -88,10 +88,10 @@ def _inform(pending: int, fallbacks: int, *, has_model: bool) -> None:
     if pending:
         out.print(line((f"  {not_compressed(pending)}", "dim")))
     if fallbacks:
-        why = "a short version lost too much, or a model failed; a longer one stands in, nothing is lost"
+        why = "a short version lost too much, or a model failed; a longer one is used, nothing is lost"
         first = "" if has_model else "a model may do better: set models.default, then "
         advice = f"{first}'foveate compress --all --again' tries once more"
-        out.print(line((f"  stand-ins: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
+        out.print(line((f"  fallbacks: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
 
 
 def _tell_index(index: IndexState) -> None:

@@ -17,9 +17,11 @@ PARTIAL = ".partial"
 @click.command(name="export", short_help="Write a session as JSON, Markdown, or any format's own.")
 @click.argument("session_id", metavar="SESSION")
 @click.option("--format", "format_name", default="json", show_default=True, help="json, markdown, openai, …")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file, instead of the screen.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
 @click.option("--from", "first", default="T-1", show_default=True, metavar="TURN", help="The first turn.")
-@click.option("--to", "last", metavar="TURN", help="The last turn; the newest, if not said.")
+@click.option("--to", "last", metavar="TURN", help="The last turn. Default: the newest.")
+@click.option("--after", metavar="TIME", help="Only turns that began then or later, e.g. 2026-11-15.")
+@click.option("--before", metavar="TIME", help="Only turns that began before then.")
 @store_option
 @json_option
 def command(
@@ -29,6 +31,8 @@ def command(
     output: Path | None,
     first: str,
     last: str | None,
+    after: str | None,
+    before: str | None,
     store_path: Path,
     as_json: bool,
 ) -> None:
@@ -41,10 +45,14 @@ def command(
     foveate export demo > demo.json
     foveate export demo --format markdown -o demo.md
     foveate export demo --format anthropic --from T-10 --to T-12
+    foveate export demo --format markdown --after 2026-11-01
     """
     with opened(store_path) as fov:
-        pieces = fov.find_session(session_id).export(format_name, first=first, last=last)
+        pieces = fov.find_session(session_id).export(format_name, first=first, last=last, after=after, before=before)
         if output is None:
+            if as_json:
+                _print_as_json(format_name, "".join(pieces))
+                return
             for piece in pieces:
                 print_exactly(piece)
             return
@@ -53,6 +61,16 @@ def command(
         print_json({"output": str(output), "bytes": size})
     else:
         click.echo(f"Wrote {output} ({amount(size)}B).")
+
+
+def _print_as_json(format_name: str, text: str) -> None:
+    """An export that is JSON as it is; any other as a text in JSON."""
+    import json
+
+    try:
+        print_json(json.loads(text))
+    except ValueError:
+        print_json({"format": format_name, "content": text})
 
 
 def _write(path: Path, pieces: Iterable[str]) -> int:

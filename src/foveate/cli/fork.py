@@ -13,8 +13,8 @@ from foveate.cli.ui.terminal import print_json
 @click.command(name="fork", short_help="Start a session from any turn of another.")
 @click.argument("session_id", metavar="SESSION")
 @click.argument("new_id", metavar="NEW")
-@click.option("--at", "turn", metavar="TURN", help="The last turn to share; the newest, if not said.")
-@click.option("--title", help="What to call it.")
+@click.option("--at", "turn", metavar="TURN", help="The last turn to share. Default: the newest.")
+@click.option("--title", help="The fork's title.")
 @store_option
 @json_option
 def command(

@@ -35,7 +35,7 @@ def command() -> None:
 @click.argument("session_id", metavar="SESSION")
 @click.argument("title")
 @click.option("--priority", default="normal", show_default=True, help="low, normal or high.")
-@click.option("--step", "steps", multiple=True, help="A step to take; may be given several times.")
+@click.option("--step", "steps", multiple=True, help="A step; repeatable.")
 @store_option
 @json_option
 def add(*, session_id: str, title: str, priority: str, steps: tuple[str, ...], store_path: Path, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def step(*, session_id: str, goal_id: str, step: str, status: str, store_path: P
 @store_option
 @json_option
 def decide(*, session_id: str, goal_id: str, decision: str, store_path: Path, as_json: bool) -> None:
-    """Lock a decision: it stands word for word in every context.
+    """Lock a decision: every context includes it verbatim.
 
     \b
     foveate goal decide demo G-1 "Store tokens in httpOnly cookies"
@@ -93,7 +93,7 @@ def decide(*, session_id: str, goal_id: str, decision: str, store_path: Path, as
 @store_option
 @json_option
 def artifact(*, session_id: str, goal_id: str, path: str, change: str, store_path: Path, as_json: bool) -> None:
-    """Note a file that the goal led to.
+    """Record a file that the goal produced.
 
     \b
     foveate goal artifact demo G-1 src/routes/api.ts --change modified
@@ -109,7 +109,7 @@ def artifact(*, session_id: str, goal_id: str, path: str, change: str, store_pat
 @store_option
 @json_option
 def done(*, session_id: str, goal_id: str, store_path: Path, as_json: bool) -> None:
-    """Say that a goal is reached; its locked decisions stay.
+    """Mark a goal as done; its locked decisions stay.
 
     \b
     foveate goal done demo G-1

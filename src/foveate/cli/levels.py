@@ -29,7 +29,7 @@ SIDE_BY_SIDE_WIDTH = 140
 @store_option
 @json_option
 def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json: bool) -> None:
-    """Show a turn raw, smoothed, compressed and tiny, and what each takes.
+    """Show a turn raw, smoothed, compressed and tiny, with their sizes.
 
     \b
     foveate levels demo T-87
@@ -45,7 +45,8 @@ def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json
     out = console()
     print_levels(out, found, full=full)
     if len(found) == 1:
-        out.print(line((f"The others are not made yet; '{to_copy('compress', session_id)}' makes them.", "yellow")))
+        advice = f"'{to_copy('compress', session_id)}' makes them"
+        out.print(line((f"The other levels are not made yet; {advice}.", "yellow")))
 
 
 def print_levels(out: Console, found: list[TurnContent], *, full: bool) -> None:

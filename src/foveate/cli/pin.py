@@ -1,4 +1,4 @@
-"""`foveate pin`: rules and facts that stand verbatim in every context."""
+"""`foveate pin`: rules and facts that every context includes verbatim."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from foveate.session.values import Pin
 
-COLUMNS = (Column("pin"), Column("text", "fold"), Column("locked"), Column("since", expendable=1))
+COLUMNS = (Column("pin"), Column("text", "fold"), Column("locked"), Column("pinned at", expendable=1))
 
 
-@click.command(name="pin", short_help="Keep a rule or fact in every context, verbatim; list those there are.")
+@click.command(name="pin", short_help="Include a rule or fact in every context, verbatim; list the pins.")
 @click.argument("session_id", metavar="SESSION")
 @click.argument("text", required=False)
-@click.option("--locked", is_flag=True, help="Not to be removed by mistake.")
+@click.option("--locked", is_flag=True, help="Protect it: unpin then needs --force.")
 @store_option
 @json_option
 def command(*, session_id: str, text: str | None, locked: bool, store_path: Path, as_json: bool) -> None:
-    """Keep a text in every context of a session, word for word; without a text, list the pins.
+    """Include a text in every context of a session, verbatim; without a text, list the pins.
 
     \b
     foveate pin demo "Never deploy on a Friday."
@@ -42,7 +42,7 @@ def command(*, session_id: str, text: str | None, locked: bool, store_path: Path
         return
     out = console()
     if made:
-        out.print(line((made.id, "bold"), f" stands in every context of {session_id} now."))
+        out.print(line(f"Pinned as {made.id}; included in every context of {session_id}."))
     elif pins:
         print_pins(out, pins)
     else:

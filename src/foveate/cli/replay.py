@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @click.command(name="replay", short_help="Play a session turn by turn at a budget: cached share, price, overruns.")
 @click.argument("session_id", metavar="SESSION")
-@click.option("--budget", type=TOKENS, metavar="TOKENS", help="The session's own, if not said.")
-@click.option("--schedule", type=click.Choice(["watermark", "interval", "adaptive"]), help="When plans are made anew.")
-@click.option("--order", type=click.Choice(["cache-first", "documented"]), help="Where the board stands.")
-@click.option("--low-water", type=click.FloatRange(0.1, 1), help="What a rebuild leaves of the history's room.")
+@click.option("--budget", type=TOKENS, metavar="TOKENS", help="Default: the session's own.")
+@click.option("--schedule", type=click.Choice(["watermark", "interval", "adaptive"]), help="When plans are rebuilt.")
+@click.option("--order", type=click.Choice(["cache-first", "documented"]), help="Where the board is placed.")
+@click.option("--low-water", type=click.FloatRange(0.1, 1), help="Share of the history's room that a rebuild fills.")
 @click.option(
     "--retrieve-every",
     type=click.IntRange(min=0),
     default=0,
     metavar="TURNS",
-    help="Let the model read an old turn every so many turns.",
+    help="Let the model read an old turn every N turns.",
 )
 @click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
 @store_option

@@ -52,8 +52,8 @@ STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "deve
 @click.argument("session_id", metavar="SESSION")
 @click.argument("first", metavar="[TURN]", required=False)
 @click.argument("last", metavar="[LAST]", required=False)
-@click.option("--plain", is_flag=True, help="The text alone, as a model would get it.")
-@click.option("--messages", "format_name", metavar="FORMAT", help="As messages: openai, anthropic, gemini, …")
+@click.option("--plain", is_flag=True, help="Print the text alone, as a model would get it.")
+@click.option("--messages", "format_name", metavar="FORMAT", help="Print messages: openai, anthropic, gemini, …")
 @click.option(
     "--message", "position", type=click.IntRange(min=0), metavar="N", help="Only message N of the turn, from 0."
 )
@@ -99,16 +99,23 @@ def command(
 
         print_json(render_turns(format_name, turns))
     elif plain:
-        from foveate.text import turn_text
-
-        for turn in turns:
-            text = turn_text(turn.messages)
-            print_exactly(printable(text) if is_watched() else text)
+        _print_plain(turns, as_json=as_json)
     elif as_json:
         print_json(turns)
     else:
         for turn in turns:
             print_turn(console(), turn, full=full)
+
+
+def _print_plain(turns: list[Turn], *, as_json: bool) -> None:
+    from foveate.text import turn_text
+
+    texts = {turn.id: turn_text(turn.messages) for turn in turns}
+    if as_json:
+        print_json([{"turn_id": turn_id, "text": text} for turn_id, text in texts.items()])
+        return
+    for text in texts.values():
+        print_exactly(printable(text) if is_watched() else text)
 
 
 def _only(turns: list[Turn], position: int) -> Turn:

@@ -22,7 +22,7 @@ NO_MODEL = "no model is set for it; name one with --model, or set models.default
 
 @click.command(name="shrink", short_help="Let a model decide what of a hybrid session is made short.")
 @click.argument("session_id", metavar="SESSION")
-@click.option("--model", help="Who does it; the one for compressing, if not said.")
+@click.option("--model", help="The model. Default: the one for compression.")
 @click.option(
     "--window",
     "window_tokens",
@@ -82,7 +82,7 @@ async def _shrink(
 def _show(shrunk: ShrinkReport) -> None:
     out = console()
     if shrunk.mode == "agent":
-        out.print(line(f"Made short: {shrunk.accepted:,}. Refused: {shrunk.refused:,}."))
+        out.print(line(f"Shortened: {shrunk.accepted:,}. Rejected: {shrunk.refused:,}."))
         sizes = f"{shrunk.tokens_before:,} tokens became {shrunk.tokens_after:,}"
         out.print(line(f"{sizes}; the model read and wrote {shrunk.model_tokens:,}."))
     else:

@@ -41,7 +41,7 @@ COLUMNS = (
     Column("ratio", "number", expendable=4),
     Column("compressed", "number", expendable=2),
     Column("by model", "number", expendable=1),
-    Column("stand-ins", "number", expendable=1),
+    Column("fallbacks", "number", expendable=1),
     Column("reliability", expendable=2),
     Column("first", expendable=8),
     Column("last", expendable=7),
@@ -83,19 +83,18 @@ class Bill:
         return [row for row in self.costs if self.session_id in (None, row.session_id)]
 
 
-@click.command(name="stats", short_help="What a session, or the whole store, holds.")
+@click.command(name="stats", short_help="Sizes of a session or of the store; --cost for calls of models.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
-@click.option("--cost", "is_cost", is_flag=True, help="What models were asked for it, and what that cost.")
+@click.option("--cost", "is_cost", is_flag=True, help="Calls of models, and what they cost.")
 @store_option
 @json_option
 def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json: bool) -> None:
-    """What a session holds, or all of them: turns, tokens, the bytes they came in and take, and how many turns
-    have their lower levels; of one that is shown by checkpoints how far it can be trusted.
+    """Sizes of one session or of all: turns, tokens, raw and stored bytes, and how many turns are compressed; for the
+    checkpoint strategy also the reliability.
 
-    With --cost: the calls of models by day, session, purpose and model: how many failed, how many answers were
-    unfit for use, and the seconds that one took on average. Then the providers that were asked in the last hour: which
-    of them is left alone because it fails, and what they were asked in the last minute; and today's part of the daily
-    cap (models.daily_usd). A price with ~ is an estimate.
+    With --cost: calls of models by day, session, purpose and model, with failures, rejected answers and the average
+    seconds. Then the providers asked in the last hour, which of them are paused after failures, their use in the last
+    minute, and today's share of the daily limit (models.daily_usd). A price with ~ is an estimate.
 
     \b
     foveate stats
@@ -129,7 +128,7 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
             f"{amount(stats.stored_bytes)}B",
             f"{stats.compression_ratio:.1f}x",
             f"{stats.rendered + stats.fallbacks} of {stats.rendered + stats.fallbacks + stats.pending}",
-            f"{stats.by_model} (+{stats.waiting} waiting)" if stats.waiting else str(stats.by_model or ""),
+            f"{stats.by_model} (+{stats.waiting} queued)" if stats.waiting else str(stats.by_model or ""),
             str(stats.fallbacks or ""),
             reliable(trust[name]),
             moment(stats.first_at),
@@ -148,7 +147,7 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
         if state.breaker != "closed":
             out.print(line((f"{state.provider}: ", "dim")).append_text(_standing(state)))
     if bill.costs:
-        out.print(line((f"Models: {_today(bill.costs, bill.settings.daily_usd)}; --cost tells more", "dim")))
+        out.print(line((f"Models: {_today(bill.costs, bill.settings.daily_usd)}; --cost shows more", "dim")))
 
 
 def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> None:
@@ -176,7 +175,7 @@ def print_bill(out: Console, bill: Bill) -> None:
         calls, failed = sum(row.calls for row in bill.shown), sum(row.failed for row in bill.shown)
         out.print(line(f"{several(calls, 'call')}, {failed} of them failed, for {_price(bill.shown)} together."))
     else:
-        out.print(line("No model was called for this yet."))
+        out.print(line("No model was called yet."))
     if bill.providers:
         out.print()
         print_table(out, PROVIDER_COLUMNS, [_provider_cells(state, bill.settings) for state in bill.providers])
@@ -193,13 +192,13 @@ def _provider_cells(state: ProviderState, settings: ModelsSettings) -> tuple[str
 
 
 def _standing(state: ProviderState) -> Text:
-    failures = f"{several(state.failures, 'failure')} in a row: {state.last_problem}"
+    failures = f"{several(state.failures, 'failure')}: {state.last_problem}"
     if state.breaker == "closed" and state.retry_after_seconds > 0:
         return line((f"asked for a pause of {state.retry_after_seconds:.0f} s", "yellow"))
     if state.breaker == "closed":
         return line((failures, "yellow")) if state.failures else line(("answers", "green"))
     if state.retry_after_seconds > 0:
-        return line((f"left alone for {state.retry_after_seconds:.0f} s after {failures}", "red"))
+        return line((f"paused for {state.retry_after_seconds:.0f} s after {failures}", "red"))
     return line((f"will be tried again after {failures}", "yellow"))
 
 
@@ -226,7 +225,7 @@ def _cost_cells(row: CostRow, *, names_session: bool) -> tuple[str, ...]:
 
 def _today(costs: Sequence[CostRow], daily_usd: float | None) -> str:
     """What all sessions cost today, since the cap is for all together."""
-    cap = "without a cap" if daily_usd is None else f"of ${daily_usd:g} a day"
+    cap = "without a limit" if daily_usd is None else f"of ${daily_usd:g} a day"
     return f"{_price(_of_today(costs))} today (UTC) {cap}"
 
 

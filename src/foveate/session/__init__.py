@@ -402,16 +402,21 @@ class Session:
         *,
         first: str | int = 1,
         last: str | int | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
     ) -> AsyncIterator[str]:
         """The conversation as text, piece by piece: `json` (everything), `markdown`, or any format's own."""
         info = await self.refresh()
         low, high = self._reader().between(first, last)
+        since = None if after is None else parse_time(after, path="after")
+        until = None if before is None else parse_time(before, path="before")
         writer = exports.start(format, info, await self.pins())
         for start in range(low, min(high, info.turns) + 1, EXPORT_BATCH_TURNS):
             end = min(start + EXPORT_BATCH_TURNS - 1, high)
             for turn in await self.load_turns(start, end):
-                for piece in writer.add(turn):
-                    yield piece
+                if _is_within(turn.at, since, until):
+                    for piece in writer.add(turn):
+                        yield piece
         for piece in writer.finish():
             yield piece
 
@@ -427,3 +432,10 @@ class Session:
 
     def _reader(self) -> Reader:
         return Reader(self._store, self._row, self._counter, self._contexts.viewer)
+
+
+def _is_within(at: datetime | None, since: datetime | None, until: datetime | None) -> bool:
+    """Whether a turn began in this time; one without a time is only in an unlimited one."""
+    if at is None:
+        return since is None and until is None
+    return (since is None or at >= since) and (until is None or at < until)

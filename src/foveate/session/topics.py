@@ -183,7 +183,7 @@ class Topics:
         if info.strategy != STRATEGY:
             raise InputError(
                 f"session {info.id!r} is shown by {info.strategy!r}, which has no topics; "
-                f"session.use({STRATEGY!r}) changes that"
+                f"'foveate sessions strategy {info.id} {STRATEGY}' changes that"
             )
         return info
 

@@ -27,7 +27,7 @@ MARK_UNFIT = "UPDATE calls SET outcome = 'unfit' WHERE id = :id"
 NEWEST = f"""SELECT (SELECT id FROM sessions WHERE number = session), {_PARTS} FROM calls
     WHERE at_us >= :since_us ORDER BY at_us DESC, id DESC LIMIT :limit"""  # noqa: S608
 LIST_COSTS = """SELECT s.id, c.at_us / 86400000000 AS day, c.model, c.purpose, count(*),
-    sum(CASE WHEN c.outcome IN ('ok', 'unfit', 'running') THEN 0 ELSE 1 END),
+    sum(CASE WHEN c.outcome IN ('ok', 'unfit', 'running', 'cancelled') THEN 0 ELSE 1 END),
     sum(CASE WHEN c.outcome = 'unfit' THEN 1 ELSE 0 END), sum(c.latency_us), sum(c.input_tokens), sum(c.output_tokens),
     sum(c.cached_tokens), sum(c.nano_usd), max(c.is_estimate)
     FROM calls c LEFT JOIN sessions s ON s.number = c.session

@@ -81,7 +81,7 @@ def test_json_is_one_object_for_each_answer(shell: Shell, model: str) -> None:
     assert 0 < second["cached_share"] < 1
     assert 0 < second["predicted_cached_share"] < 1
     assert second["usd"] == pytest.approx(second["nano_usd"] / 1e9)
-    assert "P-1 stands in every context" in said.stderr
+    assert "Pinned as P-1; included in every context" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_prompt_of_any_shape_arrives_as_it_was_meant(shell: Shell, model: str,
 SHOWN = {
     "help": ("/help", "/levels [T-n]"),
     "context": ("/context", "100,000 tokens"),
-    "pin": ("/pin Never on a Friday.", "P-1 stands in every context"),
+    "pin": ("/pin Never on a Friday.", "Pinned as P-1; included in every context"),
     "pins": ("/pin Never on a Friday.\n/pins", "P-1  Never on a Friday."),
     "unpin": ("/pin Never on a Friday.\n/unpin P-1\n/pins", "No pins."),
     "show": ("/show S", "T-3-S, "),
@@ -136,10 +136,10 @@ def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: s
     [
         ("/contxt", "there is no command /contxt; did you mean /context? (//contxt sends it to the model)"),
         ("/etc/hosts is a file", "there is no command /etc/hosts; /help lists them. (//etc/hosts sends it"),
-        ("/pin", "say what to pin"),
-        ("/unpin", "say which pin"),
+        ("/pin", "write what to pin"),
+        ("/unpin", "name the pin"),
         ("/unpin P-9", "no pin P-9"),
-        ("/search", "say what to look for"),
+        ("/search", "write what to look for"),
         ("/board keep T-1-R", "write /board, /board save NAME or /board dismiss NAME"),
         ("/board save T-1-R", "T-1-R is not on the board; nothing is"),
         ("/budget many", "'many' is not a number of tokens"),
@@ -150,7 +150,7 @@ def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: s
         ("/show now", "no turn now in session"),
         ("/show T-1 S again", "write /show [T-n] [R|S|C|T]"),
         ("/levels now", "no turn now in session"),
-        ("/fork a b", "write /fork [NAME]; what has spaces stands in quotes"),
+        ("/fork a b", "write /fork [NAME]; put quotes around what has spaces"),
         ("/fork 'a b", "/fork 'a b: a quote has no end"),
         ("/fork s", "session 's' exists already"),
         ("/model gpt-5", "did you mean openai:gpt-5?"),
@@ -249,7 +249,10 @@ def test_a_model_that_calls_tools_for_ever_costs_a_known_number_of_calls(shell: 
 
 def test_without_a_model_the_error_says_what_to_set(shell: Shell) -> None:
     said = " ".join(shell.error("chat", "s", given="Hello.\n").split())
-    assert "no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in openai:gpt-5-mini" in said
+    assert (
+        "no model is configured; give --model NAME, or run 'foveate models set chat NAME', e.g. openai:gpt-5-mini"
+        in said
+    )
     assert said.rstrip().endswith("'--model local' is a small model on this machine that needs no key")
     assert shell.json("show", "s")["session"]["turns"] == 3
 

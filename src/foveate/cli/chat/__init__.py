@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from foveate.settings import Settings
 
 EXAMPLE = "openai:gpt-5-mini, with its key in $OPENAI_API_KEY"
-NO_MODEL = f"no model is configured; give --model NAME or set $FOVEATE_MODELS__CHAT, as in {EXAMPLE}"
+NO_MODEL = f"no model is configured; give --model NAME, or run 'foveate models set chat NAME', e.g. {EXAMPLE}"
 LOCAL = "'--model local' is a small model on this machine that needs no key"
-OFFER = f"""No model is configured. --model NAME or $FOVEATE_MODELS__CHAT names one, as in {EXAMPLE}.
+OFFER = f"""No model is configured. --model NAME or 'foveate models set chat NAME' names one, e.g. {EXAMPLE}.
 
 A small model (SmolLM2, 135 million parameters) can run on this machine, without a key or a network. It shows how a \
 chat works, and costs nothing; its answers are poor."""
 
 
-@click.command(name="chat", short_help="Talk with a model, for ever; go on with any session, imported ones too.")
+@click.command(name="chat", short_help="Chat with a model; resume any session, imported ones too.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
-@click.option("--new", "is_new", is_flag=True, help="Begin a session, of that name if one is given.")
+@click.option("--new", "is_new", is_flag=True, help="Start a new session, with this id if one is given.")
 @click.option("--model", metavar="NAME", help="The model that answers, e.g. openai:gpt-5-mini.")
 @click.option(
     "--budget",
@@ -48,8 +48,8 @@ chat works, and costs nothing; its answers are poor."""
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with the system prompt.",
 )
-@click.option("--window", type=TOKENS, metavar="TOKENS", help="What the model takes, prompt and answer.")
-@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="The most an answer may have.")
+@click.option("--window", type=TOKENS, metavar="TOKENS", help="The model's window, prompt and answer.")
+@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Limit of an answer.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model can read and search old turns.")
 @store_option
 @json_option
@@ -66,10 +66,11 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> None:
-    """Talk with a model inside the session's budget. Nothing said is lost, however long it goes on.
+    """Chat with a model within the session's budget. Nothing is lost, however long it gets.
 
-    Without SESSION a new one begins. A line is a prompt, /help lists the commands. From a pipe each line is a prompt,
-    too; the first that fails ends it, with exit code 1. --json writes one JSON object for each answer, or error.
+    Without SESSION a new one is started. Each line is a prompt; /help lists the commands. From a pipe each line is a
+    prompt, too; the first failure ends the chat with exit code 1. --json prints one JSON object for each answer or
+    error. The model is --model, or models.chat of the settings, or the last one of the session.
 
     \b
     foveate chat --model openai:gpt-5-mini
@@ -117,7 +118,7 @@ def command(
         finally:
             loop.run(fov.close())
     if lines.is_typed and is_kept:
-        console().print(line(("Everything is kept. To go on: ", "dim"), room.command))
+        console().print(line(("Everything is saved. To resume: ", "dim"), room.command))
     if not succeeded:
         raise SystemExit(1)
 
@@ -179,7 +180,7 @@ def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
             room.end_line()
             if not lines.is_typed:
                 raise
-            room.notes.print(line(("Stopped; what was said so far is kept.", "dim")))
+            room.notes.print(line(("Stopped; the answer so far is saved.", "dim")))
             continue
         if not succeeded and not lines.is_typed:
             return False

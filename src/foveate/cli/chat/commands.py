@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from foveate.cli.chat.room import Leave, Room
 from foveate.cli.ui.options import read_tokens
 from foveate.cli.ui.terminal import line
-from foveate.errors import InputError
+from foveate.errors import InputError, PinLocked
 from foveate.renditions import LEVELS
 from foveate.turn import turn_id, turn_number
 
-EVEN_IF_LOCKED = "--even-if-locked"
+FORCE = "--force"
+OLD_FORCE = "--even-if-locked"
 SOME_RESULTS = 10
 ALIKE = 0.7
 """How much a name must be like a command's to be taken for it."""
@@ -46,7 +47,7 @@ def _words(text: str, name: str, most: int = 1) -> list[str]:
     except ValueError as error:
         raise InputError(f"/{name} {text}: a quote has no end; put a backslash before it") from error
     if len(words) > most:
-        raise InputError(f"write /{name} {COMMANDS[name].usage}; what has spaces stands in quotes")
+        raise InputError(f"write /{name} {COMMANDS[name].usage}; put quotes around what has spaces")
     return words
 
 
@@ -76,9 +77,9 @@ async def _context(room: Room, _: str) -> None:
 
 async def _pin(room: Room, text: str) -> None:
     if not text:
-        raise InputError("say what to pin, as in: /pin Answer in French.")
+        raise InputError("write what to pin, e.g. /pin Answer in French.")
     made = await room.session.pin(text)
-    room.notes.print(line((made.id, "bold"), " stands in every context from now on; /unpin takes it away."))
+    room.notes.print(line(f"Pinned as {made.id}; included in every context. /unpin {made.id} removes it."))
 
 
 async def _pins(room: Room, _: str) -> None:
@@ -91,11 +92,14 @@ async def _pins(room: Room, _: str) -> None:
 
 
 async def _unpin(room: Room, text: str) -> None:
-    pin_id = _word(text.replace(EVEN_IF_LOCKED, ""), "unpin")
-    if not pin_id:
-        raise InputError(f"say which pin, as in: /unpin P-1 (or /unpin P-1 {EVEN_IF_LOCKED})")
-    await room.session.unpin(pin_id, even_if_locked=EVEN_IF_LOCKED in text)
-    room.notes.print(line(f"{pin_id} is removed."))
+    words = [word for word in _words(text, "unpin", most=2) if word not in (FORCE, OLD_FORCE)]
+    if len(words) != 1:
+        raise InputError(f"name the pin, e.g. /unpin P-1 (or /unpin P-1 {FORCE})")
+    try:
+        await room.session.unpin(words[0], even_if_locked=FORCE in text or OLD_FORCE in text)
+    except PinLocked as error:
+        raise InputError(f"{error}; /unpin {words[0]} {FORCE} removes it") from error
+    room.notes.print(line(f"Removed {words[0]}."))
 
 
 async def _levels(room: Room, text: str) -> None:
@@ -128,7 +132,7 @@ async def _search(room: Room, words: str) -> None:
     from foveate.cli.search import print_found
 
     if not words:
-        raise InputError("say what to look for, as in: /search storage port")
+        raise InputError("write what to look for, e.g. /search storage port")
     print_found(room.notes, await room.session.search(words, SOME_RESULTS), words)
 
 
@@ -195,7 +199,7 @@ async def _quit(_room: Room, _: str) -> None:
 async def _turn(room: Room, text: str) -> str:
     """The turn that was named, or the newest."""
     if text:
-        number = turn_number(int(text) if text.isdecimal() else text.upper())
+        number = turn_number(text)
         return turn_id(number) if number else text
     turns = (await room.session.refresh()).turns
     if not turns:
@@ -206,16 +210,16 @@ async def _turn(room: Room, text: str) -> str:
 COMMANDS: dict[str, Command] = {
     "help": Command("", "this list", _help),
     "context": Command("", "what the model sees: which turns at which level, and what they cost", _context),
-    "pin": Command("TEXT", "keep a rule or fact in every context, word for word", _pin),
-    "pins": Command("", "the pins there are", _pins),
-    "unpin": Command("P-n", "remove one", _unpin),
-    "show": Command("[T-n] [R|S|C|T]", "read a turn, the newest if none is named; at a level, if one is", _show),
+    "pin": Command("TEXT", "include a rule or fact in every context, verbatim", _pin),
+    "pins": Command("", "list the pins", _pins),
+    "unpin": Command("P-n [--force]", "remove a pin; --force if it is locked", _unpin),
+    "show": Command("[T-n] [R|S|C|T]", "read a turn, by default the newest; optionally at a level", _show),
     "levels": Command("[T-n]", "a turn at its four levels, with their sizes", _levels),
     "search": Command("WORDS", "find turns by their words", _search),
     "board": Command("[save|dismiss NAME]", "what the model retrieved and still sees", _board),
     "fork": Command("[NAME]", "go on in a copy from here; this conversation stays as it is", _fork),
-    "budget": Command("[N]", "how many tokens a prompt may have, as in 8k", _budget),
-    "model": Command("[NAME]", "who answers, as in openai:gpt-5-mini or local", _model),
+    "budget": Command("[N]", "limit of a prompt in tokens, e.g. 8k", _budget),
+    "model": Command("[NAME]", "the model that answers, e.g. openai:gpt-5-mini or local", _model),
     "cost": Command("", "what the calls of this session took", _cost),
     "retry": Command("", "ask again for a prompt that has no answer", _retry),
     "quit": Command("", "leave; everything is kept", _quit),

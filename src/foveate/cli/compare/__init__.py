@@ -51,10 +51,12 @@ def _amounts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 
 @click.command(name="compare", short_help="One history through several strategies: what each keeps, and its price.")
 @click.argument("subject", metavar="SESSION|FILE")
-@click.option("--strategies", metavar="NAMES", help="As in gradient,standard; all, if not said.")
+@click.option("--strategies", metavar="NAMES", help="Comma-separated, e.g. gradient,standard. Default: all.")
 @click.option("--budgets", callback=_amounts, default="16k,64k", show_default=True, help="Tokens of a prompt.")
 @click.option("--needle", "needles", multiple=True, metavar="TEXT", help="Look for it in the last context; repeatable.")
-@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Make one call in N; all, if that is quick.")
+@click.option(
+    "--every", type=click.IntRange(min=1), metavar="N", help="Make one call in N. Default: all, unless that is slow."
+)
 @click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
 @click.option("--html", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
 @store_option

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
     from foveate.session import Session
 
-EXIT_CODES = {"done": 0, "question": 2, "blocked": 3, "cap": 4}
+EXIT_CODES = {"done": 0, "blocked": 3, "cap": 4, "question": 5}
+"""1 is a failure and 2 a wrong call, as for every command."""
 SECONDS_PER_MINUTE = 60
-NAMELESS = "give --epic FILE, which names the session, or --session NAME to begin or go on with one"
+NAMELESS = "give --epic FILE, which names the session, or --session NAME to start or resume one"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -47,24 +48,24 @@ class _Place(NamedTuple):
     output_tokens: int
 
 
-@click.command(name="run", short_help="Let a model work on an epic by itself, and go on where it stopped.")
-@click.option("--epic", "epic_path", type=_FILE, help="What is to be done; up to 5,000 tokens, fixed for the run.")
-@click.option("--tasks", "tasks_path", type=_FILE, help="A list of tasks in Markdown, as in '- [ ] Write the tests'.")
+@click.command(name="run", short_help="Let a model work on an epic unattended; resumes where it stopped.")
+@click.option("--epic", "epic_path", type=_FILE, help="The epic: what to do; up to 5,000 tokens, fixed for the run.")
+@click.option("--tasks", "tasks_path", type=_FILE, help="Tasks in Markdown, e.g. '- [ ] Write the tests'.")
 @click.option("--model", metavar="NAME", help="The model that works, e.g. openai:gpt-5-mini.")
-@click.option("--session", "session_id", metavar="NAME", help="The session; run-FILE after the epic, if not said.")
+@click.option("--session", "session_id", metavar="NAME", help="The session. Default: run-FILE, after the epic.")
 @click.option("--answer", metavar="TEXT", help="What the model asked for, or how to go on from a blocker.")
 @click.option("--budget", type=TOKENS, metavar="TOKENS", help="Limit of a prompt, e.g. 32k; stored with the session.")
-@click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Of the whole run; 100 if not said.")
-@click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Read and written by the whole run, as in 500k.")
-@click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="What the whole run may cost.")
-@click.option("--max-minutes", type=click.FloatRange(min=0), metavar="N", help="How long it may go on this time.")
-@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="The most an answer may have.")
+@click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Limit of the whole run. Default: 100.")
+@click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Limit of the whole run, e.g. 500k.")
+@click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="Limit of the whole run's cost.")
+@click.option("--max-minutes", type=click.FloatRange(min=0), metavar="N", help="Limit of this call of the command.")
+@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Limit of an answer.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model is given tools to call.")
 @click.option(
     "--write-tasks",
     "written_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the task list as it is in the end; --tasks itself is left as it is.",
+    help="Write the final task list here; the --tasks file is not changed.",
 )
 @store_option
 @json_option
@@ -86,11 +87,11 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> None:
-    """Work on an epic without anyone watching: each call sees the epic, the tasks and the log, and adds to the log.
+    """Let a model work on an epic unattended: each call sees the epic, the tasks and the log, and adds to the log.
 
-    The same command goes on where the run stopped, also after a crash. Exit code 0: the model says that all is done.
-    2: it has a question, and --answer TEXT goes on. 3: it is blocked, and --answer TEXT goes on. 4: a cap was met.
-    1: the model could not be asked, or something given can't be taken. --json writes a line for each iteration.
+    The same command resumes the run, also after a crash. Exit codes: 0 done; 3 blocked and 5 a question, both resumed
+    with --answer TEXT; 4 a limit was reached; 1 the model could not be asked, or an input was rejected; 2 a usage
+    error. --json prints a line for each iteration.
 
     \b
     foveate run --epic spec.md --tasks tasks.md --model openai:gpt-5-mini
@@ -105,7 +106,7 @@ def command(
     if session_id is None and epic_path is None:
         raise click.UsageError(NAMELESS)
     if answer is not None and not answer.strip():
-        raise click.UsageError("--answer is empty; say what the model needs to know")
+        raise click.UsageError("--answer is empty; write what the model needs to know")
     order = _Order(
         session_id=session_id or _name_after(epic_path),
         model=model,
@@ -173,7 +174,7 @@ async def _enter(fov: Foveate, order: _Order) -> _Place:
     except SessionNotFound:
         known = None
     if known is None and order.epic is None:
-        raise InputError(f"there is no session {order.session_id!r} to go on with; --epic FILE begins one")
+        raise InputError(f"there is no session {order.session_id!r} to resume; --epic FILE starts one")
     model = model_for(order.model, known.model if known else None, settings=settings.models)
     if model is None:
         raise click.ClickException(NO_MODEL)

@@ -32,19 +32,19 @@ def store_option(function: F) -> F:
         type=click.Path(dir_okay=False, path_type=Path),
         default=DEFAULT_STORE,
         show_default=True,
-        help="The file that keeps everything; $FOVEATE_DB names another.",
+        help="The store file; also $FOVEATE_DB.",
     )(function)
 
 
 def json_option(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
 def yes_option(what: str) -> Callable[[F], F]:
     """`--yes`: really do it. The old name `--really` keeps working, hidden."""
 
     def add(function: F) -> F:
-        hidden = click.option("--really", "yes", is_flag=True, hidden=True)
+        hidden = click.option("--really", "yes", is_flag=True, hidden=True, help="Old name of --yes.")
         return click.option("--yes", "yes", is_flag=True, help=what)(hidden(function))
 
     return add
@@ -54,7 +54,7 @@ def force_option(what: str) -> Callable[[F], F]:
     """`--force`: even if protected. The old name `--even-if-locked` keeps working, hidden."""
 
     def add(function: F) -> F:
-        hidden = click.option("--even-if-locked", "force", is_flag=True, hidden=True)
+        hidden = click.option("--even-if-locked", "force", is_flag=True, hidden=True, help="Old name of --force.")
         return click.option("--force", "force", is_flag=True, help=what)(hidden(function))
 
     return add

@@ -36,12 +36,12 @@ MAX_NOTE_CHARS = 100
 FIXED_STYLE = "white on color(95)"
 FREE_STYLE = "color(240)"
 CAUSES = {
-    "first": "there was none before",
-    "budget": "the budget or the settings had changed",
-    "made": "turns were compressed that it had to cut",
-    "full": "the history had filled its room",
-    "interval": "it was time",
-    "cold": "the provider's cache had expired",
+    "first": "the first one",
+    "budget": "the budget or the settings changed",
+    "made": "turns that were cut are now compressed",
+    "full": "the history was full",
+    "interval": "the interval was over",
+    "cold": "the provider's cache expired",
 }
 COLUMNS = (
     Column(""),
@@ -222,19 +222,19 @@ def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -
         out.print(line((f"{name.replace('_', ' ')} ", "dim"), _note(value)))
     if context.board.prefetched:
         names = ", ".join(entry.name for entry in context.board.prefetched)
-        out.print(line(f"Put on the board ahead, for this prompt: {names}."))
+        out.print(line(f"Prefetched for this prompt: {names}."))
     if one_off:
-        other = "by another strategy" if is_other else "at another budget"
-        out.print(f"A one-off {other} than the session's own: planned afresh, to the full; nothing is kept.")
+        other = "with a different strategy" if is_other else "at a different budget"
+        out.print(f"Preview {other}; nothing is saved.")
         return
     if planned.cause:
         when = "now" if planned.is_new else f"at T-{planned.last_turn}"
-        out.print(line(f"The plan was made {when}, since {CAUSES[planned.cause]}. ", _changed(planned)))
+        out.print(line(f"Plan made {when}: {CAUSES[planned.cause]}. ", _changed(planned)))
         history = sum(segment.tokens for segment in context.segments if segment.name == "history")
-        room = f"The history has {history:,} of the {planned.room_tokens:,} tokens that are its own"
-        out.print(line(f"{room}: what is said next is added behind it, until they are full."))
+        room = f"History: {history:,} of {planned.room_tokens:,} tokens."
+        out.print(line(f"{room} New turns are appended until it is full, then older ones are compressed."))
     share = context.stable_tokens / max(1, context.tokens)
-    out.print(line((f"{share:.0%}", "bold"), " of this prompt is what the next one begins with: it stays cached."))
+    out.print(line((f"{share:.0%}", "bold"), " of this prompt is the beginning of the next one and stays cached."))
 
 
 def _note(value: Json) -> str:
