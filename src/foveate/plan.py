@@ -166,6 +166,11 @@ class History(Protocol):
         ...
 
     @property
+    def shown(self) -> Mapping[int, ShownLevel]:
+        """The levels that turns are shown at now, where a plan is to change few of them; else empty."""
+        ...
+
+    @property
     def fanout(self) -> int:
         """How many turns an era of level 1 stands for, and how many eras one of the next level."""
         ...

@@ -61,7 +61,8 @@ def test_other_schedules_rebuild_by_turns(tmp_path: Path, schedule: str) -> None
             subscription.drain()
         causes = [event.data["cause"] for event in rebuilt]
         assert causes[0] == "first"
-        assert 1 <= causes.count("interval") <= 3
+        # An adaptive schedule waits long where nothing changes.
+        assert causes.count("interval") == (3 if schedule == "interval" else 0)
 
     asyncio.run(with_store(tmp_path / "chat.db", job, settings(gradient={"schedule": schedule})))
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foveate.plan import Artefact, ArtefactSpec, Era, Frame, MessageSize, Overheads, Plan, TurnInfo, TurnSizes
+from foveate.plan import (
+    Artefact,
+    ArtefactSpec,
+    Era,
+    Frame,
+    MessageSize,
+    Overheads,
+    Plan,
+    ShownLevel,
+    TurnInfo,
+    TurnSizes,
+)
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Json
@@ -33,6 +44,7 @@ class MadeUpStory:
     has_renditions: bool = True
     era_tokens: int | None = 100
     fanout: int = 32
+    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
 
     @property
     def last_turn(self) -> int:

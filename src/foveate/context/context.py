@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from foveate.context.board import Board
@@ -76,6 +77,20 @@ class PlanReport:
     strategy: str = "gradient"
     notes: Mapping[str, Json] = field(default_factory=dict)
     """What the strategy says of its plan, as in {"tier": 3}."""
+    tokens: int = 0
+    """What the plan's blocks took when it was made; 0 where no plan is kept."""
+    raw_tokens: int = 0
+    """What its turns take raw."""
+    changed_share: float = 0.0
+    """The share of its tokens that were shown differently before."""
+    made_at: datetime | None = None
+    trigger_turn: int = 0
+    """The newest turn when it was made."""
+
+    @property
+    def compression_ratio(self) -> float | None:
+        """How many raw tokens one token of the plan stands for; None where no plan is kept."""
+        return self.raw_tokens / self.tokens if self.tokens else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from foveate.history.late_writes import LateWrites
 from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import Infos, StoredHistory
 from foveate.history.texts import Survey, TextReader
-from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, TurnInfo, TurnSizes
+from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, ShownLevel, TurnInfo, TurnSizes
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.rows import ArtefactsMark
 from foveate.strategy import Strategy
@@ -70,6 +70,10 @@ class StoredStory:
     @property
     def fanout(self) -> int:
         return self.gathered.fanout
+
+    @property
+    def shown(self) -> Mapping[int, ShownLevel]:
+        return self.gathered.shown
 
     def newest(self) -> Iterator[TurnSizes]:
         return self.gathered.newest()

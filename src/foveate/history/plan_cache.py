@@ -6,9 +6,11 @@ the one before it and something more, which is what provider caches match.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
 from foveate.history.late_writes import LateWrites
 from foveate.history.texts import TextReader, is_from_log
-from foveate.plan import Band, Block, Cause, PlanEvent
+from foveate.plan import Band, Block, Cause, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.tokens import exact_counter
@@ -26,6 +28,11 @@ from foveate.tokens import exact_counter
 MAKESHIFT_SHARE = 0.9
 """How much of its room a plan made before its turns are compressed may fill, counting what is appended to it."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
+FULL_EARLY = "{} average turns did not fit: rebuilt as soon as the history was full"
+AVERAGED_INTERVALS = 4
+"""The size of the next turns is taken from this many intervals before them,"""
+VARIANCE_FACTOR = 1.15
+"""and a little more, because no ten turns are exactly average."""
 USE_NOTED_SHARE = 0.05
 """A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
 
@@ -130,9 +137,7 @@ class PlanCache:
             return HistoryView(blocks, PlanReport(fresh.bands, cause or "full", True, session.last_turn), churn)
         if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
-        notes = {"uncompressed": MAKESHIFT} if plan.state.awaited_turn else {}
-        planned = PlanReport(plan.bands, plan.cause, cause is not None, plan.state.last_turn, plan.changes, notes=notes)
-        return HistoryView(blocks, planned, churn)
+        return HistoryView(blocks, _report(plan, schedule_of(strategy), is_new=cause is not None), churn)
 
     async def load(self) -> KeptPlan | None:
         """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
@@ -189,12 +194,22 @@ class PlanCache:
         raw_tokens = await self._raw_tokens(whole_turns, old)
         open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
         settled = await self._store.derived.settled(self._session_id)
-        target = target_tokens(schedule_of(strategy), cause, room_tokens, raw_tokens=raw_tokens + open_tokens)
+        schedule = schedule_of(strategy)
+        costs = overheads(max(session.last_turn, 1), exact_counter(session.encoding))
+        average = await self._average_tokens(whole_turns, schedule, costs.tag)
+        target = target_tokens(
+            schedule, cause, room_tokens, raw_tokens=raw_tokens + open_tokens, average_tokens=average
+        )
         if cause == "first" and settled < whole_turns - 1:
             # It need not last: it is made anew as soon as there are renditions.
             target = max(target, int(room_tokens * MAKESHIFT_SHARE) - open_tokens)
         plan, blocks = await self._viewer.plan(
-            session, strategy, target, last_turn=last_turn, last_step=last_step or None
+            session,
+            strategy,
+            target,
+            last_turn=last_turn,
+            last_step=last_step or None,
+            shown=_levels(old, last_turn) if cause == "interval" and old else None,
         )
         texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
         kept = KeptPlan(
@@ -206,6 +221,7 @@ class PlanCache:
                 settings_key=settings_key(strategy),
                 made_at=moment,
                 used_at=moment,
+                trigger_turn=session.last_turn,
                 churn=_churn(old, blocks, texts),
                 awaited_turn=max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0),
             ),
@@ -219,6 +235,14 @@ class PlanCache:
         )
         await self._keep(kept)
         return kept
+
+    async def _average_tokens(self, last_turn: int, schedule: Schedule, tag_tokens: int) -> int:
+        """What a turn takes raw on average, of the newest ones, with its tag."""
+        if schedule.mode == "watermark" or not last_turn:
+            return 0
+        first = max(1, last_turn - AVERAGED_INTERVALS * schedule.interval_turns + 1)
+        raw = await self._store.raw_tokens(self._session_id, first, last_turn) / (last_turn - first + 1)
+        return math.ceil(raw * VARIANCE_FACTOR) + tag_tokens
 
     async def _raw_tokens(self, last_turn: int, old: KeptPlan | None) -> int:
         """What the whole turns take raw: what the last plan's took, and those since."""
@@ -239,6 +263,34 @@ class PlanCache:
         if len(answered) > 1:
             return session.last_turn, answered[-1]
         return session.last_turn - 1, 0
+
+
+def _report(plan: KeptPlan, schedule: Schedule, *, is_new: bool) -> PlanReport:
+    state = plan.state
+    notes = {"uncompressed": MAKESHIFT} if state.awaited_turn else {}
+    if schedule.mode != "watermark" and plan.cause == "full":
+        notes["schedule"] = FULL_EARLY.format(schedule.interval_turns)
+    return PlanReport(
+        plan.bands,
+        plan.cause,
+        is_new,
+        state.last_turn,
+        plan.changes,
+        notes=notes,
+        tokens=state.base_tokens,
+        raw_tokens=plan.raw_tokens,
+        changed_share=state.churn,
+        made_at=datetime.fromtimestamp(state.made_at, UTC),
+        trigger_turn=state.trigger_turn or state.last_turn,
+    )
+
+
+def _levels(old: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
+    """The level that each turn is shown at now; what was appended to the plan is raw."""
+    shown: dict[int, ShownLevel] = {
+        turn: row.level for row in old.rows if not row.first_step for turn in range(row.first, row.last + 1)
+    }
+    return shown | dict.fromkeys(range(old.state.last_turn + 1, last_turn + 1), "R")
 
 
 def _is_makeshift(row: Block, settled_turn: int) -> bool:
@@ -310,6 +362,8 @@ class PlanState:
     """The last time a context of this plan was asked for, in seconds like `made_at`."""
     churn: float = 0.0
     """The share of tokens that the plan changed when it was made, 0 to 1."""
+    trigger_turn: int = 0
+    """The newest turn when it was made."""
     awaited_turn: int = 0
     """Turns up to this one had no renditions, so that some are cut or only named; 0 where none had to be."""
 
@@ -351,7 +405,9 @@ def due(  # noqa: PLR0911 - each cause leaves at once
     used = state.base_tokens + appended_tokens
     if used > allotment_tokens:
         return "full"
-    if schedule.mode != "watermark" and turns_now - state.last_turn >= wait_turns(schedule, state.churn):
+    if schedule.mode != "watermark" and turns_now - (state.trigger_turn or state.last_turn) >= wait_turns(
+        schedule, state.churn
+    ):
         return "interval"
     is_cold = cache_ttl_seconds is not None and now - state.used_at > cache_ttl_seconds
     if is_cold and _gain(schedule, state, used, turns_now, allotment_tokens):
@@ -360,20 +416,33 @@ def due(  # noqa: PLR0911 - each cause leaves at once
 
 
 def wait_turns(schedule: Schedule, churn: float) -> int:
-    """Turns between two rebuilds by time: for `adaptive` from `interval_turns` where the last one changed nothing
-    to `interval_limit_turns` where it changed everything, in proportion to its churn."""
+    """Turns between two rebuilds: for `adaptive` from `interval_turns` where the last one changed everything to
+    `interval_limit_turns` where it changed nothing."""
     if schedule.mode != "adaptive":
         return schedule.interval_turns
-    waited = min(1.0, max(0.0, churn)) * (schedule.interval_limit_turns - schedule.interval_turns)
+    waited = (1.0 - min(1.0, max(0.0, churn))) * (schedule.interval_limit_turns - schedule.interval_turns)
     return schedule.interval_turns + round(waited)
 
 
-def target_tokens(schedule: Schedule, cause: Cause, allotment_tokens: int, *, raw_tokens: int | None = None) -> int:
-    """What a rebuild aims at. A history known to fit raw is left so; there is nothing to rebuild."""
+def target_tokens(
+    schedule: Schedule,
+    cause: Cause,
+    allotment_tokens: int,
+    *,
+    raw_tokens: int | None = None,
+    average_tokens: int = 0,
+) -> int:
+    """What a rebuild aims at: the low-water mark, or what leaves room for the turns until the next rebuild.
+
+    A history known to fit raw is left so; there is nothing to rebuild.
+    """
     fits_raw = raw_tokens is not None and raw_tokens <= allotment_tokens
-    if schedule.mode != "watermark" or (cause in ("first", "budget", "made") and fits_raw):
+    if cause in ("first", "budget", "made") and fits_raw:
         return allotment_tokens
-    return int(allotment_tokens * schedule.low_water)
+    low = int(allotment_tokens * schedule.low_water)
+    if schedule.mode == "watermark":
+        return low
+    return max(low, allotment_tokens - schedule.interval_turns * average_tokens)
 
 
 def _gain(schedule: Schedule, state: PlanState, used: int, turns_now: int, allotment_tokens: int) -> bool:

@@ -95,6 +95,7 @@ class StoredHistory:
     known_eras: Mapping[int, Mapping[int, int]]
     """The tokens of each level's eras by their places."""
     fanout: int = ERA_FANOUT
+    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
 
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)

@@ -92,10 +92,22 @@ class TextReader:
             self._open = None
 
     async def plan(
-        self, session: SessionRow, strategy: Strategy, room_tokens: int, *, last_turn: int, last_step: int | None = None
+        self,
+        session: SessionRow,
+        strategy: Strategy,
+        room_tokens: int,
+        *,
+        last_turn: int,
+        last_step: int | None = None,
+        shown: Mapping[int, ShownLevel] | None = None,
     ) -> tuple[Plan, list[HistoryBlock]]:
-        """The turns up to `last_turn` in the room there is, planned afresh; of a turn at work the steps so far."""
+        """A new plan of the turns up to `last_turn`; of the turn in progress the steps so far.
+
+        With `shown`, the levels that turns are shown at now, few of them change.
+        """
         seen = await self.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
+        if shown:
+            seen = replace(seen, history=replace(seen.history, shown=shown))
         room = room_tokens
         for _ in range(MAX_TRIES):
             plan = strategy.plan(seen.history, max(room, 0), seen.costs)

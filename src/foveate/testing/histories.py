@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foveate.plan import Artefact, ArtefactSpec, Era, Frame, MessageSize, Overheads, Plan, TurnInfo, TurnSizes
+from foveate.plan import (
+    Artefact,
+    ArtefactSpec,
+    Era,
+    Frame,
+    MessageSize,
+    Overheads,
+    Plan,
+    ShownLevel,
+    TurnInfo,
+    TurnSizes,
+)
 from foveate.strategy import Strategy
 from foveate.turn import Json
 
@@ -21,6 +32,7 @@ class ListedHistory:
     era_tokens: int | None = 120
     """None: no era is made yet."""
     missing_eras: frozenset[tuple[int, int]] = frozenset()
+    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
 
     @property
     def last_turn(self) -> int:
@@ -42,6 +54,7 @@ class EvenHistory:
     like: TurnSizes
     fanout: int = 32
     era_tokens: int | None = 120
+    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
     reads: dict[str, int] = field(default_factory=lambda: {"items": 0, "eras": 0})
 
     @property
@@ -87,6 +100,7 @@ class ListedStory:
     items: Sequence[TurnSizes] = ()
     """Oldest first."""
     fanout: int = 32
+    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
 
     @property
     def last_turn(self) -> int:

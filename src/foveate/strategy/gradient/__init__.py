@@ -40,13 +40,16 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     short_turn_tokens: Annotated[int, Meta(ge=0, le=10_000)] = 120
     """Consecutive raw or smoothed turns shorter than this share a block; 0 gives each a tag of its own."""
     schedule: Literal["watermark", "interval", "adaptive"] = "watermark"
-    """When levels are chosen anew: once the history fills its allotment, every so many turns, or by churn."""
+    """When levels are chosen anew: once the history fills its allotment, every `interval_turns`, or the sooner the more
+    the last rebuild changed."""
     low_water: Annotated[float, Meta(ge=0.1, le=1)] = 0.5
     """The share of its allotment that the history is rebuilt to by the `watermark` schedule."""
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
-    """The `interval` schedule's turns between two rebuilds; the least of `adaptive`."""
+    """The `interval` schedule's turns between two rebuilds; the fewest of `adaptive`. A rebuild leaves room for so many
+    average turns, as far as `low_water` allows."""
     interval_limit_turns: Annotated[int, Meta(ge=1, le=100_000)] = 80
-    """The most turns that `adaptive` waits, however much the last rebuild changed."""
+    """The most turns between two rebuilds of `adaptive`, where the last one changed nothing. The more it changed, the
+    sooner the next one comes."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():

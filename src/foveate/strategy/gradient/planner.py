@@ -6,12 +6,15 @@ raising turns. Nothing older than the budget could reach is read.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from foveate.plan import Block, History, Overheads, Plan, ShownLevel, TurnSizes
 from foveate.strategy.layout import (
     ALONE,
     COMPRESSED,
+    LEVELS,
     RAW,
     SMOOTHED,
     TINY,
@@ -29,9 +32,6 @@ from foveate.strategy.layout import (
 
 if TYPE_CHECKING:
     from foveate.strategy.gradient import Gradient
-
-if TYPE_CHECKING:
-    pass
 
 
 MIN_HISTORY_TOKENS = 256
@@ -102,6 +102,7 @@ class GradientPlanner:
             return None
         if self._append_bands(ledger, is_all=is_all):
             raise_levels(ledger, self.budget)
+            keep_levels(ledger, self.history.shown, self.budget)
             return chosen_rows(ledger)
         return self._with_eras(ledger)
 
@@ -215,6 +216,7 @@ class GradientPlanner:
         if cover.least > room:
             return None
         raise_levels(ledger, self.budget - spent - min(room, cover.full))
+        keep_levels(ledger, self.history.shown, self.budget - spent - cover.least)
         return cover.rows(self.budget - spent - ledger.cost) + hidden + chosen_rows(ledger)
 
     def _aligned_boundary(self, ledger: Ledger) -> Boundary | None:
@@ -296,6 +298,53 @@ def _fill(ledger: Ledger, level: int, start: float, room: float, tolerance: floa
         if fitting is None:
             return
         ledger.append(fitting, ledger.appended(fitting))
+
+
+CHANGED_SHARE = 0.17
+"""Where few levels are to change, the texts that do take no more than this share; with tags, a fifth of the tokens."""
+
+
+def keep_levels(ledger: Ledger, shown: Mapping[int, ShownLevel], limit_tokens: int) -> None:
+    """Fewer turns change: raised ones keep the level they are shown at now, and so do the newest of the lowered ones.
+
+    The oldest of the lowered ones pay for it, one more level each time.
+    """
+    if not shown:
+        return
+    changed = {
+        index: LEVELS.index(level)
+        for index, (item, option) in enumerate(zip(ledger.items, ledger.chosen, strict=False))
+        if (level := shown.get(item.turn)) in LEVELS and LEVELS[option.level] != level and not item.step
+    }
+    total = sum(option.text for option in ledger.chosen)
+    excess = sum(ledger.chosen[index].text for index in changed) - total * CHANGED_SHARE
+    for index, before in changed.items():
+        if excess > 0 and before > ledger.chosen[index].level:
+            excess -= _go_to(ledger, index, before, limit_tokens) or 0
+    lowered = deque(index for index, before in changed.items() if before < ledger.chosen[index].level)
+    while excess > 0 and lowered:
+        size = _go_to(ledger, lowered[0], changed[lowered[0]], limit_tokens)
+        if size is not None:
+            excess -= size
+            lowered.popleft()
+            continue
+        oldest = lowered[-1]
+        before_tokens = ledger.chosen[oldest].text
+        if ledger.chosen[oldest].level == TINY or _go_to(ledger, oldest, TINY, limit_tokens) is None:
+            lowered.pop()
+        else:
+            excess -= before_tokens - ledger.chosen[oldest].text
+
+
+def _go_to(ledger: Ledger, index: int, level: int, limit_tokens: int) -> int | None:
+    """Shows an item at a level if that exists and fits: what it took before, or None."""
+    option = ledger.at(index, level)
+    added = ledger.change(index, option)
+    if option.level != level or option.is_cut or ledger.cost + added > limit_tokens:
+        return None
+    before = ledger.chosen[index].text
+    ledger.replace(index, option, added)
+    return before
 
 
 SLACK_SHARE = 0.02

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from foveate.plan import Block, Era, Overheads, TurnSizes
+from foveate.plan import Block, Era, Overheads, ShownLevel, TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import GradientPlanner
 from foveate.strategy.layout import step_stub
@@ -19,6 +19,7 @@ class _Steps:
     """Newest first."""
     last_turn: int = 1
     fanout: int = 2
+    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
 
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)

@@ -1,0 +1,44 @@
+"""A rebuild by interval changes the level of few turns."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from foveate.plan import Plan, ShownLevel
+from foveate.strategy.gradient import Gradient
+from foveate.testing.histories import USUAL_OVERHEADS, ListedHistory, sized
+
+
+def _levels(plan: Plan) -> dict[int, tuple[ShownLevel, float]]:
+    return {
+        turn: (row.level, row.tokens / (row.last - row.first + 1))
+        for row in plan.rows
+        for turn in range(row.first, row.last + 1)
+    }
+
+
+@pytest.mark.parametrize(("mean", "allotment"), [(200, 30_000), (400, 30_000), (400, 65_000), (800, 65_000)])
+def test_at_most_a_fifth_of_the_tokens_change_level_every_ten_turns(mean: int, allotment: int) -> None:
+    drawn = random.Random(mean + allotment)
+    items = []
+    for turn in range(1, 501):
+        raw = int(drawn.lognormvariate(0, 0.8) * mean * 0.73) + 20
+        items.append(sized(raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40), turn=turn))
+    target = allotment - 10 * sum(item.raw for item in items) // len(items)
+    shown: dict[int, ShownLevel] = {}
+    for last in range(100, 500, 10):
+        plan = Gradient().plan(ListedHistory(items[:last], shown=shown), target, USUAL_OVERHEADS)
+        assert plan.tokens <= target
+        now = _levels(plan)
+        changed = sum(tokens for turn, (level, tokens) in now.items() if shown.get(turn, level) != level)
+        assert changed <= 0.2 * plan.tokens, f"{changed} of {plan.tokens} at T-{last}"
+        shown = {turn: level for turn, (level, _) in now.items()} | dict.fromkeys(range(last + 1, last + 11), "R")
+
+
+def test_without_levels_to_keep_a_plan_is_the_same_as_ever() -> None:
+    items = [sized(300, 180, 100, 40, turn=turn) for turn in range(1, 200)]
+    plan = Gradient().plan(ListedHistory(items), 10_000, USUAL_OVERHEADS)
+    kept = Gradient().plan(ListedHistory(items, shown={1: "E"}), 10_000, USUAL_OVERHEADS)
+    assert plan == kept
