@@ -142,6 +142,13 @@ class Frame:
     model: str | None = None
     asked_tokens: int = 0
     """The whole budget as it was asked for, in the model's own tokens; 0: as `nominal_tokens`."""
+    own_tokens: int = 0
+    """What Foveate itself adds to the fixed part: the explanation and the framing of messages."""
+
+    @property
+    def given_tokens(self) -> int:
+        """The fixed part as the caller gave it: system prompt, pins, documents and tools."""
+        return max(0, self.fixed_tokens - self.own_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,3 +163,41 @@ def test_tau_bench_runs_never_exceed_and_keep_every_word_of_the_user(tmp_path: P
             session.record_all(messages)
             check(session, 3_000)
             check(session, 9_000)
+
+
+def test_at_16k_with_a_system_prompt_of_1000_tokens_what_is_available_is_as_designed(tmp_path: Path) -> None:
+    system = " careful" * 1_000
+    seen: dict[int, int] = {}
+    with foveate.open(tmp_path / "chat.db") as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=16_000)
+        assert chat.counter.base(system) == 1_000
+        for turn in range(60):
+            chat.record(talk(turn, 400))
+            context = chat.context(prompt="What about alpha number 13?", system=system)
+            notes: Any = context.planned.notes
+            assert context.tokens <= 16_000
+            assert "rollovers" not in notes
+            seen.setdefault(notes["compressions"], notes["available_tokens"])
+            if notes["compressions"] > 3:
+                break
+    assert [seen[compressions] for compressions in range(5)] == [12_600, 11_400, 10_800, 10_500, 10_500]
+
+
+@pytest.mark.parametrize("budget_tokens", [3_000, 8_000, 16_000, 32_000])
+def test_architecture_decisions_and_user_words_stay_in_every_tier(tmp_path: Path, budget_tokens: int) -> None:
+    decided = [f"We decided to use PostgreSQL table t{number} with a primary key." for number in range(3)]
+    with foveate.open(tmp_path / "chat.db") as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=budget_tokens)
+        for turn in range(budget_tokens // 250):
+            question, answer = talk(turn, 100)
+            if turn < 3:
+                answer["content"] = f"{decided[turn]} {answer['content']}"
+            chat.record([question, answer])
+            if turn % 3 == 0:
+                context = chat.context()
+                if context.planned.notes.get("rollovers"):
+                    break
+                assert set(shown_users(context.history)) == set(range(1, turn + 2))
+                assert [text for text in decided[: turn + 1] if text.rstrip(".") not in context.text] == []
+        assert turn > 10
+        assert context.planned.notes["compressions"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,34 @@ def test_a_context_has_the_current_topic_past_ones_and_its_size(store: Path) -> 
         assert context.bulks == ()
         assert context.total_tokens == context.context.tokens <= 8_000
         assert context.compression_ratio == pytest.approx(1, abs=0.6)
+
+
+def test_a_topic_is_sealed_when_the_message_that_ends_it_is_added(store: Path) -> None:
+    told: list[Event] = []
+    with foveate.open(store) as fov:
+        topics = fov.conversation("slack", "#kitchen", budget_tokens=8_000).topics
+        with fov.subscribe(told.append, ["topic-sealed"]) as subscription:
+            for message in (*POTATOES, TESTS[0]):
+                topics.add_message(message)
+            subscription.drain()
+            assert [(event.data["why"], event.data["last"]) for event in told] == [("phrase", 1)]
+
+
+def test_the_current_topic_has_half_of_the_budget_and_is_sealed_at_60_percent_of_it(store: Path) -> None:
+    told: list[Event] = []
+    with foveate.open(store) as fov:
+        chat = fov.session("s", strategy="topics", budget_tokens=10_000)
+        shares: list[Any] = []
+        with fov.subscribe(told.append, ["topic-sealed"]) as subscription:
+            for number in range(40):
+                chat.topics.add_message({"role": "user", "content": f"Question {number}?"})
+                chat.topics.add_message({"role": "assistant", "content": "word " * 180})
+                shares.append(chat.topics.get_context(prompt="Next?").context.planned.notes["room_tokens"])
+            subscription.drain()
+        assert {(share["current"], share["past"], share["bulk"]) for share in shares} == {(5_000, 3_000, 2_000)}
+        first: Any = told[0].data
+        assert first["why"] == "size"
+        assert 2_400 <= first["tokens"] <= 3_000
 
 
 def test_a_topic_is_sealed_by_hand_and_told(store: Path) -> None:

@@ -86,7 +86,10 @@ def _messages(talk: Talk) -> Iterator[MessageSize]:
 
 
 def made_full(wanted: ArtefactSpec, *, share: float = 1.0) -> Artefact:
-    """Something that takes what it may, its architecture decisions not counted."""
+    """Something that takes what it may, its architecture decisions not counted, which there are where it takes more."""
+    if wanted.kind == "architecture":
+        found = Artefact(wanted.name, wanted.kind, wanted.first, wanted.last)
+        return replace(found, tokens=wanted.tokens // 4, text="…") if share > 1 else found
     extra = wanted.data["architecture_tokens"]
     assert isinstance(extra, int)
     return Artefact(

@@ -180,10 +180,12 @@ class Contexts:
         room = allotments.split(budget, fixed, prompt, one_off=one_off)
         shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         used = exact.base(shown)
-        room = allotments.split(budget, fixed, prompt, one_off=one_off, board_tokens_used=used)
+        takes_rest = one_off or not chosen.strategy.holds_back
+        room = allotments.split(budget, fixed, prompt, one_off=takes_rest, board_tokens_used=used)
         room = chosen.room(room, one_off=one_off)
         asked = request.budget_tokens
-        frame = Frame(budget, fixed, prompt, is_one_off=one_off, model=session.model, asked_tokens=asked)
+        own = fixed - self._given_tokens(request, [*documents.values(), *changing.values()], exact)
+        frame = Frame(budget, fixed, prompt, one_off, session.model, asked_tokens=asked, own_tokens=own)
         query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
         try:
             view, layer = await self._recalled(
@@ -202,8 +204,10 @@ class Contexts:
             raise BudgetExceeded(request.budget_tokens, scaled)
         # In a preview the history has the board's room.
         if layer.in_part and not one_off:
-            board = await self._prefetched(session, board, layer.in_part, room.board)
-            shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
+            left = room.history - sum(block.tokens for block in view.blocks) - layer.tokens
+            most = room.board if chosen.strategy.holds_back else min(room.board, used + max(0, left))
+            board = await self._prefetched(session, board, layer.in_part, most)
+            shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
         context = assemble(
             ContextParts(
                 budget_tokens=request.budget_tokens,
@@ -259,7 +263,7 @@ class Contexts:
         visible = _visible(view.blocks)
         wish = RecallRequest(
             query=query,
-            room_tokens=room.history - used if frame.is_one_off else room.recall,
+            room_tokens=_recall_room(chosen, frame, room, used),
             visible=visible | _retrieved(board),
             is_gated=self._settings.recall.gate,
             is_one_off=frame.is_one_off,
@@ -406,6 +410,11 @@ class Contexts:
         shown = sum(map(counter.base, documents))
         return counter.base(f"{system}{explanation}") + counter.base(write_pins(request.pins)) + shown
 
+    def _given_tokens(self, request: Request, documents: Sequence[str], counter: Counter) -> int:
+        """The fixed part without what is added to it here."""
+        shown = sum(map(counter.base, documents))
+        return counter.base(request.system) + counter.base(write_pins(request.pins)) + shown + request.tools_tokens
+
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
 
@@ -465,6 +474,14 @@ def _visible(blocks: Sequence[HistoryBlock]) -> set[int]:
 def _retrieved(board: Board) -> set[int]:
     """The turns that stand whole on the board."""
     return {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
+
+
+def _recall_room(chosen: ChosenStrategy, frame: Frame, room: Split, used_tokens: int) -> int:
+    """What recall may take: its own share, or what the history leaves where nothing is held back for it."""
+    left = max(0, room.history - used_tokens)
+    if frame.is_one_off:
+        return left
+    return room.recall if chosen.strategy.holds_back else min(room.recall, left)
 
 
 def _prompt_tokens(prompt: str | Sequence[Message], session: SessionRow) -> int:

@@ -5,20 +5,22 @@
     context = await talk.topics.get_context(8_000)
     context.current_topic, context.topics, context.bulks, context.total_tokens, context.compression_ratio
 
-Where topics end is looked for when a context is asked for, or this history; the log itself knows nothing of topics.
+Topics are sealed when a message is added, and when a context or the history is asked for; the log itself knows nothing
+of topics.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
-from foveate.errors import InputError
+from foveate.errors import FoveateError, InputError
 from foveate.history.driver import StatefulDriver
 from foveate.plan import Artefact
 from foveate.session.values import RecordedTurn, SessionInfo
@@ -31,7 +33,7 @@ from foveate.worker.artefacts import unpack_made
 
 STRATEGY = "topics"
 MAX_TRIES = 3
-"""A seal that another process wrote over is written again, so often."""
+"""Retries of a seal that another process overwrote."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -121,8 +123,13 @@ class Topics:
     async def add_message(
         self, message: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
     ) -> RecordedTurn:
-        """Keep a message for good; a user's begins a turn."""
-        return await self._talk.record(message, at=at)
+        """Record a message; a user's begins a turn. A topic that it ends is sealed before this returns."""
+        recorded = await self._talk.record(message, at=at)
+        if (await self._talk.refresh()).strategy == STRATEGY:
+            # The message is recorded whatever comes of this: what can't be planned now is sealed with the next context.
+            with suppress(FoveateError):
+                await self._settled()
+        return recorded
 
     async def get_context(self, max_tokens: int | None = None, *, prompt: str = "", system: str = "") -> TopicsContext:
         """What a model is shown within so many tokens; the session's own budget, if not said."""

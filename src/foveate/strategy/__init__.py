@@ -76,6 +76,8 @@ class Strategy:
     """and those that it shows behind the history."""
     recalls: ClassVar[bool] = True
     """Turns that the prompt brings up are shown again behind the history. Otherwise the history has their room."""
+    holds_back: ClassVar[bool] = True
+    """The shares of the board and recall are held back from the history. Otherwise they take only what they use."""
     recalls_first: ClassVar[bool] = False
     """In a preview recall has its room first, because the history fits any room. Otherwise it has what is left."""
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {}

@@ -143,7 +143,7 @@ def test_an_artefact_is_named_by_its_range_and_level_so_ageing_makes_it_from_the
     plans = lived_through(CHECKPOINT, [Talk(0, (1_000, 500)) for _ in range(40)], SIXTEEN, ROOM, FREE)
     wanted = {name.name: name for plan in plans for name in plan.wants}
     of_first = sorted((one.data["level"], one.tokens) for one in wanted.values() if (one.first, one.last) == (1, 6))
-    assert of_first == [(1, 700), (2, 1_000), (3, 1_600)]
+    assert of_first == [(1, 2_820), (2, 3_120), (3, 3_720)]
 
 
 def test_user_messages_that_no_longer_fit_roll_over_and_say_so() -> None:
@@ -164,18 +164,55 @@ def test_user_messages_that_no_longer_fit_roll_over_and_say_so() -> None:
     assert len(rolled) < 6
 
 
-def test_tier_1_rolls_over_without_checkpoints() -> None:
+def test_tier_1_keeps_the_users_words_without_checkpoints_and_says_so() -> None:
     plans = lived_through(CHECKPOINT, [Talk(40, (160,)) for _ in range(30)], Frame(4_000, 400), 3_200)
-    assert not any(row.level in ("A", "U") for plan in plans for row in plan.rows)
+    assert {row.level for plan in plans for row in plan.rows} == {"U", "R"}
     last = plans[-1]
     assert last.notes["tier"] == 1
-    assert {row.level for row in last.rows} == {"T", "R"}
+    assert "rollovers" not in last.notes
+    assert "only the user's words are shown" in str(last.notes["message"])
+    assert {turn for row in last.rows for turn in range(row.first, row.last + 1)} == set(range(1, 31))
     assert [event.kind for plan in plans for event in plan.events][:4] == [
         "context-threshold-reached",
         "compression-triggered",
         "budget-recalculated",
         "compressed",
     ]
+
+
+def test_tier_1_rolls_over_once_the_users_words_no_longer_fit() -> None:
+    plans = lived_through(CHECKPOINT, [Talk(200, (160,)) for _ in range(30)], Frame(4_000, 400), 3_200)
+    first = next(plan for plan in plans if plan.notes.get("rollovers"))
+    assert {row.level for row in first.rows} >= {"T", "U", "R"}
+    shown = [row for row in plans[plans.index(first) - 1].rows if row.level == "U"]
+    assert sum(row.tokens for row in shown) > 0.75 * 3_000
+    assert "up to T-" in str(first.notes["message"])
+
+
+def test_nothing_rolls_over_while_the_users_words_fit() -> None:
+    talks = [Talk(400, (300,)) for _ in range(24)]
+    plans = lived_through(CHECKPOINT, talks, SIXTEEN, ROOM)
+    assert sum(talk.user for talk in talks) > 0.75 * 12_600
+    assert not any("rollovers" in plan.notes for plan in plans)
+    words = {row.level for row in plans[-1].rows for _ in range(row.first, row.last + 1)}
+    assert words == {"A", "U", "R"}
+
+
+def test_prompt_board_and_recall_are_not_held_back_from_what_is_available() -> None:
+    frame = Frame(16_000, fixed_tokens=1_230, prompt_tokens=700, own_tokens=230)
+    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(10, (1_000,))], frame), 14_070)
+    assert plan.notes["available_tokens"] == 12_600
+
+
+def test_architecture_decisions_are_not_taken_from_what_is_available() -> None:
+    plans = []
+    story = MadeUpStory((), SIXTEEN)
+    for count in range(1, 17):
+        story = replace(story, talks=[Talk(0, (1_000, 500))] * count)
+        plan, story = settled(CHECKPOINT, story, ROOM, FREE, share=1.2)
+        plans.append(plan)
+    after = [plan.notes["available_tokens"] for plan in plans if plan.events]
+    assert after == [11_400, 10_800]
 
 
 def test_eras_stand_for_rolled_over_turns_that_are_too_many() -> None:

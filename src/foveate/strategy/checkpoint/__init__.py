@@ -32,9 +32,11 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
+    holds_back: ClassVar[bool] = False
     documents: ClassVar[tuple[Section, ...]] = ("goals",)
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
         "checkpoint": ArtefactKind(f"{_BUILD}:make_checkpoint", wording=_WORDING),
+        "architecture": ArtefactKind(f"{_BUILD}:make_architecture", reads_units=False),
         "checkpoints": ArtefactKind(f"{_BUILD}:make_merged", reads_messages=False, wording=_WORDING),
     }
 
@@ -59,8 +61,8 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
     compact_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 300
     """and any older one."""
     architecture_tokens: Annotated[int, Meta(ge=0, le=1_000_000)] = 400
-    """What the architecture decisions of a checkpoint, which are never compressed, may take besides; past it the oldest
-    of them are shortened, and the checkpoint says so."""
+    """What a rollover leaves the architecture decisions of a checkpoint; the oldest of them are shortened then. Before
+    it they have a fifth of the room."""
     snapshot: Annotated[float, Meta(gt=0, le=0.9)] = 0.50
     """A rollover leaves at most this share of the room taken, the newest messages not counted."""
     unknown_model_factor: Annotated[float, Meta(ge=0, le=1)] = 0.70

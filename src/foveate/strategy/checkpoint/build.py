@@ -20,7 +20,16 @@ from foveate.compress.telegraph import estimate_tokens, headline, squeeze
 from foveate.plan import Artefact
 from foveate.renditions import Count, Unit
 from foveate.strategy.build import Material, SourceTurn, made_of
-from foveate.strategy.checkpoint.extract import Find, Finds, GoalWords, find_all, found_before, pack_finds, read_goals
+from foveate.strategy.checkpoint.extract import (
+    MAX_FOUND,
+    Find,
+    Finds,
+    GoalWords,
+    find_all,
+    found_before,
+    pack_finds,
+    read_goals,
+)
 from foveate.turn import Json, turn_id
 
 LEVEL_NAMES = {1: "Compact", 2: "Moderate", 3: "Detailed"}
@@ -108,6 +117,25 @@ def make_checkpoint(material: Material) -> Artefact:
         return _summary(said, tokens, material.count)
 
     return _made(material, finds, goals, summarise, facts)
+
+
+def make_architecture(material: Material) -> Artefact:
+    """The architecture decisions of all compressed turns, word for word, where there are no checkpoints to hold them.
+
+    What was found in earlier turns comes from the artefact before this one. Without any there is no text.
+    """
+    wanted = material.wanted
+    finds = find_all(material.turns)
+    before = found_before(material.made.values(), 1, wanted.first - 1)
+    finds.architecture = [*before.architecture, *finds.architecture][-MAX_FOUND:]
+    listed = _architecture(finds.architecture, wanted.tokens, material.count)
+    lines = _section("Architecture decisions (kept word for word):", listed.lines)
+    data: dict[str, Json] = {
+        "architecture": list(listed.kept),
+        "architecture_shortened": listed.shortened,
+        "found": pack_finds(Finds(architecture=finds.architecture)),
+    }
+    return made_of(wanted, "\n".join(lines), data)
 
 
 def make_merged(material: Material) -> Artefact:

@@ -18,7 +18,7 @@ from foveate.plan import Artefact
 from foveate.strategy.build import SourceTurn
 from foveate.turn import Json, Message, ToolCall
 
-MAX_FOUND = 60
+MAX_FOUND = 200
 """Of each sort; the newest are kept."""
 MAX_FILES = 200
 MAX_CLAUSE_CHARS = 400

@@ -30,9 +30,15 @@ PRESERVED_SHARE = 0.30
 """The newest messages are preserved up to this share of what the compressed turns leave, however small that is."""
 WORKING_SHARE = 0.25
 """So much of the room the newest messages can count on, or `preserve_recent_tokens` if that is less."""
+ARCHITECTURE_SHARE = 0.20
+"""Architecture decisions of a checkpoint may take this share of the room, or the setting if that is more."""
 TINY_SHARE = 0.25
 """So much of the room rolled-over turns may take at least, or what a snapshot may take besides its checkpoints; eras
 stand for the oldest of them then."""
+
+
+Kind = Literal["compressed", "squeezed", "reduced", "rolled over"]
+"""A new checkpoint; older ones made compact; without checkpoints: only the user's words stay; a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class SizedTurn:
 class Compression:
     """A compression, as it went."""
 
-    kind: Literal["compressed", "squeezed", "rolled over"]
+    kind: Kind
     turn: int
     """The newest when it happened."""
     used_tokens: int
@@ -101,7 +107,7 @@ class CheckpointFlow:
     @property
     def available(self) -> int:
         """What messages may take."""
-        return max(0, self.room - self.book.checkpoint_tokens)
+        return max(0, self.room - self.book.reserved_tokens(self.overheads.range))
 
     @property
     def trigger(self) -> int:
@@ -114,7 +120,8 @@ class CheckpointFlow:
     @property
     def _behind(self) -> int:
         """What the compressed turns take besides their checkpoints."""
-        return self.book.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
+        kept = self.book.kept_tokens(self.overheads.range)
+        return kept + self.book.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
 
     def begin(self, compressed: Sequence[SizedTurn]) -> None:
         """The turns that the book has as the user's words alone."""
@@ -146,9 +153,16 @@ class CheckpointFlow:
     def _give_way(self, old: Sequence[SizedTurn]) -> None:
         if self.limit:
             self._compress(old)
-        else:
-            self._leave(old)
-            self._roll_over()
+            return
+        self._leave(old)
+        book = self.book
+        self.book = replace(
+            book,
+            compressions=book.compressions + 1,
+            architecture_from=old[0].turn,
+            architecture_limit=max(book.architecture_limit, self._architecture_tokens()),
+        )
+        self._note("reduced")
 
     def _leave(self, old: Sequence[SizedTurn]) -> None:
         """Of these turns only the user's words are shown from now on."""
@@ -173,10 +187,13 @@ class CheckpointFlow:
         return count
 
     def _lacks_room(self) -> bool:
-        """Whether what may not be compressed no longer fits beside the messages that are to be preserved."""
+        """Whether what may not be compressed no longer fits beside the newest turn, or as much of it as it needs."""
         newest = self.fresh[-1].raw + self.overheads.tag
-        needed = min(self.settings.preserve_recent_tokens, int(self.room * WORKING_SHARE))
+        needed = min(newest, max(self.settings.preserve_recent_tokens, MIN_TEXT_TOKENS), int(self.room * WORKING_SHARE))
         return self.available - (self.used - newest) < needed
+
+    def _architecture_tokens(self) -> int:
+        return max(self.settings.architecture_tokens, int(self.room * ARCHITECTURE_SHARE))
 
     def _text_tokens(self, level: int, original_tokens: int, count: int) -> int:
         most = min(
@@ -204,6 +221,7 @@ class CheckpointFlow:
             original_tokens=original,
             text_tokens=text,
             tokens=text + self.overheads.range,
+            architecture_tokens=self._architecture_tokens(),
         )
         aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
         kept, merged = self._merged([*aged, new], before, lambda kept: len(kept) > self.limit)
@@ -225,7 +243,7 @@ class CheckpointFlow:
             checkpoint,
             level=level,
             text_tokens=text,
-            tokens=min(checkpoint.tokens, text + self.overheads.range),
+            tokens=text + self.overheads.range + checkpoint.extra_tokens(self.overheads.range),
             count=checkpoint.count + 1,
         )
 
@@ -242,7 +260,11 @@ class CheckpointFlow:
             older, newer, *rest = kept
             size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
             count = max(counts.get(older.id, 0), counts.get(newer.id, 0)) + 1
-            kept = [merge(older, newer, text_tokens=size, tag_tokens=self.overheads.range, count=count), *rest]
+            tag = self.overheads.range
+            merging = merge(older, newer, text_tokens=size, tag_tokens=tag, count=count)
+            extra = older.extra_tokens(tag) + newer.extra_tokens(tag)
+            most = min(merging.architecture_tokens, 2 * self._architecture_tokens())
+            kept = [replace(merging, architecture_tokens=most, tokens=merging.tokens + min(extra, most)), *rest]
             merged += [older.id, newer.id]
         return kept, merged
 
@@ -260,10 +282,11 @@ class CheckpointFlow:
     def _roll_over(self) -> None:
         """A snapshot: Tiny for the oldest of the compressed turns, so that the rest has room again."""
         assert self.users, "there is something to roll over"
-        target = max(0, int(self.room * self.settings.snapshot) - self.book.checkpoint_tokens)
+        book = self._with_less_architecture()
+        target = max(0, int(self.room * self.settings.snapshot) - book.checkpoint_tokens - book.architecture_tokens)
         most = max(target, int(self.room * TINY_SHARE))
-        tiny, gone = self.book.tiny_tokens or self.overheads.range, 0
-        while gone < len(self.users) and (not self.limit or not gone or min(tiny, most) + self.user_tokens > target):
+        tiny, gone = book.tiny_tokens or self.overheads.range, 0
+        while gone < len(self.users) and (not gone or min(tiny, most) + self.user_tokens > target):
             turn = self.users[gone]
             self.user_tokens -= self._user(turn)
             tiny += turn.tiny + self.overheads.line
@@ -271,17 +294,31 @@ class CheckpointFlow:
         last = self.users[gone - 1].turn
         del self.users[:gone]
         self.book = replace(
-            self.book,
+            book,
             tiny_through=last,
             tiny_tokens=max(min(tiny, most), stub_row(1, 1, self.overheads).tokens),
-            rollovers=self.book.rollovers + 1,
-            compressions=self.book.compressions + (0 if self.limit else 1),
+            rollovers=book.rollovers + 1,
         )
         self._note("rolled over")
 
+    def _with_less_architecture(self) -> CheckpointState:
+        """The book of a snapshot: architecture decisions that take more than their room are shortened, oldest first."""
+        book, tag, most = self.book, self.overheads.range, self.settings.architecture_tokens
+        if book.kept_tokens(tag) <= self.room * ARCHITECTURE_SHARE:
+            return book
+        checkpoints = tuple(
+            replace(one, architecture_tokens=most, tokens=one.tokens - max(0, one.extra_tokens(tag) - most))
+            if one.extra_tokens(tag) > most
+            else one
+            for one in book.checkpoints
+        )
+        own = min(book.architecture_tokens, most)
+        limit = most if own < book.architecture_tokens else book.architecture_limit
+        return replace(book, checkpoints=checkpoints, architecture_tokens=own, architecture_limit=limit)
+
     def _note(
         self,
-        kind: Literal["compressed", "squeezed", "rolled over"],
+        kind: Kind,
         *,
         new: CheckpointEntry | None = None,
         aged: tuple[str, ...] = (),

@@ -46,7 +46,8 @@ class CheckpointPlanner:
         self.budget = max(0, budget_tokens)
         self.overheads = overheads
         frame = story.frame
-        usable = int(frame.nominal_tokens * settings.usable) - frame.fixed_tokens - frame.prompt_tokens
+        # The prompt and what Foveate adds itself take of the rest; `budget_tokens` is what they leave.
+        usable = int(frame.nominal_tokens * settings.usable) - frame.given_tokens
         self.room = min(self.budget, max(usable, MIN_HISTORY_TOKENS))
         """What the history may take."""
         self.items = self._read()
@@ -106,7 +107,9 @@ class CheckpointPlanner:
             flow.book = replace(flow.book, seen_turn=last, seen_tokens=turns[-1].raw)
         wants = {checkpoint.id: self._wanted(checkpoint) for checkpoint in flow.book.checkpoints}
         flow.book = self._with_sizes(flow.book, wants)
-        return _Tried(flow, self._lay_out(flow, wants), tuple(wants.values()))
+        architecture = flow.book.architecture_wanted
+        needed = (*wants.values(), *([architecture] if architecture else ()))
+        return _Tried(flow, self._lay_out(flow, wants), needed)
 
     def _skipped(self, book: CheckpointState, through: int, room: int) -> CheckpointState:
         """A book whose turns up to here are rolled over at once: too many to go through one by one."""
@@ -155,12 +158,19 @@ class CheckpointPlanner:
             else checkpoint
             for checkpoint in book.checkpoints
         ]
-        return replace(book, checkpoints=tuple(kept))
+        listed = book.architecture_wanted
+        own = made.get(listed.name) if listed else None
+        tokens = own.tokens + tag if own and own.text else 0
+        return replace(book, checkpoints=tuple(kept), architecture_tokens=tokens)
 
     def _lay_out(self, flow: CheckpointFlow, wants: Mapping[str, ArtefactSpec]) -> CheckpointLayout:
         book, overheads = flow.book, self.overheads
         rolled = [item for item in self.items if item.turn <= book.tiny_through]
         rows = checkpoint_rows(book, {name: wanted.name for name, wanted in wants.items()})
+        listed = book.architecture_wanted
+        if listed and book.architecture_tokens:
+            first = int(str(listed.data["first"]))
+            rows.append(Block(first, book.through, "A", book.architecture_tokens, artefact=listed.name))
         room = max(book.tiny_tokens, stub_row(1, 1, overheads).tokens)
         rows += rolled_rows(self.story, rolled, book.tiny_through, room, overheads)
         rows += user_rows(flow.users, overheads)
@@ -203,7 +213,7 @@ class CheckpointPlanner:
 MAX_TOLD = 64
 """Compressions of one plan that are told of; a long history that is brought in has more."""
 TIER_NAMES = ("minimal", "basic", "standard", "structured", "rich")
-_CAUSES = {"compressed": "threshold", "squeezed": "room", "rolled over": "rollover"}
+_CAUSES = {"compressed": "threshold", "squeezed": "room", "reduced": "rollover", "rolled over": "rollover"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +245,7 @@ class Teller:
         }
         if book.rollovers:
             notes |= {"rollovers": book.rollovers, "tiny_through": turn_id(book.tiny_through)}
+        if book.rollovers or book.architecture_from:
             notes["message"] = rolled_over(book)
         eras = [row.last for row in layout.rows if row.level == "E" and not row.first_step]
         if eras:
@@ -263,13 +274,14 @@ class Teller:
             yield PlanEvent("checkpoints-aged", {"aged": list(happened.aged), "merged": list(happened.merged)}, turn)
         yield PlanEvent("budget-recalculated", self._budget(book), turn)
         done: dict[str, Json] = {"cause": cause, "compressions": book.compressions}
-        if happened.kind == "rolled over":
-            done |= {"rolled_over": True, "tiny_through": turn_id(book.tiny_through), "message": rolled_over(book)}
+        if happened.kind in ("rolled over", "reduced"):
+            done |= {"rolled_over": True, "message": rolled_over(book)}
+            done |= {"tiny_through": turn_id(book.tiny_through)} if book.tiny_through else {}
         yield PlanEvent("compressed", done, turn)
 
     def _budget(self, book: CheckpointState) -> dict[str, Json]:
         """What is available now, and when the next compression comes."""
-        available = max(0, self.flow.room - book.checkpoint_tokens)
+        available = max(0, self.flow.room - book.reserved_tokens(self.flow.overheads.range))
         trigger = int(available * (self.settings.trigger if self.settings.enabled else 1.0))
         return {
             "available_tokens": self._scaled(available),
@@ -299,7 +311,12 @@ def _range(checkpoint: CheckpointEntry) -> dict[str, Json]:
 
 
 def rolled_over(book: CheckpointState) -> str:
-    """The clear message of a rollover."""
+    """The message of a rollover."""
+    if not book.tiny_through:
+        return (
+            "this size has no checkpoints, so the session rolled over to a snapshot: up to "
+            f"{turn_id(book.through)} only the user's words are shown; get_turn gives the rest back"
+        )
     last = turn_id(book.tiny_through)
     return (
         "what may not be compressed no longer fitted, so the session rolled over to a snapshot: "

@@ -12,6 +12,7 @@ from foveate.turn import Json
 DETAILED, MODERATE, COMPACT = 3, 2, 1
 MESSAGES_KIND, UNITS_KIND = "checkpoint", "checkpoints"
 """A checkpoint is made from the messages of its turns; one of very many turns from their units and earlier finds."""
+ARCHITECTURE_KIND = "architecture"
 MAX_READ_TURNS = 400
 """The most turns whose messages are read for one checkpoint."""
 
@@ -38,6 +39,12 @@ class CheckpointEntry:
     """How often it was compressed."""
     merged: int = 1
     """How many checkpoints it is made of."""
+    architecture_tokens: int = 0
+    """What its architecture decisions may take besides; 0: as the settings say."""
+
+    def extra_tokens(self, tag_tokens: int) -> int:
+        """What it takes beyond its level: its architecture decisions."""
+        return max(0, self.tokens - self.text_tokens - tag_tokens)
 
     @property
     def name(self) -> str:
@@ -50,11 +57,12 @@ class CheckpointEntry:
             "messages": [self.first_message, self.last_message],
             "summary_tokens": summary_tokens,
             "compact_tokens": compact_tokens,
-            "architecture_tokens": architecture_tokens,
         }
+        architecture = self.architecture_tokens or architecture_tokens
+        data["architecture_tokens"] = architecture
         kind = MESSAGES_KIND if self.last - self.first < MAX_READ_TURNS else UNITS_KIND
-        name = f"{self.name}-{summary_tokens}-{compact_tokens}-{architecture_tokens}"
-        return ArtefactSpec(name, kind, self.first, self.last, self.text_tokens + architecture_tokens, data)
+        name = f"{self.name}-{summary_tokens}-{compact_tokens}-{architecture}"
+        return ArtefactSpec(name, kind, self.first, self.last, self.text_tokens + architecture, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +89,35 @@ class CheckpointState:
     rollovers: int = 0
     created: int = 0
     """Checkpoints ever made; the next one's number is one more."""
+    architecture_from: int = 0
+    """Where there are no checkpoints: the first turn of the last compression; 0: nothing was compressed so."""
+    architecture_limit: int = 0
+    """What the architecture decisions of all compressed turns may take there,"""
+    architecture_tokens: int = 0
+    """and what they take, tags included."""
 
     @property
     def checkpoint_tokens(self) -> int:
         return sum(checkpoint.tokens for checkpoint in self.checkpoints)
+
+    def reserved_tokens(self, tag_tokens: int) -> int:
+        """What the checkpoints may take by their levels, which is held back for them."""
+        return sum(checkpoint.text_tokens + tag_tokens for checkpoint in self.checkpoints)
+
+    def kept_tokens(self, tag_tokens: int) -> int:
+        """What architecture decisions take."""
+        return sum(one.extra_tokens(tag_tokens) for one in self.checkpoints) + self.architecture_tokens
+
+    @property
+    def architecture_wanted(self) -> ArtefactSpec | None:
+        """The architecture decisions of a session without checkpoints: those found before, and those of the turns of
+        its last compression."""
+        first = 1 + max((one.last for one in self.checkpoints), default=0)
+        if not self.architecture_from or first > self.through:
+            return None
+        name = f"architecture-{self.architecture_from}-{self.through}-{self.architecture_limit}"
+        limit = self.architecture_limit
+        return ArtefactSpec(name, ARCHITECTURE_KIND, self.architecture_from, self.through, limit, {"first": first})
 
     def as_json(self) -> dict[str, Json]:
         return {**asdict(self), "checkpoints": [asdict(checkpoint) for checkpoint in self.checkpoints]}
@@ -111,4 +144,5 @@ def merge(
         tokens=text_tokens + tag_tokens,
         count=max(older.count, newer.count, count),
         merged=older.merged + newer.merged,
+        architecture_tokens=older.architecture_tokens + newer.architecture_tokens,
     )

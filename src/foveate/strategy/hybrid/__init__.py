@@ -24,6 +24,7 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
+    holds_back: ClassVar[bool] = False
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
         "short": ArtefactKind(f"{__name__}.build:make_short", reads_units=False),
     }

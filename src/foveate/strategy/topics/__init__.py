@@ -32,6 +32,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
+    holds_back: ClassVar[bool] = False
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
         "topic": ArtefactKind(f"{_BUILD}:make_topic", wording=_WORDING),
         "bulk": ArtefactKind(f"{_BUILD}:make_bulk", reads_messages=False, wording=_WORDING),
@@ -42,7 +43,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     enabled: bool = True
     """Off: no topics; the newest turns that fit, whole, as `standard` shows them."""
     current: Annotated[float, Meta(gt=0, le=1)] = 0.50
-    """The share of the history's tokens for the current topic. The three shares add up to 1 at most."""
+    """The share of the budget, less the system prompt, for the current topic. The three shares add up to 1 at most."""
     past: Annotated[float, Meta(ge=0, le=1)] = 0.30
     """For summaries of past topics."""
     bulk: Annotated[float, Meta(ge=0, le=1)] = 0.20

@@ -21,6 +21,8 @@ MAX_CATCH_UP_TURNS = 20_000
 """Of a longer history that was never planned, the turns before this many are one topic."""
 MAX_READ_TURNS = 2_000
 """Of a history that was never planned, only so many of the newest turns are read for phrases and subjects."""
+MAX_BESIDE = 0.25
+"""A prompt and additions larger than this share of the history's room are taken off what the tiers share."""
 MAX_SUMMARIES = 200
 """So many summaries of what was sealed are made at once, besides those that are shown."""
 _TARGETS: tuple[ShownLevel, ...] = ("A", "R", "M", "S", "C", "T", "E")
@@ -49,7 +51,7 @@ class TopicsPlanner:
         self.story = story
         self.budget = max(0, budget_tokens)
         self.overheads = overheads
-        self.rooms = Rooms.of(settings, self.budget, overheads)
+        self.rooms = Rooms.of(settings, self._shared_tokens(), overheads)
 
     def plan(self) -> Plan:
         if not self.story.last_turn or self.budget < MIN_HISTORY_TOKENS:
@@ -75,6 +77,15 @@ class TopicsPlanner:
             events=tuple(flow.events),
             notes=self._notes(flow, past, current),
         )
+
+    def _shared_tokens(self) -> int:
+        """What the three tiers share: the budget without the system prompt and what else the caller gave.
+
+        The prompt and Foveate's own additions take of it what the tiers leave; where they take much, it is less.
+        """
+        frame = self.story.frame
+        beside = frame.own_tokens + frame.prompt_tokens
+        return self.budget + beside if beside <= self.budget * MAX_BESIDE else self.budget
 
     def _lived(self) -> tuple[TopicFlow, list[ArtefactSpec]]:
         """The conversation up to its newest turn, and what says where topics begin in what is new of it."""
