@@ -21,7 +21,7 @@ _LIKE_A_MARK = re.compile(_MARK)
 _FORGED = re.compile(rf"{_LINE_START}(\\*{_MARK})")
 _ESCAPED = re.compile(rf"{_LINE_START}\\(\\*{_MARK})")
 # What Claude Code makes of a slash command, and of a shell command, that is typed into it.
-_COMMAND_TAG = re.compile(r"\s*<(command-name|command-message|command-args|bash-input)>")
+_COMMAND_TAG = re.compile(r"\A\s*<(command-name|command-message|command-args|bash-input)>")
 
 
 def escape_marks(text: str) -> str:

@@ -1,9 +1,6 @@
 """Every pattern of the strategies takes time in proportion to its text, whatever the text is."""
 
-import importlib
-import pkgutil
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,40 +9,14 @@ from foveate.strategy.build import SourceTurn
 from foveate.strategy.checkpoint.extract import find_all
 from foveate.strategy.hybrid.tracker import track
 from foveate.turn import Message, ToolCall
-from support.pattern_steps import PatternSteps
+from support.pattern_steps import LENGTH, MOST_GROWTH, PatternSteps, check_growth, unbounded_patterns
 
-LENGTH = 24
-MOST_GROWTH = 2.6
-"""Steps at twice the length: 2 for a linear pattern, 4 for a quadratic one, 8 for a cubic one."""
-COMMON = (" ", "\n", "a", "0", "\t", "-")
-MAX_LITERALS = 12
-
-
-def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Those that repeat something without a limit; the others look at a fixed number of characters."""
-    for module in pkgutil.walk_packages(foveate.strategy.__path__, "foveate.strategy."):
-        for name, value in vars(importlib.import_module(module.name)).items():
-            if isinstance(value, re.Pattern) and PatternSteps(value).is_unbounded:
-                yield f"{module.name}.{name}".removeprefix("foveate.strategy."), value
-
-
-def shapes(literals: list[str]) -> Iterator[str]:
-    """What is repeated: characters that a pattern names, and pairs with the common ones."""
-    named = [*COMMON, *literals[:MAX_LITERALS]]
-    yield from named
-    yield from (f"{one}{two}" for one in COMMON[:2] for two in literals[:MAX_LITERALS])
-
-
-PATTERNS = dict(patterns())
+PATTERNS = dict(unbounded_patterns(foveate.strategy))
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_takes_twice_the_steps_for_twice_the_text(name: str) -> None:
-    counter = PatternSteps(PATTERNS[name])
-    for shape in shapes(counter.literals):
-        for before, behind in (("", "x"), ("", ""), ("x (", "x")):
-            once, twice = (counter.count(f"{before}{shape * times}{behind}") for times in (LENGTH, 2 * LENGTH))
-            assert twice <= MOST_GROWTH * once, f"{name}: {once} steps, then {twice}, for {shape!r} between {behind!r}"
+    check_growth(PATTERNS[name])
 
 
 @pytest.mark.parametrize("pattern", [r"^\s*(?:[-*])?\s*\[", r"„[^“\n]*“", r"\.+(?=\s)"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
+from types import ModuleType
 from typing import Any
 
 MAX_STEPS = 2_000_000
@@ -164,3 +167,37 @@ def _is_unbounded(nodes: Any) -> bool:
         or (op in (ops.ASSERT, ops.ASSERT_NOT) and _is_unbounded(argument[1]))
         for op, argument in nodes
     )
+
+
+LENGTH = 24
+MOST_GROWTH = 2.6
+"""Steps at twice the length: 2 for a linear pattern, 4 for a quadratic one, 8 for a cubic one."""
+COMMON = (" ", "\n", "a", "0", "\t", "-")
+MAX_LITERALS = 12
+
+
+def unbounded_patterns(*packages: ModuleType) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """The patterns of some packages that repeat something without a limit; the others look at few characters."""
+    for package in packages:
+        paths = getattr(package, "__path__", [])
+        names = [package.__name__, *(found.name for found in pkgutil.walk_packages(paths, f"{package.__name__}."))]
+        for module in names:
+            for name, value in vars(importlib.import_module(module)).items():
+                if isinstance(value, re.Pattern) and PatternSteps(value).is_unbounded:
+                    yield f"{module}.{name}".removeprefix("foveate."), value
+
+
+def check_growth(pattern: re.Pattern[str]) -> None:
+    """Fails if twice the text takes much more than twice the steps."""
+    counter = PatternSteps(pattern)
+    for shape in _shapes(counter.literals):
+        for before, behind in (("", "x"), ("", ""), ("x (", "x")):
+            once, twice = (counter.count(f"{before}{shape * times}{behind}") for times in (LENGTH, 2 * LENGTH))
+            assert twice <= MOST_GROWTH * once, f"{once} steps, then {twice}, for {shape!r} before {behind!r}"
+
+
+def _shapes(literals: list[str]) -> Iterator[str]:
+    """What is repeated: characters that a pattern names, and pairs with the common ones."""
+    named = [*COMMON, *literals[:MAX_LITERALS]]
+    yield from named
+    yield from (f"{one}{two}" for one in COMMON[:2] for two in literals[:MAX_LITERALS])

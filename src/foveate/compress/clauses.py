@@ -29,20 +29,20 @@ MIN_CLAUSE_WORDS = 5
 MAX_LEAD_WORDS = 14
 MAX_GROUP_WORDS = 60
 
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_ITEM = re.compile(r"\s*(?:[-*+•▪]|\d{1,3}[.)]|[a-z]\))\s+(?=\S)")
-_HEADING = re.compile(r"\s*#{1,6}\s+|^\s*\*\*[^*]{1,80}\*\*:?\s*$")
-_ROW = re.compile(r"\s*\|.*\|\s*$")
-_RULE = re.compile(r"[\s|:=_*+-]*$")
+_FENCE = re.compile(r"\A\s*(?:```|~~~)")
+_ITEM = re.compile(r"\A\s*(?:[-*+•▪]|\d{1,3}[.)]|[a-z]\))\s+(?=\S)")
+_HEADING = re.compile(r"\A\s*#{1,6}\s+|\A\s*\*\*[^*]{1,80}\*\*:?\s*$")
+_ROW = re.compile(r"\A\s*\|.*\|\s*$")
+_RULE = re.compile(r"\A[\s|:=_*+-]*$")
 _CODE_LINE = re.compile(
-    r"\s*(?:[\w.]+\(.*\)[;{]?\s*$|(?:def|class|import|from|return|const|let|var|function|public|private|if|for|while)\b.*[:{;(]\s*$|[$>]\s|[}\])]|</?\w|@\w+|[\w.\[\]]+\s*[+-]?=\s)|.*[{;]\s*$"
+    r"\A\s*(?:[\w.]+\(.*\)[;{]?\s*$|(?:def|class|import|from|return|const|let|var|function|public|private|if|for|while)\b.*[:{;(]\s*$|[$>]\s|[}\])]|</?\w|@\w+|[\w.\[\]]+\s*[+-]?=\s)|\A.*[{;]\s*$"
 )
 _PROTECTED = re.compile(
     r"`[^`\n]{1,300}`|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|„[^“\n]{1,300}“|\([^()\n]{1,300}\)"
 )
 _SENTENCE_END = re.compile(r"[.!?…]{1,8}[\"'”’)\]*_»]{0,4}\s+|[。！？]{1,8}[」』”]?\s*|[؟۔।]{1,8}\s*")
 _CLAUSE_END = re.compile(
-    r";\s+|\s+[—–]\s+|\s+--?\s+|,\s+(?=(?:and|so|then|und|et|y)\s+(?:I|we|you|he|she|it|they|the|this|that|there|my|our|your|his|her|their|a|an)\b)|，|；"
+    r";\s+|(?<!\s)\s+(?:[—–]|--?)\s+|,\s+(?=(?:and|so|then|und|et|y)\s+(?:I|we|you|he|she|it|they|the|this|that|there|my|our|your|his|her|their|a|an)\b)|，|；"
 )
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nos|fig|eq|sec|mr|mrs|ms|dr|prof|st|jr|sr|inc|ltd|co|dept|est|min|max|al|ca|bzw"

@@ -268,16 +268,21 @@ def plain(value: Json) -> str:
 
 def change(old: str, new: str) -> str:
     """An edit as the lines it takes away and adds; only their number where they are many."""
-    before, after = old.split("\n"), new.split("\n")
-    while before and after and before[0] == after[0]:
-        before, after = before[1:], after[1:]
-    while before and after and before[-1] == after[-1]:
-        before, after = before[:-1], after[:-1]
+    before, after = _without_common_ends(old.split("\n"), new.split("\n"))
     if len(before) + len(after) <= CHANGE_LINES:
         lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
         return "change:\n" + "\n".join(clip(line, VALUE_CHARS) for line in lines)
     names = definitions(after) or definitions(before)
     return f"change (-{len(before)} +{len(after)} lines{': ' + ', '.join(names) if names else ''})"
+
+
+def _without_common_ends(before: Sequence[str], after: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Two lists of lines without those at either end that both have."""
+    shorter = min(len(before), len(after))
+    start = next((place for place in range(shorter) if before[place] != after[place]), shorter)
+    left = shorter - start
+    end = next((place for place in range(left) if before[-1 - place] != after[-1 - place]), left)
+    return before[start : len(before) - end], after[start : len(after) - end]
 
 
 def _pair(arguments: Mapping[str, Json]) -> tuple[str | None, str | None]:

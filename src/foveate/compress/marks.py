@@ -12,8 +12,8 @@ from foveate.renditions import Count
 from foveate.text import MARK_WORDS
 
 _LIKE = re.compile(r"\[|Turn ")
-_FORGED = re.compile(rf"(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
-_ESCAPED = re.compile(rf"\\(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
+_FORGED = re.compile(rf"(?<!\\)(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
+_ESCAPED = re.compile(rf"(?<!\\)\\(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
 
 
 def escape_inline(text: str) -> str:

@@ -184,8 +184,9 @@ _VERBATIM = re.compile(
     r"|[;{}\\]\s*$|=>|==|!=|::|\w\(\)|\w = |</|/>|\S {3,}\S.* {3,}\S|\t"
 )
 _PROTECTED = re.compile(
-    r"(`+)(?!`).+?(?<!`)\1(?!`)"
-    r'|"[^"]*"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|‘[^’]*’(?!\w)|(?<!\w)\'[^\'\n]+\'(?!\w)'
+    r"(`+)(?!`).{1,2000}?(?<!`)\1(?!`)"
+    r'|"[^"]{0,2000}"|“[^”]{0,2000}”|«[^»]{0,2000}»|„[^“”]{0,2000}[“”]|‘[^’]{0,2000}’(?!\w)'
+    r"|(?<!\w)'[^'\n]{1,2000}'(?!\w)"
     r"|(?<!\S)(?![(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+",
     re.DOTALL,
 )
@@ -198,7 +199,7 @@ _SENTENCE_END = re.compile(r"((?<=[.!?…])\s+)")
 _SENTENCE_START = re.compile(r"(?:\A|([.!?])\s+)([a-z][a-z']*)(?=[\s,])")
 _NO_END = ("e.g", "i.e", "etc", "vs", "cf", "approx", ".", "!", "?")
 """Behind these a full stop ends no sentence."""
-_LOOSE_MARK = re.compile(r"([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
+_LOOSE_MARK = re.compile(r"(?<![A-Za-z])([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
 _SPACES = re.compile(r"(?<=\S)[ \t]{2,}|(?<=\S)\t(?=\S)")
 _ODD_SPACE = re.compile(r"[^\S \t\n]")
 """White space that is neither a blank, a tab nor a newline means something to whoever typed it."""

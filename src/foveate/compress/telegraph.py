@@ -32,7 +32,7 @@ from foveate.compress.lexicon import (
 )
 
 _EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
-_BARE = re.compile(r"^[^\w$€£¥#@/~+<-]+|[^\w%)°$€£]+$")
+_BARE = re.compile(r"^[^\w$€£¥#@/~+<-]+|(?<![^\w%)°$€£])[^\w%)°$€£]+$")
 _FILLER = re.compile(
     r"\b(?:of course|by the way|as you can see|it is (?:worth noting|important to note) that)[,:]?\s+"
     r"|\bin order(?= to )",
@@ -66,7 +66,7 @@ MAX_COURTESY_CHARS = 120
 MAX_WORD_CHARS = 64
 """Of a longer run of characters only the beginning is looked at."""
 _PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
-_PAIRS = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»")
+_PAIRS = re.compile(r"`[^`\n]{0,2000}`|\"[^\"\n]{0,2000}\"|“[^”\n]{0,2000}”|«[^»\n]{0,2000}»")
 
 
 def estimate_tokens(text: str) -> int:

@@ -23,8 +23,8 @@ MAX_ANSWER_CHARS = 400_000
 TRUNCATED = "the answer was cut off at its output limit; say less"
 FILTERED = "the provider's filter stopped the answer"
 
-_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
-_TOOLS_NOTE = re.compile(r"\s*\{\d+ tools? called\}")
+_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
+_TOOLS_NOTE = re.compile(r"(?<!\s)\s*\{\d+ tools? called\}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,9 @@ MIN_COMMON_WORDS = 4
 """Fewer everyday words tell nothing of a language."""
 MAX_CHARS = 50_000
 
-_TECHNICAL = re.compile(r"[A-Za-z0-9_]*[\d/_\\.@-][A-Za-z0-9_/.\\@-]*|\b[a-z]+[A-Z]\w*|\b(?:[A-Z][a-z0-9]+){2,}\b")
+_TECHNICAL = re.compile(
+    r"(?<![A-Za-z0-9_])[A-Za-z0-9_]*[\d/_\\.@-][A-Za-z0-9_/.\\@-]*|\b[a-z]+[A-Z]\w*|\b(?:[A-Z][a-z0-9]+){2,}\b"
+)
 """Paths and identifiers, which are in no language."""
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _COMMON = {

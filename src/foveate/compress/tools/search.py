@@ -23,7 +23,10 @@ tools: tuple[str, ...] = (
 )
 tools += ("glob", "find", "findfile", "findfiles", "globfilesearch", "codebasesearch", "searchcode", "grepfiles")
 
-_HIT = re.compile(r"^(?P<path>(?:[A-Za-z]:)?[^\s:]{1,200}):(?P<line>\d+):(?:\d+:)?(?P<text>.*)$")
+_HIT = re.compile(
+    # A line of a log that begins with its time is no hit: `20:31:07 started`, `2026-11-15T20:31:07 started`.
+    r"^(?!\[?(?:\d{4}-\d\d-\d\d[T_])?\d{1,2}:\d\d:\d\d(?:\D|$))(?P<path>(?:[A-Za-z]:)?[^\s:]{1,200}):(?P<line>\d+):(?:\d+:)?(?P<text>.*)$"
+)
 _NOTHING = re.compile(r"(?i)^(?:no (?:matches|files|results)|0 (?:matches|results))|^$")
 _MIN_HITS = 3
 _SHARE = 0.8

@@ -46,7 +46,7 @@ _PROGRAMS: tuple[tuple[ModuleType, tuple[str, ...]], ...] = (
     (files, ("cat", "sed", "head", "tail", "bat", "nl", "less")),
 )
 _PROGRESS = re.compile(
-    r"^\s*(?:\d{1,3} ?%|\[?#{3,}[#. ]*\]?\s*\d*%?$|(?:Downloading|Collecting|Fetching|Unpacking|Resolving"
+    r"^\s*(?:\d{1,3} ?%|\[?###[#. ]*+\]?\s*+\d*+%?$|(?:Downloading|Collecting|Fetching|Unpacking|Resolving"
     r"|Compiling|Downloaded|Get:\d+"
     r"|Preparing|Selecting|Requirement already satisfied)\b)"
 )

@@ -15,29 +15,29 @@ tools = ("runtests", "test", "pytest", "jest", "runtest", "runpytest")
 MAX_NAMES = 3
 
 _SUMMARY = re.compile(
-    r"^=+ .*\b(?:passed|failed|errors?|no tests ran|skipped)\b.* =+$"  # pytest
-    r"|^\d+ (?:passed|failed|errors?)\b.* in [\d.]+ ?s\b.*$"
-    r"|^\s*(?:Tests|Test Suites|Test Files):? +.*\b(?:passed|failed|total)\b.*$"  # jest, vitest
-    r"|^\s*\d+ (?:passing|failing|pending)\b.*$"  # mocha
+    r"^=+ .{0,400}\b(?:passed|failed|errors?|no tests ran|skipped)\b.{0,400} =+$"  # pytest
+    r"|^\d+ (?:passed|failed|errors?)\b.{0,400} in [\d.]{1,12} ?s\b.*$"
+    r"|^[ \t]*(?:Tests|Test Suites|Test Files):? +.*\b(?:passed|failed|total)\b.*$"  # jest, vitest
+    r"|^[ \t]*\d+ (?:passing|failing|pending)\b.*$"  # mocha
     r"|^test result: \w+\..*$"  # cargo
-    r"|^Ran \d+ tests? in .*$|^FAILED \((?:failures|errors)=.*$"  # unittest
-    r"|^(?:ok|FAIL)\s+\S+/\S*\s+(?:[\d.]+s|\(cached\)).*$"  # go
-    r"|^[#ℹ] (?:pass|fail) \d+$",  # node
+    r"|^Ran \d{1,9} tests? in .*$|^FAILED \((?:failures|errors)=.*$"  # unittest
+    r"|^(?:ok|FAIL)[ \t]+\S{1,400}/\S{0,400}[ \t]+(?:[\d.]+s|\(cached\)).*$"  # go
+    r"|^[#ℹ] (?:pass|fail) \d{1,9}$",  # node
     re.MULTILINE,
 )
 _FAILED = re.compile(
-    r"^(?:FAILED|ERROR) (?P<pytest>[^\s(]\S*?)(?: - .*)?$"
-    r"|^(?P<verbose>\S+::\S+) (?:FAILED|ERROR)\b.*$"
+    r"^(?:FAILED|ERROR) (?P<pytest>[^\s(]\S*)(?: - .*)?$"
+    r"|^(?=\S+?::\S)(?P<verbose>\S++) (?:FAILED|ERROR)\b.*$"
     r"|^--- FAIL: (?P<go>\S+).*$"
     r"|^test (?P<cargo>\S+) \.\.\. FAILED$"
     r"|^(?:FAIL|ERROR): (?P<unittest>\w+) \(.*$"
-    r"|^\s*● (?P<jest>.+)$"
-    r"|^\s*(?:✕|×|✗) (?P<mark>.+?)(?: \(?\d+ ?ms\)?)?$",
+    r"|^[ \t]*● (?P<jest>.+)$"
+    r"|^[ \t]*(?:✕|×|✗) (?P<mark>.{1,400}?)(?: \(?\d{1,9} ?ms\)?)?$",
     re.MULTILINE,
 )
-_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|passing|failing|deselected)")
+_COUNT = re.compile(r"(?<!\d)(\d{1,9}) (passed|failed|errors?|skipped|xfailed|passing|failing|deselected)")
 _PASSED = re.compile(
-    r"^\S+::\S+ (?:PASSED|SKIPPED|XFAIL)\b|^\S+\.(?:py|[jt]sx?) [.sx]+ +\[ *\d+%\]$|^test \S+ \.\.\. ok$"
+    r"^(?=\S+?::\S)\S++ (?:PASSED|SKIPPED|XFAIL)\b|^\S{1,400}\.(?:py|[jt]sx?) [.sx]+ +\[ *\d+%\]$|^test \S+ \.\.\. ok$"
     r"|^\s*(?:✓|√|✔) |^=== (?:RUN|PAUSE|CONT) |^\s*--- PASS: |^PASS(?: |$)|^\w+ \(\S+\)(?: \.\.\. )ok$|^[.sxF]{10,}$"
 )
 
@@ -74,9 +74,9 @@ def counts(output: str) -> dict[str, int]:
         for number, what in _COUNT.findall(line):
             name = {"passing": "passed", "failing": "failed", "error": "errors"}.get(what, what)
             found[name] = found.get(name, 0) + int(number)
-        if ran := re.match(r"Ran (\d+) tests?", line):
+        if ran := re.match(r"Ran (\d{1,9}) tests?", line):
             found["run"] = int(ran[1])
-        if noted := re.match(r"[#ℹ] (pass|fail) (\d+)", line):
+        if noted := re.match(r"[#ℹ] (pass|fail) (\d{1,9})", line):
             found[f"{noted[1]}ed"] = int(noted[2])
     order = ("failed", "errors", "passed", "skipped", "run")
     return {what: found[what] for what in order if found.get(what)}
