@@ -9,6 +9,8 @@ turn took to be compressed, how long an ordinary turn of another session took th
 how long `close` took.
 """
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import argparse
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import foveate
-from foveate import Foveate, Message, Session, Text, ToolCall, ToolResult
+from foveate import Message, Session, Text, ToolCall, ToolResult
 
 BEAT_SECONDS = 0.005
 POLL_SECONDS = 0.01
@@ -139,13 +141,13 @@ async def measure(messages: Sequence[Message], folder: Path) -> Case:
     stalls: list[float] = []
     beating = asyncio.create_task(_beat(stalls))
     began = time.perf_counter()
-    await poison.record(*messages)
+    await poison.record(list(messages))
     record = time.perf_counter() - began
-    await other.record(Message("user", (Text("Which port?"),)), Message("assistant", (Text("8443."),)))
+    await other.record([Message("user", (Text("Which port?"),)), Message("assistant", (Text("8443."),))])
     await poison.record(Message("user", (Text("next"),)))
     await other.record(Message("user", (Text("next"),)))
     done = time.perf_counter()
-    compressed, others = await asyncio.gather(_wait(fov, poison, done), _wait(fov, other, done))
+    compressed, others = await asyncio.gather(_wait(poison, done), _wait(other, done))
     beating.cancel()
     closing = time.perf_counter()
     await fov.close()
@@ -159,10 +161,10 @@ async def _beat(stalls: list[float]) -> None:
         stalls.append(time.perf_counter() - before - BEAT_SECONDS)
 
 
-async def _wait(fov: Foveate, session: Session, began: float) -> float:
+async def _wait(session: Session, began: float) -> float:
     """Until the first turn has its renditions."""
     while time.perf_counter() - began < LIMIT_SECONDS:
-        if (await session.stats()).compressed_turns:
+        if (await session.stats()).rendered:
             break
         await asyncio.sleep(POLL_SECONDS)
     return time.perf_counter() - began

@@ -33,7 +33,7 @@ class CountedLine(str):
 class CountedText(str):
     __slots__ = ()
 
-    def split(self, *_: object) -> list[str]:  # type: ignore[override]
+    def split(self, *_: object) -> list[str]:
         return [CountedLine(line) for line in str(self).split("\n")]
 
 
