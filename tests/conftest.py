@@ -12,6 +12,8 @@ from hypothesis import settings
 os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
 # A context that falls back to a simpler plan is a failure here.
 os.environ["FOVEATE_STRICT"] = "1"
+# Compressing at the end would cost each test what it recorded; the tests of `close` ask for it.
+os.environ["FOVEATE_COMPRESS__CLOSE_SECONDS"] = "0"
 
 pytest_plugins = ["support.local_model", "support.provider_server"]
 

@@ -64,7 +64,9 @@ class StoreOpener:
             await self._opened.close()
 
     async def _open(self) -> Foveate:
-        return Foveate(await open_store(self._location, self._settings.store), self._settings)
+        opened = Foveate(await open_store(self._location, self._settings.store), self._settings)
+        opened._worker.resume()
+        return opened
 
 
 def open(location: str | Path, *, settings: Settings | None = None) -> StoreOpener:  # noqa: A001 - as in `foveate.open`

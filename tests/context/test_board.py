@@ -222,3 +222,20 @@ def test_marked_text_keeps_its_newline_on_every_page() -> None:
     pages = paginate([turn_block(1, marked("[user] " + "x" * 5_000, "R"))], 100, O200K.base)
     assert len(pages) > 1
     assert all(block.entries[0].text.endswith("\n") for page in pages for block in page)
+
+
+def test_paging_counts_each_part_of_a_long_text_a_few_times_only() -> None:
+    counted = 0
+
+    def count(text: str) -> int:
+        nonlocal counted
+        counted += len(text)
+        return len(text) // 4
+
+    work = []
+    for size in (50_000, 100_000):
+        counted = 0
+        pages = paginate([turn_block(1, "[user] " + "words and more words\n" * (size // 21))], 500, count)
+        assert len(pages) > size // 2_500
+        work.append(counted)
+    assert work[1] < 2.2 * work[0]

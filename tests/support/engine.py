@@ -41,7 +41,8 @@ def tool_step(number: int, output: str, *, name: str = "exec") -> list[Message]:
 
 def settings(**parts: Mapping[str, object]) -> Settings:
     """The defaults with these changes."""
-    return load_settings(environment={}, overrides={"compress": {"processes": 0}, **parts})
+    compress = {"processes": 0, "close_seconds": 0, **parts.get("compress", {})}
+    return load_settings(environment={}, overrides={**parts, "compress": compress})
 
 
 @asynccontextmanager

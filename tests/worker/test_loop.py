@@ -286,3 +286,87 @@ def test_what_a_history_tool_answered_is_left_out(name: str) -> None:
     texts = [part.text for message in kept for result in message.tool_results for part in result.content]  # type: ignore[union-attr]
     assert texts == ["NEW"]
     assert [len(message.tool_calls) for message in kept] == [0, 1, 0, 1, 0]
+
+
+def test_the_newest_turn_gets_its_levels_once_it_has_been_quiet(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await session.record([user("Which port?"), assistant("8443.")])
+        assert await until_made(session, 1)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(compress={"quiet_seconds": 0.05})))
+
+
+def test_a_program_that_records_and_closes_again_and_again_gets_its_turns_compressed(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        await talk(await fov.session("s"), 1)
+
+    for turns in range(1, 4):
+        asyncio.run(with_store(path, job, settings(compress={"close_seconds": 30})))
+        assert counted(path) == turns
+
+
+def test_what_another_program_left_is_done_at_the_end_of_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def leave(fov: Foveate) -> None:
+        await talk(await fov.session("old"), 6)
+
+    async def job(fov: Foveate) -> None:
+        await talk(await fov.session("new"), 1)
+
+    asyncio.run(with_store(path, leave, settings(compress={"enabled": False})))
+    asyncio.run(with_store(path, job, settings(compress={"close_seconds": 30})))
+    assert counted(path) == 7
+
+
+def test_what_another_program_left_is_done_when_a_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.worker.loop.RESUME_SECONDS", 0.0)
+
+    async def leave(fov: Foveate) -> None:
+        await talk(await fov.session("old"), 6)
+
+    async def job(fov: Foveate) -> None:
+        await until_made(await fov.session("old"), 5)
+
+    asyncio.run(with_store(tmp_path / "chat.db", leave, settings(compress={"enabled": False})))
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_session_of_large_turns_takes_turns_with_the_others(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    async def job(fov: Foveate) -> None:
+        fov.subscribe(lambda event: order.append(event.session_id), ["compressed", "compression-failed"])
+        large, small = await fov.session("large"), await fov.session("small")
+        for _ in range(6):
+            await large.record([user("port " * 60_000), assistant("Done.")])
+        await talk(small, 3)
+        await until_made(small, 2)
+        await until_made(large, 5)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+    assert order.index("small") < order.index("large", order.index("small"))
+    assert order[: order.index("small")].count("large") <= 2
+
+
+def test_a_session_that_closes_while_a_turn_is_compressed_ends_at_once(tmp_path: Path) -> None:
+    """The job is killed, not waited for: it would take longer than the limit of this test."""
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await session.record([user("warm")])
+        await fov.settle()
+        for _ in range(3):
+            await session.record([user("Port 8443 never answers. " * 40_000), assistant("Done.")])
+        await asyncio.sleep(0.3)
+
+    async def run() -> None:
+        async with asyncio.timeout(QUICK_SECONDS):
+            await with_store(tmp_path / "chat.db", job, settings(compress={"processes": 1, "close_seconds": 0.1}))
+
+    asyncio.run(run())

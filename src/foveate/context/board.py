@@ -36,6 +36,8 @@ MAX_NOTE_CHARS = 500
 FRAME_TOKENS = 64
 """Room that a page leaves for the board's own lines."""
 MIN_PAGE_TOKENS = 32
+CHARS_PER_TOKEN = 16
+"""More characters than ordinary text has to a token."""
 
 NoteKind = Literal["fetch", "cabinet", "reminder", "bands"]
 NOTE_HEADINGS: dict[NoteKind, str] = {
@@ -137,15 +139,19 @@ def _measure(block: TagBlock, count: Count) -> Callable[[TagEntry], int]:
 
 def _pieces(entry: TagEntry, room: int, measure: Callable[[TagEntry], int], level: ShownLevel) -> Iterator[TagEntry]:
     """The entry in as many pieces as its size asks for."""
-    rest = entry.text
+    start = 0
+    # A token has few characters, so a page is found in a window of the text: each part is counted a few times, not once
+    # for every page before it.
+    window = max(room, 1) * CHARS_PER_TOKEN
     while True:
-        whole = TagEntry(entry.number, rest)
-        if len(rest) <= 1 or measure(whole) <= room:
-            yield whole
+        rest = entry.text[start : start + window]
+        is_end = start + window >= len(entry.text)
+        if is_end and (len(rest) <= 1 or measure(TagEntry(entry.number, rest)) <= room):
+            yield TagEntry(entry.number, rest)
             return
         head = take_head(rest, room, lambda text: measure(TagEntry(entry.number, _ended(text, level)))) or rest[:1]
         yield TagEntry(entry.number, _ended(head, level))
-        rest = rest[len(head) :]
+        start += len(head)
 
 
 def _ended(text: str, level: ShownLevel) -> str:

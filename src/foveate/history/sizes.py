@@ -233,9 +233,13 @@ class StepTexts:
     """What its messages take beyond their text where they are sent as such; part of the item's raw size."""
 
 
+MAX_STEP_CHARS = 200_000
+"""Of a larger step only the beginning and the end of its long texts are compressed: a request waits for it."""
+
+
 @dataclass(slots=True)
 class RunningSteps:
-    """Renditions of the steps of the turn at work, made once and kept in memory."""
+    """Renditions of the steps of the turn in progress, made once and kept in memory."""
 
     compressor: Compressor
     sizes: SentSizes
@@ -255,7 +259,9 @@ class RunningSteps:
         return [self.texts(turn, step, counter).item for step in steps]
 
     def _make(self, turn: int, step: Step, counter: Counter) -> StepTexts:
-        made = compress_safely(self.compressor, turn, without_recalled(step.messages), counter)
+        made = compress_safely(
+            self.compressor, turn, without_recalled(step.messages), counter, max_chars=MAX_STEP_CHARS
+        )
 
         def size(text: str, level: ShownLevel) -> int:
             return content_tokens(text, level, counter, in_steps=True)

@@ -6,6 +6,7 @@ filled to the full, and nothing is changed by it.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -349,7 +350,8 @@ class Contexts:
     async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
         """Put what a model asked for on the board, and give it the page."""
         exact = exact_counter(session.encoding)
-        grown = boards.retrieve(
+        grown = await asyncio.to_thread(
+            boards.retrieve,
             await self.board(session),
             blocks,
             now_turn=session.last_turn,

@@ -56,7 +56,7 @@ async def draft_messages(
     def make(message: Message, key: str | None) -> Draft:
         return _draft(message, at, key, sizes, compression_level)
 
-    if len(messages) < 2 or sum(map(weigh, messages)) < LARGE_CHARS:  # noqa: PLR2004
+    if sum(map(weigh, messages)) < LARGE_CHARS:
         return [make(message, key) for message, key in zip(messages, keys, strict=True)]
     return await asyncio.to_thread(lambda: list(_packers().map(make, messages, keys)))
 
@@ -117,10 +117,11 @@ def _stored_form(message: Message) -> Json:
 
 def weigh(message: Message) -> int:
     """About how many characters a message has, without writing it out."""
-    return sum(map(_weigh_part, message.parts))
+    return sum(map(weigh_part, message.parts))
 
 
-def _weigh_part(part: Part) -> int:
+def weigh_part(part: Part) -> int:
+    """About how many characters a part has."""
     match part:
         case Text(text) | Reasoning(text):
             return len(text)
@@ -129,7 +130,7 @@ def _weigh_part(part: Part) -> int:
         case ToolCall(arguments=value) | Opaque(data=value):
             return _weigh_json(value)
         case ToolResult(content=content):
-            return sum(map(_weigh_part, content))
+            return sum(map(weigh_part, content))
 
 
 def _weigh_json(value: Json) -> int:

@@ -28,9 +28,13 @@ from foveate.worker.eras import EraRefiner, make_era, read_units
 from foveate.worker.index import Indexer
 from foveate.worker.pool import Pool
 from foveate.worker.refine import Refiner
-from foveate.worker.renditions import make_local
+from foveate.worker.renditions import make_coarse, make_local
 from foveate.worker.rewording import Rewording
 
+RESUME_SECONDS = 0.5
+"""Work that an earlier program left is begun this long after a store was opened; a short command leaves it."""
+BATCH_TOKENS = 100_000
+"""Turns of more tokens together are compressed one batch after another, with other sessions' turns in between."""
 ERA_BATCH = 64
 """Eras rolled up between two looks at the clock."""
 GATHER_SECONDS = 0.1
@@ -59,12 +63,21 @@ class Worker:
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
         self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller).rounds
         self._rewording = Rewording(store, settings.models, pool=self._pool, caller=caller).rounds
-        self._owner = uuid.uuid4().hex
         self._sessions: dict[str, None] = {}
+        """What is to be looked at, in order: a session goes behind the others after each batch."""
+        self._quiet: dict[str, asyncio.TimerHandle] = {}
+        """Sessions whose newest turn may still grow, and when it is taken for finished."""
+        self._recorded: dict[str, None] = {}
+        """Sessions that got something new since the store was opened."""
+        self._with_open: set[str] = set()
+        """Sessions whose newest turn has been quiet for long enough."""
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failures: dict[str, int] = {}
         self._closed = False
+        self._closing = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._resumed: asyncio.Task[None] | None = None
         self._beside: set[asyncio.Task[object]] = set()
 
     def beside(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
@@ -80,10 +93,34 @@ class Worker:
             _log.warning("work in the background failed; it is done when it is asked for", exc_info=task.exception())
 
     def wake(self, session_id: str) -> None:
-        """A session has something new; look at it soon."""
+        """A session has something new; look at it soon, and at its newest turn when that has been quiet."""
         if not self._settings.enabled or self._closed:
             return
-        self._sessions[session_id] = None
+        self._recorded[session_id] = None
+        if session_id in self._quiet:
+            self._quiet.pop(session_id).cancel()
+        loop = asyncio.get_running_loop()
+        self._quiet[session_id] = loop.call_later(self._settings.quiet_seconds, self._quieten, session_id)
+        self._queue(session_id)
+
+    def resume(self) -> None:
+        """Go on with what earlier programs left, soon."""
+        if self._settings.enabled and self._resumed is None:
+            self._resumed = asyncio.create_task(self._resume())
+
+    async def _resume(self) -> None:
+        await asyncio.sleep(RESUME_SECONDS)
+        for session_id in await self._unfinished():
+            self._queue(session_id)
+
+    def _quieten(self, session_id: str) -> None:
+        self._quiet.pop(session_id, None)
+        self._with_open.add(session_id)
+        self._queue(session_id)
+
+    def _queue(self, session_id: str) -> None:
+        self._sessions.setdefault(session_id)
+        self._idle.clear()
         self._woken.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -129,7 +166,13 @@ class Worker:
         return found
 
     async def close(self) -> None:
+        """End the background work. What was recorded is compressed as far as `close_seconds` allows."""
         self._closed = True
+        if self._resumed:
+            self._resumed.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.close_seconds):
+                await self._drain()
         running = [*self._beside, *([self._task] if self._task else [])]
         for task in running:
             task.cancel()
@@ -139,26 +182,31 @@ class Worker:
         await self._rewording.close()
         await asyncio.to_thread(self._pool.close)
 
+    async def _drain(self) -> None:
+        """Work off the queue, newest turns included, and what earlier programs left."""
+        for handle in self._quiet.values():
+            handle.cancel()
+        self._quiet.clear()
+        if not self._recorded or not self._settings.close_seconds:
+            return
+        self._closing.set()
+        for session_id in dict.fromkeys([*self._recorded, *await self._unfinished()]):
+            self._with_open.add(session_id)
+            self._queue(session_id)
+        await self._idle.wait()
+
     async def _run(self) -> None:
         while True:
             await self._woken.wait()
-            await asyncio.sleep(GATHER_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GATHER_SECONDS):
+                    await self._closing.wait()
             self._woken.clear()
             while self._sessions:
                 session_id = next(iter(self._sessions))
                 del self._sessions[session_id]
                 try:
-                    while await self._work(session_id, include_open=False):
-                        pass
-                    is_indexed = await self._indexer.finish(session_id)
-                    await self._make_eras(session_id)
-                    self._refiner.wake()
-                    self._eras.wake(session_id)
-                    self._rewording.wake(session_id)
-                    if is_indexed:
-                        self._failures.pop(session_id, None)
-                    else:
-                        self._retry_later(session_id)
+                    await self._advance(session_id)
                 except SessionNotFound:
                     continue  # deleted meanwhile
                 except Damaged as error:
@@ -167,19 +215,46 @@ class Worker:
                 except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
                     _log.warning("background compression of %s failed; it goes on later", session_id, exc_info=True)
                     self._retry_later(session_id)
+            self._idle.set()
+
+    async def _advance(self, session_id: str) -> None:
+        """One batch of a session, which then goes behind the others; or what is due once all its turns are done."""
+        include_open = session_id in self._with_open
+        if await self._work(session_id, include_open=include_open):
+            self._sessions.setdefault(session_id)
+            return
+        if include_open:
+            self._with_open.discard(session_id)
+        is_indexed = await self._indexer.finish(session_id)
+        await self._make_eras(session_id)
+        self._refiner.wake()
+        self._eras.wake(session_id)
+        self._rewording.wake(session_id)
+        if is_indexed:
+            self._failures.pop(session_id, None)
+        else:
+            self._retry_later(session_id)
 
     def _retry_later(self, session_id: str) -> None:
         """Wake for the session again, after a longer pause each time it fails."""
         failures = self._failures[session_id] = min(self._failures.get(session_id, 0) + 1, MAX_FAILURES)
         seconds = PAUSE_SECONDS * 2**failures * random.uniform(0.5, 1)  # noqa: S311 - jitter
-        asyncio.get_running_loop().call_later(seconds, self.wake, session_id)
+        asyncio.get_running_loop().call_later(seconds, self._retry, session_id)
+
+    def _retry(self, session_id: str) -> None:
+        if not self._closed:
+            self._queue(session_id)
 
     async def _work(self, session_id: str, *, include_open: bool, progress: Progress | None = None) -> bool:
-        """Claim a batch for each process, make its renditions and keep them; False if nothing was left to claim."""
+        """Claim a batch for each process, make its renditions and keep them; False if nothing was left to claim.
+
+        Of turns that are large together only the first are made; the rest is given back.
+        """
         derived, settings = self._store.derived, self._settings
+        owner = uuid.uuid4().hex
         claims = await derived.claim(
             session_id,
-            owner=self._owner,
+            owner=owner,
             limit=settings.batch_turns * self._pool.width,
             lease_seconds=settings.lease_seconds,
             include_open=include_open,
@@ -188,14 +263,35 @@ class Worker:
             return False
         try:
             session = await self._store.get_session(session_id)
-            rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn)
+            some = await self._light(session_id, claims)
+            if len(some) < len(claims):
+                await derived.release(session_id, owner)
+                claims = await derived.claim(
+                    session_id,
+                    owner=owner,
+                    limit=len(some),
+                    lease_seconds=settings.lease_seconds,
+                    include_open=include_open,
+                )
+            rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
             batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
             await asyncio.gather(*(self._make(session, batch, rows, progress) for batch in batches if batch))
         except BaseException:
             with suppress(SessionNotFound):  # a session deleted meanwhile must not hide why the work ended
-                await asyncio.shield(derived.release(session_id, self._owner))
+                await asyncio.shield(derived.release(session_id, owner))
             raise
         return True
+
+    async def _light(self, session_id: str, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """The first of the claimed turns that are not too large together; at least one."""
+        sizes = await self._store.turns(session_id, claims[0].turn, claims[-1].turn)
+        tokens = {row.turn: row.tokens for row in sizes}
+        left = BATCH_TOKENS
+        for place, claim in enumerate(claims):
+            left -= tokens.get(claim.turn, 0)
+            if left < 0 and place:
+                return claims[:place]
+        return claims
 
     async def _make(
         self, session: SessionRow, claims: Sequence[Claim], rows: Sequence[MessageRow], progress: Progress | None
@@ -210,7 +306,7 @@ class Worker:
             for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
             if all(row.body is not None for row in found)  # else it was pruned meanwhile
         ]
-        made = await self._pool.run(make_local, jobs)
+        made = await self._pool.run(make_local, jobs, instead=make_coarse, limit_seconds=self._settings.turn_seconds)
         await self._store.derived.add_renditions(session.id, made)
         if progress:
             progress(len(made))

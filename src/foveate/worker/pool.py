@@ -71,7 +71,8 @@ class Pool:
         self._is_closed = True
         for process in list(self._running):
             process.kill()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        # A job in a thread can't be stopped; it is short, and nobody has to wait for it.
+        self._threads.shutdown(wait=self._processes > 0, cancel_futures=True)
         while True:
             try:
                 self._idle.get_nowait().end()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from foveate.compress.local import LocalCompressor
@@ -14,13 +15,21 @@ from foveate.context.cut import take_head
 from foveate.recall.passages import index_turn
 from foveate.renditions import TINY_TOKENS, Compressor, Level, Renditions, Unit, without_recalled
 from foveate.store import MessageRow, bodies
-from foveate.store.codec import restore_message
+from foveate.store.codec import restore_message, weigh_part
 from foveate.store.rows import NewPassages, NewRendition
 from foveate.text import encodable, turn_text
 from foveate.tokens import Counter, EncodingName, exact_counter
-from foveate.turn import Json, Message
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 MAX_UNIT_CHARS = 200
+MAX_TURN_CHARS = 2_000_000
+"""Of a larger turn only the beginning and the end of its long texts are compressed, and it is marked."""
+COARSE_CHARS = 20_000
+"""What a coarse rendition is made of."""
+MAX_ITEMS = 1_000
+"""Of a longer list or object in the arguments of a large turn only this many items are looked at."""
+HEAD_SHARE = 2 / 3
+"""Of a text that is shortened this share is its beginning."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +58,20 @@ def make_local(  # noqa: PLR0917 - a job's arguments go to another process by po
     return replace(made, due_us=due_us if is_due else None)
 
 
+def make_coarse(  # noqa: PLR0917 - as `make_local`
+    turn: int,
+    rows: Sequence[MessageRow],
+    encoding: EncodingName,
+    asked: Sequence[Sequence[Level]] = (),  # noqa: ARG001
+    due_us: int | None = None,  # noqa: ARG001
+    embeddings: str | None = None,  # noqa: ARG001
+) -> NewRendition:
+    """A turn's renditions in little time, whatever it holds: its beginning and its end, marked as incomplete."""
+    messages = bound_messages(without_recalled([restore_message(row) for row in rows]), COARSE_CHARS)
+    counter = exact_counter(encoding)
+    return _packed(LocalCompressor(), turn, len(rows), fall_back(turn, messages, counter), counter)
+
+
 def make_rendition(
     compressor: Compressor, turn: int, rows: Sequence[MessageRow], encoding: EncodingName
 ) -> NewRendition:
@@ -58,11 +81,14 @@ def make_rendition(
 
 
 def _rendered(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> NewRendition:
-    made = compress_safely(compressor, turn, messages, counter)
+    return _packed(compressor, turn, len(messages), compress_safely(compressor, turn, messages, counter), counter)
+
+
+def _packed(compressor: Compressor, turn: int, messages: int, made: Renditions, counter: Counter) -> NewRendition:
     tiny = encodable(made.tiny)
     return NewRendition(
         turn=turn,
-        messages=len(messages),
+        messages=messages,
         maker=compressor.name,
         version=compressor.version,
         is_complete=made.is_complete,
@@ -91,13 +117,83 @@ def _indexed(turn: int, at_us: int, messages: Sequence[Message], embeddings: str
         return None
 
 
-def compress_safely(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:
-    """What the compressor makes of the messages, or the fallback if it fails."""
+def compress_safely(
+    compressor: Compressor,
+    turn: int,
+    messages: Sequence[Message],
+    counter: Counter,
+    *,
+    max_chars: int = MAX_TURN_CHARS,
+) -> Renditions:
+    """What the compressor makes of the messages, or the fallback if it fails; of larger ones than `max_chars` what it
+    makes of their beginnings and ends, marked as incomplete."""
+    bounded = bound_messages(messages, max_chars)
     try:
-        return compressor.compress(turn, messages, counter.base)
+        made = compressor.compress(turn, bounded, counter.base)
+        return made if bounded is messages else replace(made, is_complete=False)
     except Exception:  # noqa: BLE001 - the worker's boundary: a fault in a compressor must not stop the rest
         _log.warning("the %s compressor failed on turn %d", compressor.name, turn, exc_info=True)
-        return fall_back(turn, messages, counter)
+        return fall_back(turn, bounded, counter)
+
+
+def bound_messages(messages: Sequence[Message], max_chars: int) -> Sequence[Message]:
+    """The messages with their longest texts shortened, so that all together have about `max_chars` characters."""
+    sizes = [weigh_part(part) for message in messages for part in message.parts]
+    if sum(sizes) <= max_chars:
+        return messages
+    most = _level_limit(sizes, max_chars)
+    return [
+        replace(message, parts=tuple(_shortened(part, most) for part in message.parts), original=None)
+        for message in messages
+    ]
+
+
+def _level_limit(sizes: Sequence[int], total: int) -> int:
+    """The size that each may have at most, so that all fit: small ones keep theirs."""
+    left = total
+    for place, size in enumerate(ordered := sorted(sizes)):
+        share = left // (len(ordered) - place)
+        if size > share:
+            return share
+        left -= size
+    return total
+
+
+def _shortened(part: Part, most: int) -> Part:
+    if weigh_part(part) <= most:
+        return part
+    match part:
+        case Text(text) | Reasoning(text):
+            return replace(part, text=_ends(text, most))
+        case ToolCall(arguments=value):
+            return replace(part, arguments=_shortened_json(value, most))
+        case Opaque(data=value):
+            return replace(part, data=_shortened_json(value, most))
+        case ToolResult(content=content):
+            share = most // max(1, len(content))
+            return replace(part, content=tuple(_shortened(inner, share) for inner in content))  # type: ignore[misc]
+        case Attachment():
+            return part  # its data is never compressed
+
+
+def _shortened_json(value: Json, most: int) -> Json:
+    if isinstance(value, str):
+        return _ends(value, most)
+    if isinstance(value, Mapping):
+        share = most // max(1, min(len(value), MAX_ITEMS))
+        return {key: _shortened_json(item, share) for key, item in islice(value.items(), MAX_ITEMS)}
+    if isinstance(value, Sequence):
+        share = most // max(1, min(len(value), MAX_ITEMS))
+        return [_shortened_json(item, share) for item in value[:MAX_ITEMS]]
+    return value
+
+
+def _ends(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    head = int(most * HEAD_SHARE)
+    tail = len(text) - (most - head)
+    return f"{text[:head]}\n(… {tail - head:,} characters left out)\n{text[tail:]}"
 
 
 def fall_back(turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:
