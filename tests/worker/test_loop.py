@@ -174,7 +174,9 @@ def test_a_compressor_that_raises_leaves_a_marked_fallback(caplog: pytest.LogCap
     assert "compressor failed" in caplog.text
 
 
-def test_a_session_whose_work_fails_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_message_stops_neither_its_session_nor_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "chat.db"
 
     async def damage(fov: Foveate) -> None:
@@ -185,13 +187,14 @@ def test_a_session_whose_work_fails_does_not_stop_the_others(tmp_path: Path, cap
         healthy = await fov.session("healthy")
         await talk(healthy, 3)
         await until_made(healthy, 2)
+        await until_made(await fov.session("damaged"), 3)
 
     asyncio.run(with_store(path, damage, settings(compress={"enabled": False})))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE bodies SET data = x'00' WHERE message = 2")
         connection.commit()
     asyncio.run(with_store(path, job))
-    assert "background compression of damaged goes on later" in caplog.text
+    assert "does not match its hash" in caplog.text
 
 
 def test_each_finished_turn_is_told(tmp_path: Path) -> None:
