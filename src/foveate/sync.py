@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from foveate import client as api
 from foveate import session
 from foveate.errors import StoreClosed
-from foveate.session import documents, goals
+from foveate.session import documents, exchange, goals
 from foveate.session import topics as topical
 from foveate.settings import Settings
 
@@ -150,6 +150,17 @@ class Goals(_Blocking, of=goals.Goals):
 
 class Topics(_Blocking, of=topical.Topics):
     """See `foveate.session.topics.Topics`."""
+
+
+class Exchange(_Blocking, of=exchange.Exchange):
+    """See `foveate.session.exchange.Exchange`."""
+
+    def __enter__(self) -> Exchange:
+        self._loop.run(self._wrapped.__aenter__())
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._loop.run(self._wrapped.__aexit__(*raised))
 
 
 class Session(_Blocking, of=session.Session):

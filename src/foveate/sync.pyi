@@ -11,6 +11,7 @@ from foveate import errors as errors
 from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
+from foveate.context.tools import ToolSet
 from foveate.errors import FoveateError as FoveateError
 from foveate.events import Event as Event
 from foveate.events import EventKind, Subscription
@@ -68,6 +69,26 @@ class Topics:
     def get_context(self, max_tokens: int | None = None, *, prompt: str = "", system: str = "") -> TopicsContext: ...
     def seal_current_topic(self) -> Topic: ...
     def get_history(self) -> TopicsHistory: ...
+
+class Exchange:
+    @property
+    def id(self) -> str: ...
+    @property
+    def context(self) -> Context | None: ...
+    def request(
+        self,
+        format: str = "openai",
+        *,
+        model: str | None = None,
+        system: str = "",
+        extra_tools: Sequence[Mapping[str, Any]] = (),
+        tools: bool = True,
+        budget_tokens: int | None = None,
+        recall: bool = True,
+    ) -> dict[str, Any]: ...
+    def record(self, messages: Recordable, *, format: str | None = None, key: str | None = None) -> RecordedTurn: ...
+    def __enter__(self) -> Exchange: ...
+    def __exit__(self, *_: object) -> None: ...
 
 class Session:
     id: str
@@ -128,7 +149,26 @@ class Session:
         recall: bool = True,
         tools: bool | None = None,
     ) -> Context: ...
-    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Any]] = ()) -> list[Any]: ...
+    def context_with(
+        self,
+        offer: ToolSet | None,
+        prompt: str | Sequence[Message] = "",
+        *,
+        budget_tokens: int | None = None,
+        system: str = "",
+        order: Order | None = None,
+        strategy: str | None = None,
+        recall: bool = True,
+    ) -> Context: ...
+    def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange: ...
+    def is_waiting(self, prompt: Sequence[Message]) -> bool: ...
+    def tools(
+        self,
+        format: str = "openai",
+        extra_tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        besides: Sequence[Mapping[str, Any]] = (),
+    ) -> list[Any]: ...
     def call_tool(self, name: str, arguments: object) -> str: ...
     def search(
         self,

@@ -93,7 +93,7 @@ def test_the_tools_of_a_request_are_within_what_was_counted_for_them(
         await session.pin("Never deploy on a Friday.")
         await talk(session, 5)
         if is_own:
-            session.tools("openai", besides=[OWN])
+            session.tools("openai", extra_tools=[OWN])
         try:
             context = await session.context("And now?", system="You help.", tools=tools)
         except BudgetExceeded:
@@ -128,10 +128,10 @@ def test_tools_of_ones_own_go_out_in_the_format_they_were_given_in(tmp_path: Pat
     async def run() -> None:
         async with opened(tmp_path / "chat.db") as fov:
             session = await fov.session("s", budget_tokens=2_000)
-            assert session.tools("openai", besides=[OWN])[-1] == OWN
+            assert session.tools("openai", extra_tools=[OWN])[-1] == OWN
             context = await session.context("Hello?")
-            assert context.request("openai")["tools"] == session.tools("openai", besides=[OWN])
-            with pytest.raises(UnknownFormat, match=r"tools\('anthropic', besides=…\)"):
+            assert context.request("openai")["tools"] == session.tools("openai", extra_tools=[OWN])
+            with pytest.raises(UnknownFormat, match=r"tools\('anthropic', extra_tools=…\)"):
                 context.request("anthropic")
 
     asyncio.run(run())

@@ -19,17 +19,21 @@ from typing import get_type_hints
 import foveate
 from foveate import client as api
 from foveate import session
-from foveate.session import documents, goals
+from foveate.session import documents, exchange, goals
 from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
-OWN = ("Foveate", "Session", "Documents", "Goals", "Topics", "open")
+OWN = ("Foveate", "Session", "Exchange", "Documents", "Goals", "Topics", "open")
 HEAD = """# Written by tests/support/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 """
 ENTER = """
     def close(self) -> None: ...
     def __enter__(self) -> Foveate: ...
+    def __exit__(self, *_: object) -> None: ...
+"""
+ENTER_TURN = """
+    def __enter__(self) -> Exchange: ...
     def __exit__(self, *_: object) -> None: ...
 """
 MethodDef = ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,6 +46,7 @@ def generate() -> str:
         _class(documents, "Documents", names),
         _class(goals, "Goals", names),
         _class(topical, "Topics", names),
+        _class(exchange, "Exchange", names) + ENTER_TURN,
         _class(session, "Session", names),
         _class(api, "Foveate", names, skip=("close",)) + ENTER,
         _open(names),

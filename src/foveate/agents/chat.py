@@ -151,7 +151,7 @@ class Chat:
         own = [tool.definition for tool in own_tools]
         size = definitions_tokens("openai", session.counter) + session.counter.base(compact_json(own))
         self.has_tools = has_tools and session.counter.scale(size) <= MOST_TOOLS_SHARE * session.info.budget_tokens
-        self._tools: Sequence[Mapping[str, Json]] = session.tools("openai", besides=own) if self.has_tools else ()
+        self._tools: Sequence[Mapping[str, Json]] = session.tools("openai", own) if self.has_tools else ()
 
     async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
         """Record a prompt and answer it; `ModelError` if no model could, and then the prompt stays recorded.

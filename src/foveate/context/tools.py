@@ -225,21 +225,22 @@ def _shown(value: object) -> str:
 class ToolSet:
     """What a model may call in answer to a context: the history tools, and tools of the caller's own."""
 
-    besides: tuple[Mapping[str, Json], ...] = ()
+    extra: tuple[Mapping[str, Json], ...] = ()
     format: str = ""
     """Which the caller's own are written in."""
+    has_history: bool = True
 
     def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
         """All of them as a provider takes them."""
-        if self.besides and format != self.format:
+        if self.extra and format != self.format:
             problem = f"your own tools were given to tools({self.format!r}); give them as {format} has them"
-            raise UnknownFormat(f"{problem}: tools({format!r}, besides=…)")
-        return [*tool_definitions(format), *map(dict, self.besides)]
+            raise UnknownFormat(f"{problem}: tools({format!r}, extra_tools=…)")
+        return [*(tool_definitions(format) if self.has_history else ()), *map(dict, self.extra)]
 
     def tokens(self, counter: Counter) -> int:
         """Base tokens of all of them, in whichever format they are sent."""
-        own = counter.base(compact_json(self.besides)) if self.besides else 0
-        return most_definitions_tokens(counter) + own
+        own = counter.base(compact_json(self.extra)) if self.extra else 0
+        return (most_definitions_tokens(counter) if self.has_history else 0) + own
 
 
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002

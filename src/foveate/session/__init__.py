@@ -7,11 +7,14 @@ turn = await session.record([{"role": "user", "content": "…"}, {"role": "assis
 
 from __future__ import annotations
 
+import asyncio
 import json
+import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from foveate.context import board as boards
 from foveate.context.assemble import Order
@@ -27,6 +30,7 @@ from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import export as exports
 from foveate.session.context import Contexts, Request, given_settings
 from foveate.session.documents import Documents
+from foveate.session.exchange import Exchange
 from foveate.session.goals import Goals
 from foveate.session.read import Reader
 from foveate.session.record import (
@@ -54,7 +58,7 @@ from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import Draft, NewSession, Place, SessionRow, Store
 from foveate.store.codec import draft_messages, draft_turn
 from foveate.tokens import Counter, calibrate, session_counter
-from foveate.turn import Json, Turn, from_us, parse_time, turn_id, turn_number
+from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id, turn_number
 from foveate.worker.loop import Worker
 
 EXPORT_BATCH_TURNS = 200
@@ -70,6 +74,8 @@ class SharedParts:
     worker: Worker
     caller: Caller
     searcher: Searcher
+    turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """One for each session whose turn is in progress by `Session.turn`."""
 
 
 class Session:
@@ -258,10 +264,28 @@ class Session:
         With `tools` the history tools are counted, and are in `Context.request`; if not said, once `Session.tools` was
         asked for them.
         """
-        await self.refresh()
         offer = None if tools is False else self._offer or (ToolSet() if tools else None)
+        given = prompt if isinstance(prompt, str) else as_messages(prompt, None)
+        return await self.context_with(
+            offer, given, budget_tokens=budget_tokens, system=system, order=order, strategy=strategy, recall=recall
+        )
+
+    async def context_with(
+        self,
+        offer: ToolSet | None,
+        prompt: str | Sequence[Message] = "",
+        *,
+        budget_tokens: int | None = None,
+        system: str = "",
+        order: Order | None = None,
+        strategy: str | None = None,
+        recall: bool = True,
+    ) -> Context:
+        """`context` with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
+        await self.refresh()
+        said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         request = Request(
-            prompt=prompt if isinstance(prompt, str) else as_messages(prompt, None),
+            prompt="" if prompt and await self.is_waiting(said) else prompt,
             budget_tokens=self._row.budget_tokens if budget_tokens is None else budget_tokens,
             system=system,
             pins=await self.pins(),
@@ -272,12 +296,38 @@ class Session:
         )
         return replace(await self._contexts.make(self._row, self._counter, request), offer=offer)
 
-    def tools(self, format: str = "openai", besides: Sequence[Mapping[str, Any]] = ()) -> list[Any]:  # noqa: A002
-        """The history tools as a provider takes them, and tools of your own `besides`; contexts count all from now on.
+    def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
+        """One prompt and its answer, safe beside other prompts in this session; use it in a `with` block.
 
-        `context.request(format)` has the same.
+        `turn.request(format, …)` is what to send, `turn.record(reply)` adds the answer. The prompt is recorded when the
+        block begins, once, also if the block is tried again after a failure.
         """
-        offer = ToolSet(tuple(besides), format)
+        lock = self._shared.turn_locks.setdefault(self.id, asyncio.Lock())
+        return Exchange(self, prompt, lock)
+
+    async def is_waiting(self, prompt: Sequence[Message]) -> bool:
+        """Whether the newest turn ends with exactly this prompt, and waits for its answer."""
+        number = self._row.last_turn
+        if not number or self._row.head == "closed":
+            return False
+        kept = [message for message in await self._contexts.viewer.raw(number) if message.kind == "message"]
+        newest = [message.without_original().parts for message in kept[-len(prompt) :]]
+        return newest == [message.parts for message in prompt] and kept[-1].role == "user"
+
+    def tools(
+        self,
+        format: str = "openai",  # noqa: A002
+        extra_tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        besides: Sequence[Mapping[str, Any]] = (),
+    ) -> list[Any]:
+        """The history tools as a provider takes them, and `extra_tools` of your own; contexts count all from now on.
+
+        `context.request(format)` has the same. `besides` is the old name of `extra_tools`.
+        """
+        if besides:
+            warnings.warn("tools(besides=…) is now tools(extra_tools=…)", DeprecationWarning, stacklevel=2)
+        offer = ToolSet((*extra_tools, *besides), format)
         definitions = offer.definitions(format)
         self._offer = offer
         return definitions

@@ -61,7 +61,7 @@ def as_messages(given: object, format_name: str | None) -> list[Message]:
         raise InvalidMessage("messages", f"is empty; give at least one, such as {_EXAMPLE}")
     if all(isinstance(entry, Message) for entry in listed):
         return [_with_true_original(message) for message in listed]
-    listed = [_as_record(entry) for entry in listed]
+    listed = [record for entry in listed for record in _answered(_as_record(entry))]
     for index, entry in enumerate(listed):
         if not isinstance(entry, Mapping):
             raise InvalidMessage(f"messages[{index}]", f"is {type(entry).__name__}; a message looks like {_EXAMPLE}")
@@ -73,6 +73,19 @@ def _as_record(entry: object) -> object:
     if isinstance(entry, Mapping):
         return {key: [*map(_dumped, value)] if isinstance(value, list) else value for key, value in entry.items()}
     return _dumped(entry)
+
+
+def _answered(record: object) -> Sequence[object]:
+    """The messages in a provider's whole answer: OpenAI's completion or response, Gemini's candidates."""
+    if not isinstance(record, Mapping) or "role" in record:
+        return [record]
+    for key, inner in (("choices", "message"), ("candidates", "content")):
+        if isinstance(record.get(key), list) and record[key]:
+            first = record[key][0]
+            return [first.get(inner)] if isinstance(first, Mapping) else [first]
+    if record.get("object") == "response" and isinstance(record.get("output"), list):
+        return list(record["output"])
+    return [record]
 
 
 def _dumped(value: Any) -> object:

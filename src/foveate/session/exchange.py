@@ -1,0 +1,111 @@
+"""One prompt and its answer: recorded, asked and answered as one, safe beside other prompts in the same session.
+
+async with chat.turn("How is the tide?") as turn:
+    request = await turn.request("anthropic", model="claude-haiku-4-5", system="…", extra_tools=[…])
+    await turn.record(await client.messages.create(max_tokens=1_000, **request))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from foveate.context.context import Context
+from foveate.context.tools import ToolSet
+from foveate.errors import InvalidMessage, TurnBegun
+from foveate.session.record import Recordable, as_messages
+from foveate.session.values import RecordedTurn
+from foveate.turn import Message, Text, turn_id
+
+if TYPE_CHECKING:
+    from foveate.session import Session
+
+WAIT_SECONDS = 600.0
+"""How long a prompt waits for the answer to the one before it."""
+
+
+class Exchange:
+    """A turn in progress. Other prompts of the process wait at their `with` until it ends, so each gets its answer."""
+
+    def __init__(self, session: Session, prompt: str | Recordable, lock: asyncio.Lock) -> None:
+        self._session = session
+        self._prompt = prompt
+        self._lock = lock
+        self._number = 0
+        self._context: Context | None = None
+
+    @property
+    def id(self) -> str:
+        """The turn's id; known once the block is entered."""
+        return turn_id(self._number)
+
+    @property
+    def context(self) -> Context | None:
+        """What the last request was made from."""
+        return self._context
+
+    async def __aenter__(self) -> Exchange:
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._lock.acquire()
+        except TimeoutError:
+            newest = (await self._session.refresh()).turns
+            raise TurnBegun(self._session.id, turn=newest + 1, newest=newest) from None
+        try:
+            await self._begin()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    async def _begin(self) -> None:
+        """Record the prompt, unless it is recorded already and still waits for its answer."""
+        if isinstance(self._prompt, str):
+            if not self._prompt.strip():
+                raise InvalidMessage("prompt", "has no text")
+            said = [Message("user", (Text(self._prompt),))]
+        else:
+            said = as_messages(self._prompt, None)
+        newest = (await self._session.refresh()).turns
+        if newest and await self._session.is_waiting(said):
+            self._number = newest
+        else:
+            self._number = (await self._session.record(said)).number
+
+    async def request(
+        self,
+        format: str = "openai",  # noqa: A002
+        *,
+        model: str | None = None,
+        system: str = "",
+        extra_tools: Sequence[Mapping[str, Any]] = (),
+        tools: bool = True,
+        budget_tokens: int | None = None,
+        recall: bool = True,
+    ) -> dict[str, Any]:
+        """The keyword arguments of the provider's own call, with everything recorded so far.
+
+        `tools` offers the history tools, `extra_tools` those of your own, written as this format has them.
+        """
+        newest = (await self._session.refresh()).turns
+        if newest != self._number:
+            raise TurnBegun(self._session.id, turn=self._number, newest=newest)
+        offer = ToolSet(tuple(extra_tools), format, has_history=tools) if tools or extra_tools else None
+        self._context = await self._session.context_with(
+            offer, budget_tokens=budget_tokens, system=system, recall=recall
+        )
+        named = {"model": model} if model is not None else {}
+        return {**named, **self._context.request(format)}
+
+    async def record(self, messages: Recordable, *, format: str | None = None, key: str | None = None) -> RecordedTurn:  # noqa: A002
+        """Add an answer, or the results of its calls, to this turn; `TurnBegun` if a later one has begun."""
+        recorded = await self._session.record(messages, format=format, key=key, turn=self._number)
+        self._number = recorded.number
+        return recorded
