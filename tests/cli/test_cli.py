@@ -36,7 +36,7 @@ def test_every_option_says_what_it_is_for_and_every_command_answers_in_json(word
         found = found.get_command(click.Context(found), word)
     assert found
     options = [param for param in found.params if isinstance(param, click.Option)]
-    assert [option.opts for option in options if not option.help] == []
+    assert [option.opts for option in options if not option.help and not option.hidden] == []
     if not isinstance(found, click.Group) or found.invoke_without_command:
         assert "--json" in {name for option in options for name in option.opts}
 
@@ -83,7 +83,7 @@ STORE_COMMANDS = [
     ["levels", "s", "T-1"],
     ["compress", "s"],
     ["replay", "s"],
-    ["search", "s", "x"],
+    ["search", "-s", "s", "x"],
     ["pin", "s"],
     ["unpin", "s", "P-1"],
     ["board", "s"],

@@ -20,7 +20,7 @@ PARTIAL = ".partial"
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
 @click.option("--from", "first", default="T-1", show_default=True, metavar="TURN", help="The first turn.")
 @click.option("--to", "last", metavar="TURN", help="The last turn. Default: the newest.")
-@click.option("--after", metavar="TIME", help="Only turns that began then or later, e.g. 2026-11-15.")
+@click.option("--after", metavar="TIME", help="Only turns that began then or later, e.g. 2026-11-15 or 7d.")
 @click.option("--before", metavar="TIME", help="Only turns that began before then.")
 @store_option
 @json_option

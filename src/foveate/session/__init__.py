@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -26,6 +26,7 @@ from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
 from foveate.models.caller import Caller
+from foveate.recall.dates import parse_moment
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import export as exports
 from foveate.session.context import Contexts, Request, given_settings
@@ -455,11 +456,15 @@ class Session:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
     ) -> AsyncIterator[str]:
-        """The conversation as text, piece by piece: `json` (everything), `markdown`, or any format's own."""
+        """The conversation as text, piece by piece: `json` (everything), `markdown`, or any format's own.
+
+        `after` and `before` limit it to turns that began in this time: `2026-11-15`, `7d` (before now), `yesterday`.
+        """
         info = await self.refresh()
         low, high = self._reader().between(first, last)
-        since = None if after is None else parse_time(after, path="after")
-        until = None if before is None else parse_time(before, path="before")
+        now = datetime.now(UTC)
+        since = None if after is None else parse_moment(after, now, path="after")
+        until = None if before is None else parse_moment(before, now, path="before")
         writer = exports.start(format, info, await self.pins())
         for start in range(low, min(high, info.turns) + 1, EXPORT_BATCH_TURNS):
             end = min(start + EXPORT_BATCH_TURNS - 1, high)

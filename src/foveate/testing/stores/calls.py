@@ -54,6 +54,13 @@ async def calls_are_summed_by_session_day_model_and_purpose(store: Store, _: Ope
     assert [row.day for row in await store.calls.costs(since_us=FIRST_DAY_US + DAY_US)] == ["2024-10-05"]
 
 
+async def an_interrupted_call_is_paid_for_and_not_failed(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.calls.add(call(outcome="cancelled"))
+    (row,) = await store.calls.costs("s")
+    assert (row.calls, row.failed, row.nano_usd) == (1, 0, 7)
+
+
 async def an_unknown_session_has_no_costs(store: Store, _: OpenStore) -> None:
     try:
         await store.calls.costs("nobody")
@@ -142,6 +149,7 @@ async def two_that_reserve_at_once_do_not_both_get_the_last_of_it(store: Store, 
 
 CASES: tuple[Case, ...] = (
     calls_are_summed_by_session_day_model_and_purpose,
+    an_interrupted_call_is_paid_for_and_not_failed,
     an_unknown_session_has_no_costs,
     spending_is_that_of_all_sessions_since_a_moment,
     what_a_deleted_session_spent_stays_spent,
