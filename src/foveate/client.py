@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foveate.errors import InvalidMessage, SessionExists, SessionNotFound
+from foveate.errors import InputError, InvalidMessage, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import SessionHeader
 from foveate.history.driver import load_state
@@ -71,7 +72,9 @@ class StoreOpener:
 
 def open(location: str | Path, *, settings: Settings | None = None) -> StoreOpener:  # noqa: A001 - as in `foveate.open`
     """Open the store at a path; a file that is not there is created, readable by its owner alone."""
-    return StoreOpener(str(location), settings or load_settings())
+    if not isinstance(location, (str, os.PathLike)):
+        raise InputError(f"a store is opened by the path of its file, e.g. foveate.open('chat.db'); got {location!r}")
+    return StoreOpener(os.fspath(location), settings or load_settings())
 
 
 def configured_uses(settings: Settings) -> list[ModelUse]:

@@ -37,9 +37,22 @@ A message says what failed, where, and what to do next; ids are attributes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class FoveateError(Exception):
     """The root: catch this to catch everything Foveate raises on purpose."""
+
+    def __reduce__(self) -> tuple[Callable[..., FoveateError], tuple[object, ...]]:
+        # By default an exception is pickled as a call with its message, which is not what most of these take.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[FoveateError], args: tuple[object, ...], attributes: dict[str, object]) -> FoveateError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class InputError(FoveateError):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
@@ -26,6 +27,7 @@ from foveate.errors import StoreClosed
 from foveate.session import documents, exchange, goals
 from foveate.session import topics as topical
 from foveate.settings import Settings
+from foveate.store import FORKED
 
 _END = object()
 
@@ -36,6 +38,7 @@ class _Loop:
     def __init__(self, location: str) -> None:
         self._location = location
         self._stopped = False
+        self._process = os.getpid()
         self._stopping = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="foveate-loop", daemon=True)
@@ -50,6 +53,9 @@ class _Loop:
                 continue
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if self._process != os.getpid():
+            work.close()
+            raise StoreClosed(self._location, FORKED.format(process=self._process))
         with self._stopping:
             if self._stopped:
                 work.close()
@@ -72,6 +78,8 @@ class _Loop:
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """Do one last thing, end what still runs, and the thread; nothing can be run from here on."""
+        if self._process != os.getpid():
+            return  # a forked process has neither the thread nor anything to end
         with self._stopping:
             stopped, self._stopped = self._stopped, True
         if stopped:

@@ -145,7 +145,7 @@ def test_the_state_of_the_index_is_told(tmp_path: Path) -> None:
     shell("compress", "--all")
     told = " ".join(shell("doctor").split())
     assert "search index: 6 passages of 3 turns, vectors by static-minilm-256" in told
-    damage(shell, "UPDATE passages SET maker = '1 another' WHERE turn = 2")
+    damage(shell, "UPDATE passages SET digest = NULL, maker = '1 another' WHERE turn = 2")
     told = " ".join(shell("doctor").split())
     assert "vectors by another, static-minilm-256" in told
     assert "1 turn not indexed yet; " in told

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 
@@ -37,7 +39,23 @@ def test_a_file_holds_what_the_screen_would_show(tmp_path: Path) -> None:
     assert shell("export", "s", "--format", "markdown", "-o", str(target)).startswith(f"Wrote {target} (")
     assert target.read_text() == shell("export", "s", "--format", "markdown")
     assert shell.json("export", "s", "-o", str(target)) == {"output": str(target), "bytes": target.stat().st_size}
-    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".foveate-")] == []
+
+
+def test_an_export_is_private_and_follows_no_link_that_was_prepared(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    victim, target = tmp_path / "victim", tmp_path / "talk.json"
+    victim.write_text("precious")
+    target.symlink_to(victim)
+    (tmp_path / "talk.json.partial").symlink_to(victim)
+    old = os.umask(0)
+    try:
+        shell("export", "s", "-o", str(target))
+    finally:
+        os.umask(old)
+    assert victim.read_text() == "precious"
+    assert not target.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("format_", ["json", "markdown", "openai", "anthropic", *transcript_formats()])
@@ -57,12 +75,12 @@ def test_escape_sequences_go_out_as_they_came(tmp_path: Path) -> None:
 def test_a_failed_export_leaves_no_half_of_a_file_and_the_old_one_as_it_was(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     with closing(sqlite3.connect(shell.db)) as connection:
-        connection.execute("UPDATE bodies SET data = x'00' WHERE message = 5")
+        connection.execute("ALTER TABLE bodies RENAME TO gone")
         connection.commit()
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     old.write_text("the old one")
     for target in (old, new):
-        assert "run 'foveate doctor'" in shell.error("export", "s", "-o", str(target))
+        assert "no such table" in shell.error("export", "s", "-o", str(target))
     assert old.read_text() == "the old one"
     assert {path.name for path in tmp_path.iterdir()} <= {"chat.db", "chat.db-wal", "chat.db-shm", "old.json"}
 

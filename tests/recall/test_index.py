@@ -210,7 +210,7 @@ def test_passages_of_another_model_are_found_by_their_words(tmp_path: Path) -> N
     async def job(fov: Foveate) -> None:
         session = await filled(fov, "My dog had puppies last night.", "The invoice is overdue.")
         with closing(sqlite3.connect(tmp_path / "chat.db")) as connection, connection:
-            connection.execute("UPDATE passages SET maker = '1 another'")
+            connection.execute("UPDATE passages SET digest = NULL, maker = '1 another'")
         assert (await fov.index_state()).missing == 2
         assert turns(await session.search("invoices")) == ["T-2"]
         assert await session.search("unpaid bill payment late") == []

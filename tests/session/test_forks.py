@@ -4,10 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import foveate
+from foveate.errors import InputError, SessionExists
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["ask", "answer", "fork"]), st.integers(0, 7), st.integers(1, 12)),
@@ -60,3 +62,28 @@ async def _texts(session: foveate.Session) -> list[Any]:
     turns = await session.load_turns()
     assert [turn.number for turn in turns] == list(range(1, len(turns) + 1))
     return [[message.text for message in turn.messages] for turn in turns]
+
+
+def test_a_fork_can_be_asked_for_twice_if_it_is_the_same_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with foveate.open(tmp_path / "chat.db") as fov:
+            session = await fov.session("s")
+            for text in ("one", "two"):
+                await session.record({"role": "user", "content": text})
+            await session.fork("f", 1)
+            assert (await session.fork("f", 1, exist_ok=True)).id == "f"
+            assert (await session.fork("f", exist_ok=True)).info.fork_turn_id == "T-1"
+            with pytest.raises(SessionExists) as raised:
+                await session.fork("f", 1)
+            assert raised.value.__cause__ is None
+            with pytest.raises(SessionExists):
+                await session.fork("f", 2, exist_ok=True)
+            with pytest.raises(SessionExists):
+                await (await fov.session("f")).fork("s", 1, exist_ok=True)
+
+    asyncio.run(run())
+
+
+def test_opening_nothing_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="path of its file"):
+        foveate.open(None)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,8 +11,6 @@ import click
 from foveate.cli.ui.options import json_option, opened, store_option
 from foveate.cli.ui.terminal import amount, print_exactly, print_json
 from foveate.errors import InputError
-
-PARTIAL = ".partial"
 
 
 @click.command(name="export", short_help="Write a session as JSON, Markdown, or any format's own.")
@@ -74,10 +73,18 @@ def _print_as_json(format_name: str, text: str) -> None:
 
 
 def _write(path: Path, pieces: Iterable[str]) -> int:
-    """Write beside the file first, so that a failed export leaves no half of one."""
-    beside = path.with_name(path.name + PARTIAL)
+    """Write beside the file first, so that a failed export leaves no half of one.
+
+    The file beside it is created exclusively, under a random name and with mode 0600: nobody else can prepare a link
+    there, or read the export.
+    """
     try:
-        with beside.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        descriptor, name = tempfile.mkstemp(prefix=".foveate-", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"{path}: can't be written: {error.strerror}") from error
+    beside = Path(name)
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:  # noqa: PTH123
             file.writelines(pieces)
         size = beside.stat().st_size
         beside.replace(path)

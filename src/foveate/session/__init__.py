@@ -21,7 +21,7 @@ from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
 from foveate.context.tools import ToolSet
-from foveate.errors import InvalidMessage, TurnNotFound
+from foveate.errors import InvalidMessage, SessionExists, TurnNotFound
 from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
@@ -372,8 +372,13 @@ class Session:
         """Keep something on the board until it is dismissed."""
         await self._contexts.keep_board(boards.save(await self.board(), name))
 
-    async def fork(self, session_id: str, at: str | int | None = None, *, title: str | None = None) -> Session:
-        """A worker session that starts from turn `at` (the newest, if not said) and shares what is stored up to it."""
+    async def fork(
+        self, session_id: str, at: str | int | None = None, *, title: str | None = None, exist_ok: bool = False
+    ) -> Session:
+        """A session that starts from turn `at` (default: the newest) and shares what is stored up to it.
+
+        With `exist_ok` a fork of this id that was made before from the same turn (without `at`: any turn) is opened.
+        """
         row = await self._store.get_session(self.id)
         number = row.last_turn if at is None else turn_number(at)
         if not number:
@@ -389,7 +394,13 @@ class Session:
             model=row.model,
             encoding=row.encoding,
         )
-        forked = await self._store.fork_session(new, self.id, number)
+        try:
+            forked = await self._store.fork_session(new, self.id, number)
+        except SessionExists:
+            forked = await self._store.get_session(session_id)
+            is_same = forked.parent_id == self.id and (at is None or forked.fork_turn == number)
+            if not (exist_ok and is_same):
+                raise
         return Session(forked, self._shared)
 
     async def use(self, strategy: str, **settings: Json) -> SessionInfo:

@@ -24,6 +24,7 @@ from foveate.store.rows import (
 from foveate.store.settings import StoreSettings
 
 __all__ = [
+    "FORKED",
     "Draft",
     "Finding",
     "MessageOutline",
@@ -38,6 +39,9 @@ __all__ = [
     "TurnRow",
     "open_store",
 ]
+
+
+FORKED = "was opened by process {process}, whose threads a forked process does not have; open it again in this one"
 
 
 async def open_store(location: str, settings: StoreSettings) -> Store:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from foveate.errors import StoreClosed
-from foveate.store import artefacts, calls, derived, lineage, log, passages, queue
+from foveate.store import FORKED, artefacts, calls, derived, lineage, log, passages, queue
 from foveate.store.check import check_database
 from foveate.store.rows import Finding, PruneReport
 from foveate.store.settings import StoreSettings
@@ -62,6 +63,7 @@ class Database:
         self._dialect = dialect
         self._group_limit = settings.group_limit
         self._closed = False
+        self._process = os.getpid()
         self._queue: SimpleQueue[list[_Write] | None] = SimpleQueue()
         self._waiting: dict[int, list[_Write]] = {}
         self._readers = ThreadPoolExecutor(settings.readers, thread_name_prefix="foveate-reader")
@@ -94,11 +96,13 @@ class Database:
 
     async def close(self) -> None:
         """Finish queued writes, then end the threads and close the connections."""
-        if not self._closed:
+        if not self._closed and self._process == os.getpid():
             self._closed = True
             await asyncio.to_thread(self._close)
 
     def _require_open(self) -> None:
+        if self._process != os.getpid():
+            raise StoreClosed(self.location, FORKED.format(process=self._process))
         if self._closed:
             raise self._gone()
 
