@@ -91,6 +91,7 @@ def crossed() -> tuple[int, int]:
         for _ in range(3):
             chat.context(prompt="And which one did we say it was?", tools=True)
         chat.record([{"role": "user", "content": "A new one."}, {"role": "assistant", "content": "Yes."}])
+        fov.settle()  # what the background does is no part of a context
         is_measured.set()
         chat.context(prompt="And which one did we say it was?", tools=True)
         is_measured.clear()

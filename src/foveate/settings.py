@@ -96,8 +96,8 @@ def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | N
             raise SettingsError(f"{name}.{next(iter(values))}", "does not exist; this strategy has no settings")
         return found()
     base = settings.strategies.get(name)
-    if base is not None and not values:
-        return base
+    if not values:
+        return base or found()
     refuse_unknown_keys(values, found, prefix=f"{name}.")
     before = msgspec.to_builtins(base) if base else {}
     return cast("Strategy", converted({**before, **values}, found, prefix=f"{name}."))
