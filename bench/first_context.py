@@ -71,7 +71,9 @@ def main() -> None:
     parser.add_argument("--strategies", nargs="+", default=list(names()))
     parser.add_argument("--compressed", action="store_true")
     options = parser.parse_args()
-    print("| turns | strategy | planned anew, s | first after opening, s | second, s |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| turns | strategy | planned anew, s | first after opening, s | second, s |\n| --- | --- | --- | --- | --- |"
+    )
     for turns in options.turns:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "chat.db"
