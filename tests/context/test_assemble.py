@@ -315,4 +315,15 @@ def test_steps_of_a_running_turn_follow_its_prompt() -> None:
     assert messages[1]["content"] == (
         "<T-3-step-1-R>\n[user] Fix it.\n</T-3-step-1-R>\n<T-3-steps-2-through-3-C>\n"
         "Step 2: Ran tests.\nStep 3: Edited a.py.\n</T-3-steps-2-through-3-C>\n"
+        "The next messages are turn T-3, from step 4 on; each message of the user begins the next turn.\n"
     )
+
+
+def test_a_line_before_the_native_turns_says_which_turn_the_first_is() -> None:
+    parts = sample_parts()
+    said = "The next messages are turn T-14; each message of the user begins the next turn.\n"
+    later = replace(parts, history=[*parts.history, native_block(16, [Message("user", (Text("On."),))])])
+    for shown in (parts, later):
+        assert assemble(shown).messages("openai")[1]["content"].endswith(said)
+    whole = replace(parts, history=parts.history[4:])
+    assert "The next messages" not in json.dumps(assemble(whole).messages("openai"))

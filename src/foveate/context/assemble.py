@@ -113,7 +113,7 @@ def assemble(parts: ContextParts) -> Context:
     native_from = _first_native(parts.history, prompt)
     while True:
         layout = _lay_out(parts, native_from, dynamic, prompt)
-        framing = _framing_tokens(layout, system)
+        framing = _framing_tokens(layout, system, _note_tokens(parts, native_from))
         extra = prompt_extra + sum(block.extra_tokens for block in parts.history[native_from:])
         if native_from >= len(parts.history) or _scaled(parts, inner_tokens + extra + framing) <= parts.budget_tokens:
             break
@@ -270,9 +270,11 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], p
             prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
     tail = "".join(piece.text for piece in dynamic)
     if parts.order == "documented" and tail:
-        lead = tail + "".join(block.text for block in older)
+        lead = tail + "".join(block.text for block in older) + (native_note(newer[0].row) if older and newer else "")
         return Layout("", lead, tuple(native), "", prompt, is_cacheable=False)
     texts = [(block.text, block.is_stable) for block in older]
+    if texts and newer:
+        texts.append((native_note(newer[0].row), True))
     if tail and parts.at_work:
         past = len(parts.history) - parts.at_work
         if past < native_from:
@@ -291,8 +293,20 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], p
     )
 
 
-def _framing_tokens(layout: Layout, system: str) -> int:
-    return MESSAGE_TOKENS * (bool(system) + message_count(layout)) + REPLY_TOKENS
+def native_note(row: Block) -> str:
+    """The line between tagged and native turns, so that a model can name those it sees as messages."""
+    step = f", from step {row.first_step} on" if row.first_step > 1 else ""
+    return f"The next messages are turn T-{row.first}{step}; each message of the user begins the next turn.\n"
+
+
+def _framing_tokens(layout: Layout, system: str, note_tokens: int) -> int:
+    return MESSAGE_TOKENS * (bool(system) + message_count(layout)) + REPLY_TOKENS + note_tokens
+
+
+def _note_tokens(parts: ContextParts, native_from: int) -> int:
+    if not 0 < native_from < len(parts.history):
+        return 0
+    return _counted(native_note(parts.history[native_from].row), parts.counter.encoding)
 
 
 def _scaled(parts: ContextParts, base_tokens: int) -> int:
