@@ -20,6 +20,7 @@ from typing import Any, cast
 import foveate
 import foveate.sync
 from foveate.store import sql
+from foveate.store.bodies import digest_of
 from foveate.store.sqlite import TYPES
 from store_turns import Record, agent_turns, chat_turns, endless
 
@@ -60,6 +61,7 @@ def bare(path: Path, count: int, turns: Sequence[list[Record]]) -> Rate:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.create_function("sha256", 1, digest_of)
     for _, statements in sql.migrations(0, TYPES):
         for statement in statements:
             connection.execute(statement)
