@@ -25,7 +25,7 @@ from foveate.errors import (
     StoreError,
     TurnNotFound,
 )
-from foveate.session import documents, goals
+from foveate.session import checkpoints, documents, goals
 from foveate.session import topics as topical
 from support.stubs import STUB, generate
 
@@ -34,6 +34,7 @@ TWINS = [
     (api.Foveate, sync.Foveate),
     (session.Session, sync.Session),
     (documents.Documents, sync.Documents),
+    (checkpoints.Checkpoints, sync.Checkpoints),
     (goals.Goals, sync.Goals),
     (topical.Topics, sync.Topics),
 ]

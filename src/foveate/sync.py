@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from foveate import client as api
 from foveate import session
 from foveate.errors import StoreClosed
-from foveate.session import documents, exchange, goals
+from foveate.session import checkpoints, documents, exchange, goals
 from foveate.session import topics as topical
 from foveate.settings import Settings
 from foveate.store import FORKED
@@ -150,6 +150,10 @@ def _blocking(name: str, member: Any) -> Any:
 
 class Documents(_Blocking, of=documents.Documents):
     """See `foveate.session.documents.Documents`."""
+
+
+class Checkpoints(_Blocking, of=checkpoints.Checkpoints):
+    """See `foveate.session.checkpoints.Checkpoints`."""
 
 
 class Goals(_Blocking, of=goals.Goals):

@@ -13,6 +13,7 @@ from foveate.context.tags import parse_blocks
 from foveate.events import Event
 from foveate.text import message_text
 from foveate.turn import Message, split_turns
+from support.command_line import Shell
 from support.paths import ROOT
 from support.transcripts import import_bytes
 
@@ -72,19 +73,17 @@ def test_a_session_goes_through_its_compressions_and_tells_of_them_in_order(tmp_
     kinds = [event.kind for event in told if event.kind not in ("turn-recorded", "compression-failed")]
     start = kinds.index("context-threshold-reached")
     assert kinds[start - 1] == "message-added"
-    assert kinds[start : start + 6] == [
+    assert kinds[start : start + 5] == [
         "context-threshold-reached",
         "compression-triggered",
-        "llm-summarizing",
         "checkpoint-created",
         "budget-recalculated",
         "compressed",
     ]
     again = kinds.index("context-threshold-reached", start + 1)
-    assert kinds[again : again + 7] == [
+    assert kinds[again : again + 6] == [
         "context-threshold-reached",
         "compression-triggered",
-        "llm-summarizing",
         "checkpoint-created",
         "checkpoints-aged",
         "budget-recalculated",
@@ -201,3 +200,46 @@ def test_architecture_decisions_and_user_words_stay_in_every_tier(tmp_path: Path
                 assert [text for text in decided[: turn + 1] if text.rstrip(".") not in context.text] == []
         assert turn > 10
         assert context.planned.notes["compressions"]
+
+
+def test_checkpoints_are_values_and_a_command_lists_them_with_a_status_line(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with foveate.open(path) as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=16_000, model="llama-3.3-70b")
+        for turn in range(40):
+            question, answer = talk(turn, 400)
+            chat.record([question, {**answer, "content": answer["content"].replace(". ", ".\n\n", 1)}])
+            chat.context()
+        found, status = chat.checkpoints.list(), chat.checkpoints.status()
+        notes: Any = chat.context().planned.notes
+        assert [one.id for one in found] == [noted["id"] for noted in notes["checkpoints"]]
+        assert [(one.level, one.compression_count) for one in found][-1] == (3, 1)
+        assert all(one.key_decisions for one in found)
+        assert all(one.text.startswith(("Detailed", "Moderate", "Compact")) for one in found)
+        assert found[-1].summary
+        assert all(one.original_tokens > one.current_tokens > 0 for one in found)
+        assert (found[0].first, found[0].first_message) == ("T-1", 1)
+        assert status.tier_name == "standard"
+        assert status.line.endswith(
+            f"tier 3 standard · reliability {status.reliability:.1%} {status.reliability_level}"
+        )
+        fov.session("other")
+        with pytest.raises(foveate.FoveateError, match="has no checkpoints"):
+            fov.open_session("other").checkpoints.list()
+    shell = Shell(path)
+    listed = shell.json("checkpoints", "s")
+    assert [one["id"] for one in listed["checkpoints"]] == [one.id for one in found]
+    assert listed["status"]["line"] == status.line
+    assert status.line.split(" · ")[0] in shell("checkpoints", "s")
+
+
+def test_no_event_says_that_a_model_summarises_where_none_is_asked(tmp_path: Path) -> None:
+    told: list[Event] = []
+    with foveate.open(tmp_path / "chat.db") as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=8_000)
+        with fov.subscribe(told.append, ["llm-summarizing", "checkpoint-created"]) as subscription:
+            for turn in range(20):
+                chat.record(talk(turn, 300))
+                chat.context()
+            subscription.drain()
+    assert {event.kind for event in told} == {"checkpoint-created"}

@@ -38,6 +38,7 @@ CHAPTERS = (
     Chapter("The store", "foveate.client", ("Foveate",)),
     Chapter("A session", "foveate.session", ("Session",)),
     Chapter("Goals", "foveate.session.goals", ("Goals",)),
+    Chapter("Checkpoints", "foveate.session.checkpoints", ("Checkpoints", "CheckpointInfo", "CheckpointStatus")),
     Chapter("Documents", "foveate.session.documents", ("Documents",)),
     Chapter("Topics", "foveate.session.topics", ("Topics", "TopicsContext", "TopicsHistory")),
     Chapter("A context", "foveate.context.context", ("Context", "Segment", "PlanReport", "LevelChange")),

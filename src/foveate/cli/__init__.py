@@ -18,7 +18,7 @@ INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
-    "Inspect": ("levels", "board", "topics", "stats", "tokens", "compare", "replay"),
+    "Inspect": ("levels", "board", "checkpoints", "topics", "stats", "tokens", "compare", "replay"),
     "Maintain": ("compress", "models", "prune", "doctor"),
     ADVANCED: ("fork", "goal", "run", "shrink"),
 }

@@ -29,6 +29,7 @@ from foveate.models.caller import Caller
 from foveate.recall.dates import parse_moment
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import export as exports
+from foveate.session.checkpoints import Checkpoints
 from foveate.session.context import Contexts, Request, given_settings
 from foveate.session.documents import Documents
 from foveate.session.exchange import Exchange
@@ -122,6 +123,11 @@ class Session:
         given = given_settings(self._row) if self._row.strategy == "oneshot" else None
         strategy = make_strategy("oneshot", self._shared.settings, given)
         return Documents(self._store, self._row, strategy.document_limits)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The session's checkpoints as values: `checkpoints.list()`, `status()`."""
+        return Checkpoints(self.refresh, self.context, self._store, self._contexts.storyteller)
 
     @property
     def topics(self) -> Topics:

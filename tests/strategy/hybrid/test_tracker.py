@@ -150,3 +150,18 @@ def test_odd_messages_do_no_harm() -> None:
         Message("user", ()),
     ]
     assert seen(Tracker(), odd) == [None]
+
+
+@pytest.mark.parametrize("arguments", [{"file_path": "src/jwt.py"}, {}])
+def test_a_file_read_as_a_json_object_is_known_by_its_content(arguments: dict[str, Any]) -> None:
+    (plain,) = seen(Tracker(), exchange("read_file", {"file_path": "src/jwt.py"}, SOURCE))
+    wrapped = json.dumps({"status": "success", "file_path": "src/jwt.py", "content": SOURCE})
+    (read,) = seen(Tracker(), exchange("read_file", arguments, wrapped))
+    assert read == plain
+
+
+def test_a_json_file_that_was_read_stays_as_it_is() -> None:
+    settings = json.dumps({"name": "shop", "version": 3})
+    (read,) = seen(Tracker(), exchange("read_file", {"file_path": "package.json"}, settings))
+    assert isinstance(read, FileRead)
+    assert read.lines == 1

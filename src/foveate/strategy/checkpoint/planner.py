@@ -268,7 +268,6 @@ class Teller:
         yield PlanEvent("compression-triggered", {"cause": cause}, turn)
         if happened.new:
             new = next((one for one in book.checkpoints if one.id == happened.new.id), happened.new)
-            yield PlanEvent("llm-summarizing", {"checkpoint": new.id, **_range(new)}, turn)
             yield PlanEvent("checkpoint-created", self._described(new), turn)
         if happened.aged or happened.merged:
             yield PlanEvent("checkpoints-aged", {"aged": list(happened.aged), "merged": list(happened.merged)}, turn)

@@ -6,9 +6,10 @@ Nothing here touches a disk: a path is what a tool call says, whether there is s
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +32,10 @@ DIGEST_CHARS = 8
 
 _NO_SUMMARY = ("import ", "from ", "use ", "using ", "package ", "include", "const ", "let ", "var ")
 _TODO_TOOL = re.compile(r"todo|^updateplan$|^writeplan$|^plan$|^tasklist$")
+MAX_WRAPPED_CHARS = 4_000_000
+"""A larger object is not parsed for the file in it."""
+_CONTENTS = ("content", "contents", "file_content", "text", "data")
+_PATHS = ("file_path", "path", "filename", "file")
 _LISTS = ("todos", "plan", "items", "tasks", "steps", "list", "todo_list", "todoList")
 _WORDS = ("content", "step", "text", "title", "description", "task", "name", "todo")
 _CHECKBOX = re.compile(r"(?:(?:[-*]|\d{1,9}\.)\s*)?\[([ xX~>-])\]\s+(\S.*)")
@@ -125,8 +130,8 @@ class Tracker:
             self._plan(call)
         del self._waiting[:-MAX_TODOS]
         found: list[ToolUse] = []
-        for result in message.tool_results:
-            call = self.call_of(result)
+        for given in message.tool_results:
+            call, result = unwrapped(self.call_of(given), given)
             exchange = read_exchange(call, result)
             file = self._took(exchange, result, turn, position, message.at, curate=curate)
             found.append(ToolUse(call, file))
@@ -210,6 +215,26 @@ class Tracker:
         todos = list(_todos(listed))
         if todos:
             self.todos = todos[:MAX_TODOS]
+
+
+def unwrapped(call: ToolCall, result: ToolResult) -> tuple[ToolCall, ToolResult]:
+    """A file that was read as an object such as {"status", "file_path", "content"}: by its content and its path."""
+    text = "".join(part.text for part in result.content if isinstance(part, Text))
+    if text.lstrip()[:1] != "{" or len(text) > MAX_WRAPPED_CHARS:
+        return call, result
+    if files.action(read_exchange(call, result)) != "read":
+        return call, result
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return call, result
+    content = next((said[key] for key in _CONTENTS if isinstance(said.get(key), str)), None)
+    if content is None:
+        return call, result
+    path = next((said[key] for key in _PATHS if isinstance(said.get(key), str)), None)
+    if path and isinstance(call.arguments, Mapping) and not read_exchange(call, None).path:
+        call = replace(call, arguments={**call.arguments, "file_path": path})
+    return call, replace(result, content=(Text(content),))
 
 
 def track(turns: Sequence[tuple[int, Sequence[Message]]], *, curate: bool = True) -> Tracker:
