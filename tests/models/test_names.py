@@ -155,9 +155,10 @@ def test_a_purpose_has_its_own_model_then_the_default_then_the_fallbacks_without
     assert models_for("tiny", ModelsSettings(default="a", compress="b")) == ("b",)
 
 
-def test_smooth_and_roll_up_have_no_default() -> None:
+def test_the_default_covers_every_wording_but_s() -> None:
     settings = ModelsSettings(default="a", fallbacks=("c",))
-    assert models_for("smooth", settings) == models_for("roll-up", settings) == ()
+    assert models_for("smooth", settings) == ()
+    assert models_for("roll-up", settings) == models_for("compress", settings)
     assert models_for("smooth", ModelsSettings(smooth="s")) == ("s",)
     assert models_for("roll-up", ModelsSettings(roll_up="r")) == ("r",)
 

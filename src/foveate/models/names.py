@@ -193,11 +193,11 @@ def _bad_name(name: str, problem: str) -> ModelUnavailable:
 def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
     """The model for a purpose, then the fallbacks, each once; nothing where no model is named for it.
 
-    S and eras are made by rules unless a model is named for them; T has the model of C.
+    S is made by rules unless a model is named for it; T has the model of C.
     """
     own: dict[Purpose, str | None] = {
         "smooth": settings.smooth,
-        "roll-up": settings.roll_up,
+        "roll-up": settings.roll_up or settings.default,
         "compress": settings.compress or settings.default,
         "tiny": settings.tiny or settings.compress or settings.default,
         "chat": settings.chat or settings.default,

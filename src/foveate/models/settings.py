@@ -24,7 +24,7 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     default: str | None = None
-    """For chat, C and T, where they have no model of their own."""
+    """For chat and for every wording (C, T, eras, checkpoints, topics) without a model of its own; S has none."""
     chat: str | None = None
     """For `foveate chat` and `foveate run`."""
     compress: str | None = None
@@ -32,9 +32,9 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tiny: str | None = None
     """Differs from `compress`: T is then made in a call of its own."""
     smooth: str | None = None
-    """S is made by rules; a model does it only if one is named here."""
+    """S is made by rules, since a model's pass over every turn rarely pays; a model does it only if named here."""
     roll_up: str | None = None
-    """Eras, checkpoints and summaries of topics are made by rules; a model words them only if one is named here."""
+    """Words eras, checkpoints and summaries of topics. Rules make them first, and are the fallback."""
     fallbacks: tuple[str, ...] = ()
     """Tried in this order when a model fails or is held back."""
     mode: Literal["together", "separate", "chained"] = "together"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foveate.compress.model import PROMPT_VERSION, Assignment, Group, assign, is_worth_asking, judge
@@ -66,6 +66,8 @@ class Attempt:
     parts: AttemptState = field(default_factory=AttemptState)
     failed: list[tuple[Group, ModelError]] = field(default_factory=list)
     """Who could not be asked, and why."""
+    on_ask: Callable[[str], None] | None = None
+    """Called with the model's name before the first call."""
     _promised: int = 0
     _noted: int = 0
     _asked: set[Level] = field(default_factory=set)
@@ -145,6 +147,9 @@ class Attempt:
 
     async def _ask(self, group: Group, assignment: Assignment) -> CallReport:
         allowed = await self._allow(group.models[0])
+        if self.on_ask:
+            self.on_ask(group.models[0])
+            self.on_ask = None
         spent = 0
         try:
             answered = await self.means.caller.ask(

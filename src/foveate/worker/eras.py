@@ -9,6 +9,7 @@ from itertools import count
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.model.eras import EraAssignment, assign_era, judge_era
 from foveate.context.costs import content_tokens
+from foveate.events import EventBus
 from foveate.models import Answer
 from foveate.models.caller import Caller
 from foveate.models.settings import ModelsSettings
@@ -66,11 +67,11 @@ def _row(level: int, place: int, units: Sequence[Unit], encoding: EncodingName) 
 class EraRefiner:
     """Asks a model once for each era that rules have made. What it can't have stays as it is, for good."""
 
-    def __init__(self, store: Store, settings: ModelsSettings, *, pool: Pool, caller: Caller) -> None:
+    def __init__(self, store: Store, settings: ModelsSettings, *, pool: Pool, caller: Caller, events: EventBus) -> None:
         self._store = store
         self._settings = settings
         self._pool = pool
-        self.rounds = Rounds(settings, caller, self._ask_for_all, store=store, name="eras")
+        self.rounds = Rounds(settings, caller, self._ask_for_all, store=store, name="eras", events=events)
 
     async def _ask_for_all(self, session_id: str) -> None:
         session = await self._store.get_session(session_id)

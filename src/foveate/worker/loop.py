@@ -61,8 +61,8 @@ class Worker:
         self._pool = Pool(settings.compress.processes)
         self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
-        self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller).rounds
-        self._rewording = Rewording(store, settings.models, pool=self._pool, caller=caller).rounds
+        self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller, events=events).rounds
+        self._rewording = Rewording(store, settings.models, pool=self._pool, caller=caller, events=events).rounds
         self._sessions: dict[str, None] = {}
         """What is to be looked at, in order: a session goes behind the others after each batch."""
         self._quiet: dict[str, asyncio.TimerHandle] = {}

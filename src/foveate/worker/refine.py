@@ -247,7 +247,7 @@ class Refiner:
             original = SourceTurnRows(due.turn, rows, session.encoding)
             before = self._parts.pop(due.rendition, AttemptState())
             attempt = Attempt(self._means, due, original, sum(row.tokens for row in rows), parts=before)
-            self._tell("llm-summarizing", due, {"model": self._means.groups[0].models[0]})
+            attempt.on_ask = lambda model: self._tell("llm-summarizing", due, {"model": model})
             await attempt.run()
             await self._conclude(attempt)
         except SessionNotFound:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from foveate.context.costs import counting
+from foveate.events import EventBus
 from foveate.models import Answer
 from foveate.models.caller import Caller
 from foveate.models.settings import ModelsSettings
@@ -109,12 +110,12 @@ def weigh_artefact(assignment: ArtefactAssignment, answer: Answer, basis: Basis)
 class Rewording:
     """Asks a model once for each artefact that is shown."""
 
-    def __init__(self, store: Store, settings: ModelsSettings, *, pool: Pool, caller: Caller) -> None:
+    def __init__(self, store: Store, settings: ModelsSettings, *, pool: Pool, caller: Caller, events: EventBus) -> None:
         self._store = store
         self._settings = settings
         self._pool = pool
         self._seen: dict[str, bytes] = {}
-        self.rounds = Rounds(settings, caller, self._reword_all, store=store, name="artefacts")
+        self.rounds = Rounds(settings, caller, self._reword_all, store=store, name="artefacts", events=events)
 
     async def _reword_all(self, session_id: str) -> None:
         session = await self._store.get_session(session_id)

@@ -6,13 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from foveate.errors import ModelError, ModelFailed, SessionNotFound
+from foveate.events import Event, EventBus
 from foveate.models import Ask
 from foveate.models.caller import Caller, CallReport
 from foveate.models.names import models_for
 from foveate.models.settings import ModelsSettings
 from foveate.store import Store
+from foveate.turn import Json
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +28,9 @@ Note = Callable[[bool], Awaitable[None]]
 class Rounds:
     """One session at a time, and never the same one twice at once. Without a model for roll-ups there is no work."""
 
-    def __init__(self, settings: ModelsSettings, caller: Caller, work: Work, *, store: Store, name: str) -> None:
+    def __init__(
+        self, settings: ModelsSettings, caller: Caller, work: Work, *, store: Store, name: str, events: EventBus
+    ) -> None:
         self._models = models_for("roll-up", settings)
         self._max_calls = settings.max_calls_per_turn
         self._caller = caller
@@ -36,6 +41,7 @@ class Rounds:
         self._working = asyncio.Lock()
         self._due = store.derived.due
         self._name = name
+        self._events = events
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -68,6 +74,8 @@ class Rounds:
         nothing was sent, or if the provider failed and the calls are not used up: then it is asked for another time.
         """
         await note(True)
+        data: dict[str, Json] = {"model": self._models[0], "for": self._name}
+        self._events.publish(Event("llm-summarizing", session_id, datetime.now(UTC), None, data))
         before = await self._due.requested(session_id, "failures", self._name)
         calls_left = max(1, self._max_calls - before)
         try:
