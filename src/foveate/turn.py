@@ -124,6 +124,8 @@ class Message:
     model: str | None = None
     usage: Usage | None = None
     original: Original | None = None
+    prefix: str | None = None
+    """A hash of the request that an answer with signed thinking came from."""
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

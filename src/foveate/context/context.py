@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from foveate.context import thinking
 from foveate.context.board import Board
 from foveate.context.render import Layout, render_layout, render_request
 from foveate.context.tools import ToolSet
@@ -126,7 +127,7 @@ class Context:
 
         It has `tools` if the context counts them. `cache` is as in `messages`.
         """
-        tools = self.offer.definitions(format) if self.offer else ()
+        tools = self._definitions(format)
         return render_request(format, self.messages(format, cache=cache), system=self.system, tools=tools)
 
     def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
@@ -136,7 +137,19 @@ class Context:
         beside them, as tools do for all: `request` puts everything in its place. `cache` puts Anthropic's breakpoints
         where the next context will still be the same.
         """
-        return render_layout(self.layout, self.system, format, cache=cache)
+        rendered = render_layout(self.layout, self.system, format, cache=cache)
+        if format != thinking.FORMAT:
+            return rendered
+        # Thinking that was made under another prefix is left out: the provider would reject the request.
+        shown = [*self.native_messages, *self.layout.prompt]
+        return thinking.without_unbound(self.system, self._definitions(format), rendered, filter(_is_answer, shown))
+
+    def prefix(self, format: str = thinking.FORMAT) -> str:  # noqa: A002
+        """A hash of the whole request, which is stored with an answer that has signed thinking."""
+        return thinking.request_prefix(self.system, self._definitions(format), self.messages(format))
+
+    def _definitions(self, format: str) -> Sequence[Mapping[str, Json]]:  # noqa: A002
+        return self.offer.definitions(format) if self.offer else ()
 
     @property
     def native_messages(self) -> list[Message]:
@@ -148,3 +161,7 @@ class Context:
         """What the next context begins with too, unless a rebuild comes between: the share that stays cached."""
         stable = itertools.takewhile(lambda segment: segment.is_stable, self.segments)
         return sum(segment.tokens for segment in stable)
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant"

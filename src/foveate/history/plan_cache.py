@@ -18,9 +18,11 @@ import msgspec
 from foveate.context.assemble import HistoryBlock
 from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
+from foveate.context.thinking import is_signed
 from foveate.history.late_writes import LateWrites
+from foveate.history.sizes import Step, split_steps
 from foveate.history.texts import TextReader, is_from_log
-from foveate.plan import Band, Block, Cause, PlanEvent, ShownLevel
+from foveate.plan import Band, Block, Cause, Plan, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.tokens import exact_counter
@@ -33,6 +35,10 @@ AVERAGED_INTERVALS = 4
 """The size of the next turns is taken from this many intervals before them,"""
 VARIANCE_FACTOR = 1.15
 """and a little more, because no ten turns are exactly average."""
+LEAST_ROOM_TOKENS = 200
+"""A plan beside the newest step has at least this."""
+POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
+"""Causes that wait for the end of a turn in progress with signed thinking; no budget forces them."""
 USE_NOTED_SHARE = 0.05
 """A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
 
@@ -107,8 +113,15 @@ class PlanCache:
         *,
         cache_ttl_seconds: float | None = None,
         now: float | None = None,
+        open_limit_tokens: int = 0,
     ) -> HistoryView:
-        """The history within its room, as it was shown last where that still holds."""
+        """The history within its room, as it was shown last where that still holds.
+
+        While a turn is in progress it may grow up to `open_limit_tokens`: a rebuild would cost the cached prefix, and
+        the thinking that is bound to it.
+        """
+        pending = await self._pending(session) if open_limit_tokens > room_tokens else None
+        limit = open_limit_tokens if pending else room_tokens
         moment = time.time() if now is None else now
         plan = await self.load()
         appended = await self._appended(session, plan)
@@ -119,25 +132,58 @@ class PlanCache:
             appended_tokens=sum(block.sent_tokens for block in appended),
             turns_now=session.last_turn,
             budget_tokens=session.budget_tokens,
-            allotment_tokens=room_tokens,
+            allotment_tokens=limit,
             now=moment,
             cache_ttl_seconds=cache_ttl_seconds,
             settled_turn=await self._store.derived.settled(self._session_id) if is_awaiting else 0,
         )
         churn = 0.0
+        if cause in POSTPONED and await self._is_thinking(session):
+            cause = None
         if cause:
             plan = await self._rebuild(session, strategy, room_tokens, cause=cause, moment=moment, old=plan)
             appended = await self._appended(session, plan)
             churn = plan.state.churn
         assert plan is not None
         blocks = [*await self._base(session, plan), *appended]
-        if sum(block.sent_tokens for block in blocks) > room_tokens:
+        if sum(block.sent_tokens for block in blocks) > limit:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
-            fresh, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
+            fresh, blocks = await self._fitted(session, strategy, limit, pending, appended)
             return HistoryView(blocks, PlanReport(fresh.bands, cause or "full", True, session.last_turn), churn)
         if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
         return HistoryView(blocks, _report(plan, schedule_of(strategy), is_new=cause is not None), churn)
+
+    async def _pending(self, session: SessionRow) -> Step | None:
+        """The newest step of a turn in progress, which has an answer already."""
+        if session.head == "closed" or not session.last_turn:
+            return None
+        steps = split_steps(await self._viewer.raw(session.last_turn))
+        return steps[-1] if len(steps) > 1 else None
+
+    async def _fitted(
+        self,
+        session: SessionRow,
+        strategy: Strategy,
+        room_tokens: int,
+        pending: Step | None,
+        appended: Sequence[HistoryBlock],
+    ) -> tuple[Plan, list[HistoryBlock]]:
+        """All turns within the room; the newest step as it came, where it fits by itself."""
+        last_turn = session.last_turn
+        is_last = bool(appended) and pending is not None and appended[-1].row.last_step == pending.number
+        left = room_tokens - appended[-1].sent_tokens if is_last else 0
+        if pending is None or left < LEAST_ROOM_TOKENS:
+            return await self._viewer.plan(session, strategy, room_tokens, last_turn=last_turn)
+        before = pending.number - 1
+        plan, blocks = await self._viewer.plan(session, strategy, left, last_turn=last_turn, last_step=before)
+        return plan, [*blocks, appended[-1]]
+
+    async def _is_thinking(self, session: SessionRow) -> bool:
+        """Whether the turn in progress has thinking that is bound to what is shown before it."""
+        if session.head == "closed" or not session.last_turn:
+            return False
+        return any(map(is_signed, await self._viewer.raw(session.last_turn)))
 
     async def load(self) -> KeptPlan | None:
         """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
@@ -259,7 +305,8 @@ class PlanCache:
         if not is_open or not session.last_turn:
             return session.last_turn, 0
         steps = await self._viewer.running(session, session.last_turn, room_tokens)
-        answered = [step.number for step in steps if step.is_answered]
+        # The newest step waits for the model's answer: it is appended as it came.
+        answered = [step.number for step in steps[:-1] if step.is_answered]
         if len(answered) > 1:
             return session.last_turn, answered[-1]
         return session.last_turn - 1, 0

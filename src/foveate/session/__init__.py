@@ -20,6 +20,7 @@ from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
+from foveate.context.thinking import is_signed
 from foveate.context.tools import ToolSet
 from foveate.errors import InvalidMessage, SessionExists, TurnNotFound
 from foveate.events import EventBus
@@ -95,6 +96,8 @@ class Session:
             shared.store, row.id, shared.events, shared.settings, recaller=recaller, worker=shared.worker
         )
         self._offer: ToolSet | None = None
+        self._asked: Context | None = None
+        """The context made last, which the answer recorded next came from."""
         self._limit_tokens: int | None = None
 
     @property
@@ -190,7 +193,7 @@ class Session:
                 raise InvalidMessage("turn", "has no messages; a turn has at least one")
             drafts = await draft_turn(messages, moment, key, self.sizes, self.compression_level)
         else:
-            given = as_messages(messages, format)
+            given = self._bound(as_messages(messages, format))
             drafts = await draft_messages(
                 given, moment, numbered_keys(key, len(given)), self.sizes, self.compression_level
             )
@@ -202,6 +205,16 @@ class Session:
             RecordedTurn(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
             for number, group in by_turn(placed).items()
         ]
+
+    def _bound(self, messages: list[Message]) -> list[Message]:
+        """The messages, the first answer with a hash of the context it came from if its thinking is signed."""
+        place = next((index for index, message in enumerate(messages) if message.role == "assistant"), None)
+        if place is None or self._asked is None:
+            return messages
+        context, self._asked = self._asked, None
+        if not is_signed(messages[place]):
+            return messages
+        return [*messages[:place], replace(messages[place], prefix=context.prefix()), *messages[place + 1 :]]
 
     async def append(self, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
         """Keep drafts that are made already, all or none, and tell the subscribers."""
@@ -301,7 +314,9 @@ class Session:
             strategy=strategy,
             recall=recall,
         )
-        return replace(await self._contexts.make(self._row, self._counter, request), offer=offer)
+        context = replace(await self._contexts.make(self._row, self._counter, request), offer=offer)
+        self._asked = context
+        return context
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """One prompt and its answer, safe beside other prompts in this session; use it in a `with` block.

@@ -54,6 +54,8 @@ from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, Text, turn_id
 from foveate.worker.loop import Worker
 
+LEAST_SLACK_TOKENS = 64
+"""Left free beside a turn in progress that fills the budget."""
 FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
 """Room for the framing of messages that every context has."""
 
@@ -186,7 +188,18 @@ class Contexts:
         room = chosen.room(room, one_off=one_off)
         asked = request.budget_tokens
         own = fixed - self._given_tokens(request, [*documents.values(), *changing.values()], exact)
-        frame = Frame(budget, fixed, prompt, one_off, session.model, asked_tokens=asked, own_tokens=own)
+        slack = max(LEAST_SLACK_TOKENS, budget // 50)
+        limit = 0 if one_off else budget - fixed - prompt - used - room.recall - slack
+        frame = Frame(
+            budget,
+            fixed,
+            prompt,
+            one_off,
+            session.model,
+            asked_tokens=asked,
+            own_tokens=own,
+            open_limit_tokens=limit,
+        )
         query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
         try:
             view, layer = await self._recalled(
@@ -397,7 +410,8 @@ class Contexts:
         ttl = self._settings.context.cache_ttl_seconds
         keeper = self._keepers.get(chosen.name) or PlanCache(self._store, self._session_id, self.viewer, chosen.name)
         self._keepers[chosen.name] = keeper
-        view = await keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl)
+        limit = frame.open_limit_tokens
+        view = await keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl, open_limit_tokens=limit)
         cause = view.planned.cause if view.planned.is_new else None
         if cause == "full":
             self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})

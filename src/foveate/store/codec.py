@@ -81,7 +81,9 @@ def restore_message(row: MessageRow) -> Message:
     except FoveateError:
         message = Message(row.role, (Opaque(format_name, data),), original=Original(format_name, data))
     original = None if format_name == CANONICAL else message.original
-    return replace(message, kind=row.kind, at=from_us(row.at_us), original=original)
+    prefix = kept.get("prefix")
+    known = prefix if isinstance(prefix, str) else None
+    return replace(message, kind=row.kind, at=from_us(row.at_us), original=original, prefix=known)
 
 
 def note_body(role: Role, note: str) -> bytes:
@@ -110,7 +112,8 @@ def _draft(message: Message, at: datetime | None, key: str | None, sizes: SentSi
 
 def _stored_form(message: Message) -> Json:
     if message.original:
-        return {"format": message.original.format, "data": message.original.data}
+        made_under: dict[str, Json] = {"prefix": message.prefix} if message.prefix else {}
+        return {"format": message.original.format, "data": message.original.data, **made_under}
     (data,) = formats.load_messages(CANONICAL).render([message])
     return {"format": CANONICAL, "data": data}
 

@@ -1,0 +1,129 @@
+"""Signed thinking goes out only under the prefix it was made under: a provider rejects it when anything before changed.
+
+Anthropic binds a thinking block to the system prompt, the tools and every message before it; `cache_control` does not
+count. An answer is stored with a hash of that prefix (`Message.prefix`), and its blocks are left out under another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from foveate.turn import Json, Message, Reasoning
+
+Record: TypeAlias = Mapping[str, Json]
+
+FORMAT: Final = "anthropic"
+"""The only format whose provider binds thinking to its prefix."""
+_SIGNED: Final = ("thinking", "redacted_thinking")
+_Hash: TypeAlias = "hashlib.blake2b"
+
+
+def request_prefix(system: str, tools: Sequence[Record], messages: Sequence[Json]) -> str:
+    """The hash of a whole request, which is the prefix of its answer."""
+    digest = _begin(system, tools)
+    for record in _records(messages):
+        for block in _blocks(record):
+            _add(digest, record, block)
+    return digest.hexdigest()
+
+
+def is_signed(message: Message) -> bool:
+    """Whether an answer has thinking that its provider binds to its prefix."""
+    is_own = message.original is not None and message.original.format == FORMAT
+    return is_own and any(isinstance(part, Reasoning) and _proof(part) for part in message.parts)
+
+
+def without_unbound(
+    system: str, tools: Sequence[Record], messages: Sequence[Json], answers: Iterable[Message]
+) -> list[Json]:
+    """The messages without thinking whose prefix is another now, or is not known.
+
+    In the turn in progress thinking of unknown prefix stays: the provider asks for it with the results of its calls.
+    """
+    made_under = {proof: answer.prefix for answer in answers for part in answer.parts if (proof := _proof(part))}
+    if not made_under:
+        return list(messages)
+    records = list(_records(messages))
+    in_progress = _turn_start(records)
+    digest = _begin(system, tools)
+    kept: list[Json] = []
+    for index, record in enumerate(records):
+        prefix = digest.hexdigest()
+        blocks = [
+            block
+            for block in _blocks(record)
+            if block.get("type") not in _SIGNED
+            or _is_bound(made_under.get(_block_proof(block)), prefix, in_progress=index > in_progress)
+        ]
+        for block in blocks:
+            _add(digest, record, block)
+        if len(blocks) == len(_blocks(record)):
+            kept.append(record)
+        elif blocks:
+            kept.append({**record, "content": blocks})
+    return _joined(kept) if len(kept) < len(records) else kept
+
+
+def _is_bound(made_under: str | None, prefix: str, *, in_progress: bool) -> bool:
+    return in_progress if made_under is None else made_under == prefix
+
+
+def _turn_start(records: Sequence[Record]) -> int:
+    """The place of the prompt of the turn in progress: the last user message that says more than results."""
+    for index in range(len(records) - 1, -1, -1):
+        says = any(block.get("type") != "tool_result" for block in _blocks(records[index]))
+        if records[index].get("role") == "user" and says:
+            return index
+    return -1
+
+
+def _joined(records: Sequence[Json]) -> list[Json]:
+    """One message for each side: an answer that was thinking alone is gone from between two."""
+    joined: list[Json] = []
+    for record in _records(records):
+        last = joined[-1] if joined else None
+        if isinstance(last, Mapping) and last.get("role") == record.get("role"):
+            joined[-1] = {**last, "content": [*_blocks(last), *_blocks(record)]}
+        else:
+            joined.append(record)
+    return joined
+
+
+def _begin(system: str, tools: Sequence[Record]) -> _Hash:
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(_canonical([system, [_bare(tool) for tool in tools]]))
+    return digest
+
+
+def _add(digest: _Hash, record: Record, block: Record) -> None:
+    digest.update(_canonical([record.get("role"), _bare(block)]))
+
+
+def _bare(block: Record) -> Record:
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def _canonical(value: Json) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _records(messages: Sequence[Json]) -> Iterator[Record]:
+    yield from (message for message in messages if isinstance(message, Mapping))
+
+
+def _blocks(record: Record) -> list[Record]:
+    content = record.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, Sequence) else []
+
+
+def _block_proof(block: Record) -> str:
+    return str(block.get("signature" if block.get("type") == "thinking" else "data"))
+
+
+def _proof(part: object) -> str:
+    return (part.signature or part.encrypted or "") if isinstance(part, Reasoning) else ""

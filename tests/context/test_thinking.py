@@ -1,0 +1,85 @@
+"""Signed thinking goes out under the prefix it was made under, and under no other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from foveate.context.thinking import request_prefix, without_unbound
+from foveate.formats import parse_messages
+from foveate.turn import Message
+from support.engine import opened
+
+PROMPT: dict[str, Any] = {"role": "user", "content": "Why?"}
+NEXT: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "And now?"}]}
+
+
+def answer(signature: str, call: str | None = None) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"type": "thinking", "thinking": "Hm.", "signature": signature}]
+    content.append({"type": "text", "text": "So."})
+    content += [{"type": "tool_use", "id": call, "name": "exec", "input": {}}] if call else []
+    return {"role": "assistant", "content": content}
+
+
+def answered(record: dict[str, Any], prefix: str | None) -> list[Message]:
+    (message,) = parse_messages([record], "anthropic")
+    return [Message(message.role, message.parts, original=message.original, prefix=prefix)]
+
+
+def signatures(messages: list[Any]) -> list[str]:
+    blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
+    return [block["signature"] for block in blocks if block["type"] == "thinking"]
+
+
+def test_a_block_is_sent_under_its_own_prefix_whatever_the_cache_hints() -> None:
+    prefix = request_prefix("Be brief.", [], [PROMPT])
+    marked: dict[str, Any] = {
+        "role": "user",
+        "content": [{"type": "text", "text": "Why?", "cache_control": {"type": "ephemeral"}}],
+    }
+    for prompt in (PROMPT, marked):
+        sent = without_unbound("Be brief.", [], [prompt, answer("s1"), NEXT], answered(answer("s1"), prefix))
+        assert signatures(sent) == ["s1"]
+
+
+def test_a_block_is_left_out_when_system_tools_or_an_earlier_message_changed() -> None:
+    prefix = request_prefix("Be brief.", [], [PROMPT])
+    made = answered(answer("s1"), prefix)
+    tool = {"name": "exec"}
+    for system, tools, prompt in (("Be long.", [], PROMPT), ("Be brief.", [tool], PROMPT), ("Be brief.", [], NEXT)):
+        assert signatures(without_unbound(system, tools, [prompt, answer("s1"), NEXT], made)) == []
+
+
+def test_a_block_of_unknown_prefix_is_sent_in_the_turn_in_progress_only() -> None:
+    made = answered(answer("s1", "c1"), None)
+    result: dict[str, Any] = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "ok"}],
+    }
+    assert signatures(without_unbound("", [], [PROMPT, answer("s1", "c1"), result], made)) == ["s1"]
+    assert signatures(without_unbound("", [], [PROMPT, answer("s1", "c1"), result, answer("s2"), NEXT], made)) == []
+
+
+def test_an_answer_of_thinking_alone_leaves_alternating_sides() -> None:
+    alone = {"role": "assistant", "content": answer("s1")["content"][:1]}
+    sent = without_unbound("", [], [PROMPT, alone, NEXT], answered(alone, "another"))
+    assert [message["role"] for message in sent if isinstance(message, dict)] == ["user"]
+
+
+def test_a_session_sends_back_the_thinking_of_its_answers_until_something_before_it_changes(tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db") as fov:
+            session = await fov.session("s", budget_tokens=20_000, model="claude-sonnet-4-5")
+            await session.record(PROMPT)
+            await session.context(system="Be brief.")
+            await session.record(answer("s1", "c1"), format="anthropic")
+            result = {"type": "tool_result", "tool_use_id": "c1", "content": "ok"}
+            await session.record({"role": "user", "content": [result]}, format="anthropic")
+            assert signatures((await session.context(system="Be brief.")).messages("anthropic")) == ["s1"]
+            await session.record(answer("s2"), format="anthropic")
+            again = await fov.session("s")
+            assert signatures((await again.context("Go on.", system="Be brief.")).messages("anthropic")) == ["s1", "s2"]
+            assert signatures((await again.context("Go on.", system="Be long.")).messages("anthropic")) == []
+
+    asyncio.run(job())
