@@ -50,7 +50,8 @@ def test_there_is_a_call_before_every_assistant_message(script: Script) -> None:
 
 
 def test_the_watermark_keeps_more_cached_than_the_interval(script: Script) -> None:
-    watermark, interval = (played(script, settings=scheduled(name)) for name in ("watermark", "interval"))
+    often = load_settings().with_strategy("gradient", schedule="interval", interval_turns=2)
+    watermark, interval = played(script, 24_000), played(script, 24_000, settings=often)
     assert 0 <= interval.cached_share < watermark.cached_share <= 1
     assert watermark.price < interval.price
     assert sum(watermark.rebuilds.values()) < sum(interval.rebuilds.values())
