@@ -140,3 +140,12 @@ def test_the_command_line_explains_mistakes(chat: Path) -> None:
     assert "Missing argument" in shell.error("goal", "add", "shop", code=2)
     assert "no goal 'G-9'" in shell.error("goal", "done", "shop", "G-9")
     assert "no session 'shoop'" in shell.error("goal", "list", "shoop")
+
+
+@pytest.mark.parametrize("strategy", ["gradient", "standard", "checkpoint", "topics", "hybrid"])
+def test_goals_are_shown_in_every_strategy(tmp_path: Path, strategy: str) -> None:
+    with foveate.open(tmp_path / "chat.db") as fov:
+        chat = fov.session("s", strategy=strategy, budget_tokens=8_000)
+        chat.goals.add("Implement user authentication")
+        chat.record([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}])
+        assert "G-1 Implement user authentication" in chat.context(prompt="Next?").text

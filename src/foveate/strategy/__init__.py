@@ -70,7 +70,7 @@ class Strategy:
     `History` and only chooses levels."""
     builds: ClassVar[bool] = False
     """A long history takes a while to work up; the gradient shows it until the artefacts are made."""
-    documents: ClassVar[tuple[Section, ...]] = ()
+    documents: ClassVar[tuple[Section, ...]] = ("goals",)
     """The session's documents that it shows in the fixed part,"""
     changing_documents: ClassVar[tuple[Section, ...]] = ()
     """and those that it shows behind the history."""
