@@ -293,6 +293,14 @@ def test_a_long_log_is_summed_up_by_what_was_done(tmp_path: Path) -> None:
 def test_the_events_of_an_answer_come_through(tmp_path: Path) -> None:
     events = asyncio.run(run_once(tmp_path / "run.db", by_iteration({1: DONE})))
     kinds = [type(event).__name__ for event in events]
-    assert kinds == ["Began", "IterationBegan", "Asked", "ToolAsked", "ToolAnswered", "IterationEnded", "RunEnded"]
+    assert kinds == [
+        "RunStart",
+        "IterationStart",
+        "RequestSent",
+        "ToolRequest",
+        "ToolResponse",
+        "IterationEnd",
+        "RunEnd",
+    ]
     (done,) = [event.answer for event in events if isinstance(event, IterationEnd)]
     assert isinstance(done, AnswerSummary)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conversation import make_conversation
+from foveate.demo import load_conversation
 from support.command_line import HELLO, Shell, shell_with
 from support.transcripts import FIXTURES
 
@@ -79,9 +79,9 @@ def test_the_table_has_every_strategy_and_marks_the_best_of_each_row(demo: Shell
     assert head.split() == ["checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"]
     assert re.search(r"over budget( +0){6}", said)
     assert re.search(r"cached.*\*\d+%", said)
-    assert re.search(r"needles \(of 18\)", said)
+    assert re.search(r"needles \(of 6\)", said)
     assert re.search(r"standard: \d+ of 24 turns word for word, \d+ out of sight; ", said)
-    assert "all 53 calls" in said.replace("\n", " ")
+    assert "all 58 calls" in said.replace("\n", " ")
 
 
 def test_the_answer_in_json_has_every_run_with_its_figures(demo: Shell) -> None:
@@ -165,7 +165,7 @@ def test_the_page_has_the_tables_figures(demo: Shell, page: Path) -> None:
     for name in ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"):
         assert name in found.attributes["data-strategy"]
     assert "Facts kept, by how many turns ago" in text
-    assert "needles (of 18)" in text
+    assert "needles (of 6)" in text
     assert "At 6,000 tokens" in text
 
 
@@ -195,6 +195,6 @@ def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
 
 def test_the_demos_facts_are_looked_for(demo: Shell) -> None:
     answer = demo.json("compare", "demo", *QUICK)
-    planted = [fact.needle for fact in make_conversation(24).facts]
+    planted = [fact.needle for fact in load_conversation(24).facts]
     assert [needle["text"] for needle in answer["runs"][0]["needles"]] == planted
     assert json.dumps(answer)
