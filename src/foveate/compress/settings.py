@@ -18,8 +18,8 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Turns that are claimed, made and kept together."""
     lease_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
     """A turn claimed by a worker that died is free again after this."""
-    turn_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
-    """Time limit for one turn in its process. Beyond it the turn gets a coarse rendition, marked as incomplete."""
+    turn_seconds: Annotated[float, Meta(gt=0, le=3600)] = 120.0
+    """Time limit for one turn, the start of its process included; beyond it its rendition is coarse and marked."""
     quiet_seconds: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     """The newest turn gets its levels once nothing was added to it for this long."""
     close_seconds: Annotated[float, Meta(ge=0, le=60)] = 1.5
