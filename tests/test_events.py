@@ -186,7 +186,7 @@ def test_only_the_kinds_that_were_named_are_told(kinds: Any, fov: sync.Foveate) 
 
 @pytest.mark.parametrize("kinds", [["turn-recorded", "turn-eaten"], "turn-eaten"])
 def test_an_unknown_kind_is_refused_with_those_there_are(kinds: Any, fov: sync.Foveate) -> None:
-    with pytest.raises(InputError, match=r"no event turn-eaten; there are turn-recorded, ") as caught:
+    with pytest.raises(InputError, match=r"no event turn-eaten; available: turn-recorded, ") as caught:
         fov.subscribe(print, kinds)
     assert all(kind in str(caught.value) for kind in EVENT_KINDS)
 

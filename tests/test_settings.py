@@ -170,10 +170,10 @@ def test_a_wrong_value_is_refused_with_its_key_and_what_that_takes(
     [
         ({"store": {"reader": 2}}, "store.reader", "did you mean store.readers?"),
         ({"stroe": {"readers": 2}}, "stroe", "did you mean store?"),
-        ({"session": {"xyz": 2}}, "session.xyz", "there are session.strategy, "),
-        ({"qqq": 1}, "qqq", "there are store, "),
-        ({"store": {1: 2}}, "store.1", "there are store.synchronous"),
-        ({None: 2}, "None", "there are store"),
+        ({"session": {"xyz": 2}}, "session.xyz", "available: session.strategy, "),
+        ({"qqq": 1}, "qqq", "available: store, "),
+        ({"store": {1: 2}}, "store.1", "available: store.synchronous"),
+        ({None: 2}, "None", "available: store"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_one_that_was_meant(

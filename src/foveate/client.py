@@ -1,4 +1,4 @@
-"""Opening a store, and the sessions in it: where every use of Foveate begins.
+"""Opening a store, and the sessions in it: the entry point of the library.
 
 async with foveate.open("chat.db") as fov:
     session = await fov.session("support-42")
@@ -71,7 +71,7 @@ class StoreOpener:
 
 
 def open(location: str | Path, *, settings: Settings | None = None) -> StoreOpener:  # noqa: A001 - as in `foveate.open`
-    """Open the store at a path; a file that is not there is created, readable by its owner alone."""
+    """Open the store at a path. A new file is created if needed, readable by its owner only."""
     if not isinstance(location, (str, os.PathLike)):
         raise InputError(f"a store is opened by the path of its file, e.g. foveate.open('chat.db'); got {location!r}")
     return StoreOpener(os.fspath(location), settings or load_settings())
@@ -102,12 +102,12 @@ class Foveate:
 
     @property
     def location(self) -> str:
-        """Where the store is: its path."""
+        """The path of the store."""
         return self._store.location
 
     @property
     def caller(self) -> Caller:
-        """Who asks models, within the limits of the settings; all sessions share it."""
+        """Calls models, within the limits of the settings. All sessions share it."""
         return self._caller
 
     async def session(
@@ -122,9 +122,9 @@ class Foveate:
         platform: str | None = None,
         channel: str | None = None,
     ) -> Session:
-        """Open a session, or create it; what is said here of an existing one is changed.
+        """Open a session, or create it. Arguments given here change an existing session.
 
-        A strategy comes with the settings given for it, and otherwise has those of `settings`; see `Session.use`.
+        `strategy_settings` override those of `settings`; see `Session.use`.
         """
         given = {
             "strategy": strategy,
@@ -161,9 +161,10 @@ class Foveate:
     async def conversation(
         self, platform: str, channel: str, *, strategy: str = "topics", budget_tokens: int | None = None
     ) -> Session:
-        """The conversation of a place, as in ("slack", "#support"): resumed if there is one, else begun.
+        """The conversation of a channel, e.g. ("slack", "#support"): resumed if it exists, otherwise created.
 
-        Of several with these labels it is the one used last; what is said here of a strategy is for a new one.
+        Of several sessions with these labels the most recently used one is opened. `strategy` applies to a new session
+        only.
         """
         for name, label in (("platform", platform), ("channel", channel)):
             if not check_text(name, label).strip():
@@ -180,23 +181,23 @@ class Foveate:
         )
 
     async def open_session(self, session_id: str) -> Session:
-        """Open a session that must exist."""
+        """Open an existing session."""
         return Session(await self._store.get_session(session_id), self._shared)
 
     async def find_session(self, address: str) -> Session:
-        """Open a session by its id, the beginning of one, or its title, as people type it; it must be unique."""
+        """Open a session by its id, a unique beginning of its id, or its title."""
         return Session(find_session(await self._store.list_sessions(), address), self._shared)
 
     async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
-        """All sessions, or those with these labels; the one used last comes first."""
+        """All sessions, or those with these labels, most recently used first."""
         return [describe_session(row) for row in await self._store.list_sessions(platform=platform, channel=channel)]
 
     async def delete_session(self, session_id: str) -> None:
-        """Remove a session and its own turns for good; refused while forks read them."""
+        """Delete a session and its own turns permanently. Rejected while forks share them."""
         await self._store.delete_session(session_id)
 
     async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> PruneReport:
-        """Remove the raw content of a session's turns that ended before a time; by default only say what would go."""
+        """Delete the raw content of turns that ended before a time. By default only report what would be deleted."""
         moment = parse_time(before, path="before")
         pruned = await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
         if not dry_run:
@@ -211,9 +212,9 @@ class Foveate:
         session_id: str | None = None,
         progress: Progress | None = None,
     ) -> ImportReport:
-        """Record a transcript; a second import adds only what is new in it. `session_id` renames its first session.
+        """Import a transcript. A second import adds only new messages. `session_id` renames its first session.
 
-        A different file whose name is taken gets a session of its own, such as `talk-2`.
+        A different file of the same name gets a separate session, such as `talk-2`.
         """
         names: dict[str, str] = {}
         created: set[str] = set()
@@ -233,25 +234,25 @@ class Foveate:
         return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
 
     async def reliability(self, session_id: str) -> Reliability | None:
-        """How far a session can be trusted as it is shown; None if its strategy gives no score."""
+        """The reliability score of a session; None if its strategy has none."""
         row = await self._store.get_session(session_id)
         shown = session_strategy(row.strategy, self.settings, given_settings(row))
         return shown.strategy.reliability(row.model, await load_state(self._store, session_id, shown.name))
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
-        """What the calls of models took, by session, day, model and purpose; of one session, or of all."""
+        """Costs of model calls by session, day, model and purpose; of one session, or of all."""
         return await self._store.calls.costs(session_id)
 
     def models_for(self, purpose: Purpose) -> tuple[str, ...]:
-        """The model that the settings name for a purpose, then the fallbacks; empty if none is named."""
+        """The configured model for a purpose, then the fallbacks; empty if there is none."""
         return models_for(purpose, self.settings.models)
 
     def window_tokens(self, model: str) -> int | None:
-        """The window of a model, prompt and answer; None if it is unknown."""
+        """The context window of a model in tokens, including the answer; None if unknown."""
         return window_of(model, self.settings.models)
 
     async def check_model(self, model: str) -> None:
-        """`ModelUnavailable` if a model can't be asked: the error says what to install, set or write."""
+        """Raise `ModelUnavailable` if a model can't be called; the error says what to install or set."""
         await load_model(model, self.settings.models).close()
 
     def model_report(self) -> ModelReport:
@@ -259,7 +260,7 @@ class Foveate:
         return describe_models(configured_uses(self.settings), self.settings.models)
 
     async def try_models(self) -> ModelReport:
-        """The configured models, each asked for one word, within the limits of the settings."""
+        """The configured models, each tested with one short call, within the limits of the settings."""
         report = self.model_report()
         able = [target for target, status in report.statuses.items() if status.problem is None]
         tried = await asyncio.gather(*(self._try_model(report.statuses[target]) for target in able))
@@ -274,29 +275,29 @@ class Foveate:
         return await try_model(status, self._caller, name=name)
 
     async def providers(self) -> list[ProviderState]:
-        """The breaker and the rates of each provider that this process or another asked in the last hour."""
+        """State and call rates of each provider that any process called in the last hour."""
         return await self._caller.states()
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
-        """Call `callback`, in a thread of its own, with each event of these kinds once its fact is durable."""
+        """Call `callback` in a separate thread with each event of these kinds, after the change is durable."""
         return self._events.subscribe(callback, kinds)
 
     async def settle(self, *, session_id: str | None = None, progress: Callable[[int], object] | None = None) -> None:
-        """Wait until every turn, open ones included, has its renditions; `progress` is told as turns are finished.
+        """Wait until every turn has its renditions; `progress` gets the number of finished turns.
 
-        Where a model is named, closed turns that are due for it are given to it too. What was put off until later,
-        by a failure or a limit, is left for later: `stats` has it as `waiting`.
+        Includes model calls that are due for finished turns. Calls that were postponed by a failure or a limit are not
+        awaited; `stats` counts them as `waiting`.
         """
         await self._worker.settle(None if session_id is None else [session_id], progress)
 
     async def prepare(self, session_id: str, *, progress: Callable[[int], object] | None = None) -> None:
-        """Wait until a session's turns have their renditions as far as rules make them: before the first context of
-        one that was imported, say. Models are left to the background."""
+        """Wait until a session's turns have the renditions that rules make, e.g. before the first context after an
+        import. Model calls are left to the background."""
         await self._worker.finish(session_id, progress)
 
     async def compress_again(self, *, session_id: str | None = None) -> int:
-        """Have done again what may come out better: turns with a stand-in or of an older compressor, and, where a
-        model is named, those that none has compressed yet. How many; `settle` waits for them."""
+        """Queue turns again that may improve: those with a fallback or of an older compressor and, if a model is
+        configured, those that no model has compressed. Returns their number; `settle` waits for them."""
         ids = [row.id for row in await self._store.list_sessions()] if session_id is None else [session_id]
         return sum([await self._worker.want_again(name) for name in ids])
 
@@ -312,28 +313,28 @@ class Foveate:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """The turns of one session, or of all, that match a query: see `Session.search`."""
+        """Search one session or all; see `Session.search`."""
         wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
         if session_id is None:
             return await self._searcher.search_all(query, max_results, wanted)
         return await self._searcher.search(await self._store.get_session(session_id), query, max_results, wanted)
 
     async def unsearched_turns(self, session_id: str | None = None) -> int:
-        """How many turns of one session, or of all, a search does not cover: not indexed yet, nor among the newest."""
+        """Number of turns, of one session or of all, that a search does not cover because they are not indexed yet."""
         session = None if session_id is None else await self._store.get_session(session_id)
         return await self._searcher.unsearched(session)
 
     async def index_state(self) -> IndexState:
-        """What the index has, and what it lacks."""
+        """State of the search index, and what is missing from it."""
         return await self._searcher.state()
 
     async def rebuild_index(self, progress: Callable[[int], object] | None = None) -> None:
-        """Throw the index away and make it again; `progress` is told as turns are finished."""
+        """Rebuild the search index; `progress` gets the number of finished turns."""
         await self._store.passages.clear()
         await self._worker.settle(None, progress)
 
     async def check(self) -> AsyncIterator[Finding]:
-        """Verify the whole store; faults and progress as they come."""
+        """Verify the whole store; yields faults and progress."""
         async for finding in self._store.check():
             yield finding
         problem = await self._store.passages.check()
@@ -346,7 +347,7 @@ class Foveate:
                 yield Finding(f"session {row.id!r}: {shown.problem}", advice)
 
     async def close(self) -> None:
-        """End background work and close the store; what was recorded is durable in any case."""
+        """End background work and close the store. Recorded turns are durable in any case."""
         await self._worker.close()
         await self._caller.close()
         self._events.close()

@@ -1,4 +1,4 @@
-"""What was given for the keys of a struct, checked: an error names the key, and says in words what it takes."""
+"""Validation of a struct's keys; errors name the key and the accepted values."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], *, pre
             meant = (
                 f"did you mean {prefix}{near[0]}?"
                 if near
-                else f"there are {', '.join(prefix + name for name in hints)}"
+                else f"available: {', '.join(prefix + name for name in hints)}"
             )
             raise SettingsError(f"{prefix}{key}", f"does not exist; {meant}")
         hint = hints[key]

@@ -1,36 +1,36 @@
-"""Every error a user can meet, in one tree.
+"""All errors that Foveate raises, as a tree.
 
 FoveateError
-├── InputError            what was given can't be taken as it is
-│   ├── InvalidMessage    a message, and where in the list it stands
-│   ├── UnknownFormat     no format of that name, or none that recognises the file
+├── InputError            invalid input
+│   ├── InvalidMessage    a message, with its position in the list
+│   ├── UnknownFormat     no format of that name, or the file's format is not recognised
 │   ├── UnknownStrategy   no strategy of that name
-│   ├── SettingsError     a setting: its key, and what it takes
-│   └── HistoryExceedsBudget  the history, where a strategy was told to fail rather than to leave something out
-├── NotFound              what was asked for is not there
+│   ├── SettingsError     a setting, with its key and the accepted values
+│   └── HistoryExceedsBudget  the history does not fit, and the strategy is set to fail
+├── NotFound              the requested object does not exist
 │   ├── SessionNotFound
 │   ├── TurnNotFound
-│   ├── TurnPruned        it was there, and a retention command removed it
-│   ├── LevelUnknown      no such fidelity
-│   ├── LevelNotReady     a fidelity that is still to be made
+│   ├── TurnPruned        removed by a prune command
+│   ├── LevelUnknown      no such level
+│   ├── LevelNotReady     a level that is not made yet
 │   └── PinNotFound
-├── Refused               possible, but it would break a promise
+├── Refused               possible, but not allowed in this state
 │   ├── SessionExists
-│   ├── ForkInUse         a fork still reaches what would go
+│   ├── ForkInUse         forks share the turns to be deleted
 │   └── PinLocked
-├── ModelError            a model could not be asked, or did not answer as it should
-│   ├── ModelUnavailable  until someone changes something: an extra, a key, a name, a window too small
-│   ├── ModelFailed       this time: the network, an overload, a time-out, an answer that can't be used
-│   └── ModelHeldBack     not asked at all: the cap, a rate or the breaker says when it may be again
-├── InvariantBroken       a promise that a context makes does not hold: a defect in Foveate
+├── ModelError            a model could not be called, or its answer is unusable
+│   ├── ModelUnavailable  permanent: a missing extra or key, a wrong name, a window too small
+│   ├── ModelFailed       temporary: network, overload, timeout, unusable answer
+│   └── ModelHeldBack     not called because of a limit: cost, rate or a pause after failures
+├── InvariantBroken       a guarantee of a context does not hold: a defect in Foveate
 └── StoreError            the database
     ├── NotADatabase      the file is something else
-    ├── NewerSchema       written by a later version
+    ├── NewerSchema       written by a newer version
     ├── ReadOnlyStore
     ├── StorageFull
-    ├── StoreBusy         another process held the lock for too long
+    ├── StoreBusy         another process held the lock too long
     ├── StoreClosed
-    └── Damaged           a hash or a page does not check
+    └── Damaged           a checksum does not match
 
 A message says what failed, where, and what to do next; ids are attributes.
 """
@@ -41,7 +41,7 @@ from collections.abc import Callable
 
 
 class FoveateError(Exception):
-    """The root: catch this to catch everything Foveate raises on purpose."""
+    """Base class of all errors that Foveate raises on purpose."""
 
     def __reduce__(self) -> tuple[Callable[..., FoveateError], tuple[object, ...]]:
         # By default an exception is pickled as a call with its message, which is not what most of these take.
@@ -56,11 +56,11 @@ def _restored(kind: type[FoveateError], args: tuple[object, ...], attributes: di
 
 
 class InputError(FoveateError):
-    """What was given can't be taken as it is; nothing was stored."""
+    """Invalid input; nothing was stored."""
 
 
 class InvalidMessage(InputError):
-    """A message can't be read; `path` says where, as in `messages[3].content`."""
+    """A message can't be read; `path` is its position, e.g. `messages[3].content`."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -69,19 +69,19 @@ class InvalidMessage(InputError):
 
 
 class UnknownFormat(InputError):
-    """No format has this name, or none recognises this content."""
+    """No format has this name, or the content is not recognised."""
 
 
 class UnknownStrategy(InputError):
-    """No strategy has this name; `name` is what was asked for."""
+    """No strategy has this `name`."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"no strategy {name!r}; there are {', '.join(known)}")
+        super().__init__(f"no strategy {name!r}; available: {', '.join(known)}")
         self.name = name
 
 
 class SettingsError(InputError):
-    """A setting is wrong; `key` names it as in `store.synchronous`."""
+    """A setting is invalid; `key` is its name, e.g. `store.synchronous`."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"setting {key}: {problem}")
@@ -95,8 +95,8 @@ class BudgetExceeded(InputError):
     def __init__(self, budget_tokens: int, parts: dict[str, int]) -> None:
         listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
         super().__init__(
-            f"the budget is {budget_tokens:,} tokens, but what is never compressed takes {sum(parts.values()):,} "
-            f"({listed}); raise the budget, or shorten the largest of these"
+            f"the budget is {budget_tokens:,} tokens, but the parts that are never compressed take "
+            f"{sum(parts.values()):,} ({listed}); raise the budget, or shorten the largest of these"
         )
         self.budget_tokens = budget_tokens
         self.parts = parts
@@ -116,7 +116,7 @@ class PinsExceedBudget(InputError):
 
 
 class HistoryExceedsBudget(InputError):
-    """The history does not fit, and the strategy was told to fail then; `needed_tokens` says what it takes."""
+    """The history does not fit, and the strategy is set to fail; `needed_tokens` is its size."""
 
     def __init__(self, needed_tokens: int, room_tokens: int) -> None:
         super().__init__(
@@ -128,7 +128,7 @@ class HistoryExceedsBudget(InputError):
 
 
 class InvalidToolCall(InputError):
-    """A model called a history tool wrongly; the message is written for the model to try again."""
+    """A model's call of a history tool is invalid; the message tells the model how to correct it."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name}: {problem}")
@@ -137,7 +137,7 @@ class InvalidToolCall(InputError):
 
 
 class InvariantBroken(FoveateError):
-    """An assembled context breaks a promise; it is not given out. `invariant` names the promise."""
+    """An assembled context violates a guarantee and is not returned; `invariant` is the name of the guarantee."""
 
     def __init__(self, invariant: str, problem: str) -> None:
         super().__init__(f"{invariant}: {problem}; this is a defect in foveate, please report it")
@@ -146,7 +146,7 @@ class InvariantBroken(FoveateError):
 
 
 class NotFound(FoveateError):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
 
 class SessionNotFound(NotFound):
@@ -194,21 +194,19 @@ class PinNotFound(NotFound):
 
 
 class Refused(FoveateError):
-    """It could be done, but it would break a promise; the message says how to insist, where one may."""
+    """Possible, but not allowed in this state; the message says how to force it, if that can be done."""
 
 
 class SessionExists(Refused):
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"session {session_id!r} exists already; choose another id or open it")
+        super().__init__(f"session {session_id!r} already exists; open it or choose another id")
         self.session_id = session_id
 
 
 class ForkInUse(Refused):
     def __init__(self, session_id: str, fork_ids: tuple[str, ...]) -> None:
         forks = ", ".join(fork_ids)
-        super().__init__(
-            f"session {session_id!r} has turns that {forks} still read; delete or export those forks first"
-        )
+        super().__init__(f"session {session_id!r} shares turns with its forks {forks}; delete or export them first")
         self.session_id = session_id
         self.fork_ids = fork_ids
 
@@ -220,12 +218,12 @@ class PinLocked(Refused):
 
 
 class TurnBegun(Refused):
-    """Something was to be added to a turn, and a later one has begun."""
+    """Messages belong to a turn, but a later one has begun."""
 
     def __init__(self, session_id: str, *, turn: int, newest: int) -> None:
         super().__init__(
-            f"T-{newest} was begun in session {session_id!r} before T-{turn} had its answer: another program talks in "
-            "it, too; let one wait for the other, or fork the session"
+            f"T-{newest} began in session {session_id!r} before T-{turn} was answered: another program uses the "
+            "session; let one wait for the other, or fork the session"
         )
         self.session_id = session_id
         self.turn = turn
@@ -233,13 +231,13 @@ class TurnBegun(Refused):
 
 
 class ModelError(FoveateError):
-    """A model could not be asked or did not answer as it should; `model` names it, `problem` says what is wrong.
+    """A model could not be called, or its answer is unusable; `model` is its name, `problem` the cause.
 
-    Keys never appear in a message; an adapter takes out whatever looks like one before it raises.
+    Messages never contain keys; adapters remove whatever looks like one.
     """
 
     calls = 0
-    """How many calls were made in vain, where a `Caller` made them."""
+    """Number of failed calls, if a `Caller` made them."""
 
     def __init__(self, model: str, problem: str) -> None:
         super().__init__(f"model {model}: {problem}")
@@ -248,7 +246,7 @@ class ModelError(FoveateError):
 
 
 class ModelUnavailable(ModelError):
-    """Trying again changes nothing: what to install, set or choose instead is in the message.
+    """A permanent failure; the message says what to install, set or choose instead.
 
     `reason` is one of `extra`, `key`, `name`, `too-long` (the request is larger than the model's window), `refused`.
     """
@@ -259,7 +257,7 @@ class ModelUnavailable(ModelError):
 
 
 class ModelFailed(ModelError):
-    """It may work another time. `reason` is one of `busy`, `server`, `network`, `timeout`, `stalled`, `broken-off`,
+    """A temporary failure. `reason` is one of `busy`, `server`, `network`, `timeout`, `stalled`, `broken-off`,
     `empty`, `malformed`; `retry_after_seconds` is what the provider asked for, if it did."""
 
     def __init__(self, model: str, problem: str, *, reason: str, retry_after_seconds: float | None = None) -> None:
@@ -269,7 +267,7 @@ class ModelFailed(ModelError):
 
 
 class ModelHeldBack(ModelError):
-    """The model was not asked, so as to keep a limit: `reason` is one of `cap`, `rate`, `breaker`, `calls`."""
+    """The model was not called because of a limit: `reason` is one of `cap`, `rate`, `breaker`, `calls`."""
 
     def __init__(self, model: str, problem: str, *, reason: str, retry_after_seconds: float) -> None:
         super().__init__(model, problem)
@@ -278,7 +276,7 @@ class ModelHeldBack(ModelError):
 
 
 class StoreError(FoveateError):
-    """The database refused or failed; `location` says which."""
+    """A failure of the database at `location`."""
 
     def __init__(self, location: str, problem: str) -> None:
         super().__init__(f"{location}: {problem}")
@@ -287,11 +285,11 @@ class StoreError(FoveateError):
 
 
 class NotADatabase(StoreError):
-    """The file is not a Foveate database; it was left as it is."""
+    """The file is not a Foveate database; it was not changed."""
 
 
 class NewerSchema(StoreError):
-    """A later version of Foveate wrote the file; this one leaves it alone."""
+    """A newer version of Foveate wrote the file; it was not changed."""
 
 
 class ReadOnlyStore(StoreError):
@@ -299,7 +297,7 @@ class ReadOnlyStore(StoreError):
 
 
 class StorageFull(StoreError):
-    """The disk is full; the turn was not recorded, and nothing was half stored."""
+    """The disk is full; nothing of the turn was stored."""
 
 
 class StoreBusy(StoreError):
@@ -311,4 +309,4 @@ class StoreClosed(StoreError):
 
 
 class Damaged(StoreError):
-    """Stored content does not check; `foveate doctor` says what is affected."""
+    """Stored content is damaged; `foveate doctor` reports what is affected."""

@@ -1,6 +1,6 @@
-"""Events: what has happened to a turn, told after it is durable, to whoever wants to know.
+"""Events: published to subscribers after a change is durable.
 
-Each subscriber has a bounded queue and a thread of its own, so a slow or failing one harms nobody.
+Each subscriber has a bounded queue and its own thread, so a slow or failing one does not affect others.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """A change in a session, published after it is durable. `data` depends on `kind`."""
+
     kind: EventKind
     session_id: str
     at: datetime
@@ -72,7 +74,7 @@ class Subscription:
         self._thread.start()
 
     def offer(self, event: Event) -> None:
-        """Queue the event if it is wanted; never waits."""
+        """Queue the event if it is of a subscribed kind; never blocks."""
         if self._kinds and event.kind not in self._kinds:
             return
         with self._changed:
@@ -88,7 +90,7 @@ class Subscription:
             return self._changed.wait_for(lambda: not self._queue and not self._busy, timeout_seconds)
 
     def close(self) -> None:
-        """Stop; what is queued is still delivered, by the thread, in its own time."""
+        """Stop. Queued events are still delivered by the thread."""
         self._bus.remove(self)
         with self._changed:
             self._closed = True
@@ -118,21 +120,21 @@ class Subscription:
 
 
 class EventBus:
-    """Hands each event to every subscription that wants it."""
+    """Delivers each event to every matching subscription."""
 
     def __init__(self, queue_limit: int, extra_kinds: Collection[str] = ()) -> None:
-        """`extra_kinds` are those that plug-ins declare besides `EVENT_KINDS`."""
+        """`extra_kinds` are declared by plug-ins."""
         self._queue_limit = queue_limit
         self._extra_kinds = frozenset(extra_kinds)
         self._subscriptions: tuple[Subscription, ...] = ()
         self._lock = threading.Lock()
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
-        """Call `callback` in a thread of its own with each event of these kinds (all, if none are named)."""
+        """Call `callback` in a separate thread with each event of these kinds (default: all)."""
         wanted = frozenset[str]((kinds,) if isinstance(kinds, str) else kinds)
         unknown = wanted - set(EVENT_KINDS) - self._extra_kinds
         if unknown:
-            raise InputError(f"no event {', '.join(sorted(unknown))}; there are {', '.join(EVENT_KINDS)}")
+            raise InputError(f"no event {', '.join(sorted(unknown))}; available: {', '.join(EVENT_KINDS)}")
         subscription = Subscription(self, callback, wanted, self._queue_limit)
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
@@ -156,7 +158,7 @@ class EventBus:
 
 
 class EventSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How events reach their subscribers."""
+    """Delivery of events."""
 
     queue_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
-    """A subscriber this far behind loses the oldest events, and is told how many."""
+    """Queue length per subscriber. Beyond it the oldest events are dropped and counted in `Subscription.dropped`."""

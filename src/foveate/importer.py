@@ -1,4 +1,4 @@
-"""A transcript coming in: read once in constant memory, recorded in batches, nothing twice and nothing unseen."""
+"""Import of transcripts: read once in constant memory, recorded in batches, without duplicates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ImportedSession:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import took, and what it could not read."""
+    """Result of an import: what was read and what could not be."""
 
     source: str
     format: str
@@ -59,7 +59,7 @@ class ImportReport:
     unlisted_problems: int = 0
     bytes_read: int = 0
     skipped_sessions: int = 0
-    """Sessions that have records but no message."""
+    """Sessions with records but without messages."""
 
     @property
     def found(self) -> int:

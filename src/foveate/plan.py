@@ -98,9 +98,9 @@ class TurnInfo:
 
 @dataclass(frozen=True, slots=True)
 class ArtefactSpec:
-    """Something a strategy wants made of turns: a checkpoint, a topic's summary, short forms of messages.
+    """A request for an artefact made from turns: a checkpoint, a topic's summary, short forms of messages.
 
-    What is wanted again by the same name is not made again, so a name changes with whatever its text depends on.
+    An artefact is made once per name, so the name must contain everything its text depends on.
     """
 
     name: str
@@ -108,9 +108,9 @@ class ArtefactSpec:
     first: int
     last: int
     tokens: int = 0
-    """What its text may take; 0 where it is not shown as one text."""
+    """Limit of its text; 0 if it is not shown as one text."""
     data: Mapping[str, Json] = field(default_factory=dict)
-    """What its maker has to know besides."""
+    """Additional input of its maker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,8 @@ class PlanEvent:
 
 
 class History(Protocol):
-    """What a strategy sees of a conversation; read lazily, so that a long one costs no more than its budget."""
+    """A strategy's view of a conversation, read lazily, so that the cost depends on the budget and not on the
+    length."""
 
     @property
     def last_turn(self) -> int:
@@ -171,7 +172,7 @@ class History(Protocol):
         ...
 
     def newest(self) -> Iterator[TurnSizes]:
-        """The items, newest first. Steps come instead of the whole turn where a turn is at work."""
+        """The items, newest first. A turn in progress comes as steps."""
         ...
 
     @property
@@ -181,7 +182,7 @@ class History(Protocol):
 
     @property
     def fanout(self) -> int:
-        """How many turns an era of level 1 stands for, and how many eras one of the next level."""
+        """Number of turns in an era of level 1, and of eras in an era of the next level."""
         ...
 
     def era(self, level: int, index: int) -> Era | None:
@@ -190,7 +191,7 @@ class History(Protocol):
 
 
 class Story(History, Protocol):
-    """What a strategy sees that keeps a state of its own or wants things made. `newest` and eras are there too."""
+    """The view of a strategy that keeps a state or requests artefacts."""
 
     @property
     def frame(self) -> Frame:
@@ -199,12 +200,12 @@ class Story(History, Protocol):
 
     @property
     def state(self) -> Mapping[str, Json]:
-        """What the strategy said was to be kept, the last time; empty at first."""
+        """The state that the last plan saved; empty at first."""
         ...
 
     @property
     def made(self) -> Mapping[str, Artefact]:
-        """What was made of what it wanted, by name."""
+        """Artefacts made so far, by name."""
         ...
 
     def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
@@ -234,19 +235,19 @@ class Block:
     last: int
     level: ShownLevel
     tokens: int
-    """What it costs at most, tags included."""
+    """Maximum tokens, including tags."""
     first_step: int = 0
     last_step: int = 0
-    """Set where the block is of steps of one turn (`first` equals `last` then)."""
+    """Set if the block shows steps of one turn (`first` equals `last` then)."""
     is_cut: bool = False
-    """Its text (of one turn or step) is cut to fit `tokens`, and says so."""
+    """The text of one turn or step is cut to fit `tokens`, with a note."""
     is_range: bool = False
-    """Its turns stand on lines of one block, rather than each in a tag of its own."""
+    """Its turns are lines of one block instead of separate tags."""
     era_level: int = 0
     artefact: str = ""
-    """The name of what it shows (A), or of what has the short messages (M)."""
+    """Name of the artefact with its text (A) or its short messages (M)."""
     short: tuple[int, ...] = ()
-    """Of an M row: the positions, in the turn, of the messages that are shown short."""
+    """Of an M block: positions in the turn of the shortened messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,19 +264,19 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The blocks of a context's history, oldest first, and what they cost at most."""
+    """The blocks of a context's history, oldest first, and their maximum tokens."""
 
     rows: tuple[Block, ...]
     bands: tuple[Band, ...]
     tokens: int
     budget_tokens: int
     wants: tuple[ArtefactSpec, ...] = ()
-    """What has to be made before the plan can be shown. If any of it is missing it is made, and planned once more."""
+    """Artefacts that the plan shows. Missing ones are made, and the strategy plans again."""
     state: Mapping[str, Json] | None = None
-    """What to keep for the next plan; None: what was kept stays."""
+    """State to save for the next plan; None: unchanged."""
     events: tuple[PlanEvent, ...] = ()
     notes: Mapping[str, Json] = field(default_factory=dict)
-    """What a person would want to know of it, as in {"tier": 3, "reliability": 0.385}."""
+    """Information for people, e.g. {"tier": 3, "reliability": 0.385}."""
 
 
 def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Where code comes from: one registry for every family of plug-ins, and the command of a process beside the program.
+"""One registry for every family of plug-ins, and the command line of child processes.
 
 A member is a module in the family's own folder, or an object that a third party names under the family's entry point
 group. Its name is its configured name: `claude_code.py` is `claude-code`. A registered member comes before a built-in

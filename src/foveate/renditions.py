@@ -1,9 +1,9 @@
-"""From a raw turn to its lower fidelities: smoothed, compressed, tiny, and the units that eras are made of.
+"""The lower levels of a turn: smoothed, compressed, tiny, and the units that eras are made of.
 
     R raw · S smoothed (~60 %) · C compressed (30-40 %) · T tiny, one sentence (at most 50 tokens)
 
-A compressor is a plain function of the messages. The background worker calls it, the guard checks what it
-made, and everything it makes can be thrown away and made again from raw.
+A compressor is a plain function of the messages. The background worker calls it, the guard checks the result, and
+everything can be rebuilt from the raw turn.
 """
 
 from __future__ import annotations

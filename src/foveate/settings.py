@@ -4,7 +4,7 @@
     FOVEATE_STORE__SYNCHRONOUS=normal foveate import …
 
 Each package declares its own section; a strategy's section is found through the registry, a plug-in's too.
-A wrong key, type or range is a `SettingsError` that names the key and what it takes.
+An unknown key, a wrong type or a value out of range is a `SettingsError` that names the key and the accepted values.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ RETIRED_KEYS = {
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new session gets where nothing else is said."""
+    """Defaults for new sessions."""
 
     strategy: Annotated[str, Meta(min_length=1)] = "gradient"
-    """How it is shown: a strategy's name."""
+    """Name of the strategy."""
     budget_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
-    """What a context takes at most."""
+    """Token budget of a context."""
     model: str | None = None
-    """Whose tokens are counted; None: those of OpenAI's newer models."""
+    """Model whose tokenizer is used for counting. None: OpenAI's o200k_base."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -244,7 +244,7 @@ def _convert(values: dict[str, object]) -> Settings:
         if key not in own:
             known = [*own, *(name.replace("-", "_") for name in names())]
             near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(known)}"
             raise SettingsError(str(key), f"does not exist; {hint}")
     refuse_unknown_keys(values, Settings, prefix="")
     for name, section in own.items():

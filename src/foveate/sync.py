@@ -1,11 +1,11 @@
-"""The same library, blocking: every name of the async one, run on a loop in a background thread.
+"""The blocking library: every name of the async one, run on an event loop in a background thread.
 
     import foveate.sync as foveate
 
     with foveate.open("chat.db") as fov:
         turn = fov.session("support-42").record([{"role": "user", "content": "…"}])
 
-Nothing is written twice: the classes are made from the async ones. `sync.pyi` tells type checkers what they have.
+The classes are generated from the async ones; `sync.pyi` declares them for type checkers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A turn as text: each part behind a mark such as `[user]`, which nothing inside a message can forge.
+"""A turn as text: each part follows a mark such as `[user]`, which content cannot forge.
 
 A line of content that begins like a mark, or like a mark with backslashes before it, gets one backslash more;
 reading takes one away. Every message ends with a newline, so that the token counts of messages add up.

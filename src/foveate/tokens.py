@@ -1,4 +1,4 @@
-"""How many tokens a turn takes: exact for OpenAI's encodings, scaled up by a measured factor for other families.
+"""Token counts: exact for OpenAI's encodings, scaled by a measured factor for other families.
 
 The vocabularies are shipped with the package, so counting never downloads anything; the first count loads one.
 `docs/tokens.md` has the measurements behind the factors.

@@ -1,7 +1,7 @@
-"""A turn as it came in: frozen, typed values for everything one prompt leads to, and no I/O.
+"""The turn model: frozen, typed values for a prompt and everything up to the next one; no I/O.
 
-A conversation is a list of turns, a turn a list of messages, a message a list of parts. What a provider
-sent is kept beside its meaning (`Message.original`), so that it can be given back to the letter.
+A conversation is a list of turns, a turn a list of messages, a message a list of parts. The provider's record is kept
+in `Message.original`, so that it can be returned exactly.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _TURN_ID = re.compile(r"(?:T-)?([1-9][0-9]{0,17})", re.IGNORECASE | re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words, exactly as written."""
+    """Text, unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A model's thinking; the provider's proof of it travels along, since some providers ask for it back."""
+    """A model's reasoning, with the provider's signature, which some providers require back."""
 
     text: str
     signature: str | None = None
     """Anthropic's `signature` or Gemini's `thoughtSignature`."""
     encrypted: str | None = None
-    """Thinking that only the provider can read: Anthropic's redacted data, OpenAI's `encrypted_content`."""
+    """Encrypted reasoning: Anthropic's redacted data, OpenAI's `encrypted_content`."""
     id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An image or file by reference: a URI or a provider's file id, or its bytes in base64 where it came inline."""
+    """An image or file: a URI, a provider's file id, or inline bytes in base64."""
 
     media: Literal["image", "audio", "video", "file"]
     uri: str | None = None
@@ -60,7 +60,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call with its full arguments: JSON where they are JSON, else the text the model wrote."""
+    """A tool call with its full arguments: parsed JSON, or the model's text if it is not JSON."""
 
     name: str
     arguments: Json
@@ -71,7 +71,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A block this version has no word for, kept as it came."""
+    """A block of unknown type, kept unchanged."""
 
     format: str
     data: Json
@@ -79,7 +79,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call returned, in full."""
+    """The full result of a tool call."""
 
     call_id: str | None
     content: tuple[Text | Attachment | Opaque, ...]
@@ -94,7 +94,7 @@ Part: TypeAlias = Text | Reasoning | Attachment | ToolCall | ToolResult | Opaque
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the provider says the call that made a message took. `input_tokens` includes what came from its cache."""
+    """Token usage that the provider reported for a message. `input_tokens` includes cached tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -118,7 +118,7 @@ class Message:
     role: Role
     parts: tuple[Part, ...] = ()
     kind: Kind = "message"
-    """`injection`: context that a program put in, not the user. `display`: shown to people, never to a model."""
+    """`injection`: context added by a program, not by the user. `display`: shown to people, never to a model."""
     at: datetime | None = None
     name: str | None = None
     model: str | None = None
@@ -139,17 +139,18 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The words alone, without reasoning, calls and results."""
+        """The text without reasoning, calls and results."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def opens_turn(self) -> bool:
-        """A prompt does; a user message that carries tool results does not, or they would lose their calls."""
+        """True for a prompt. A user message with tool results does not open a turn, so that they stay with their
+        calls."""
         return self.role == "user" and self.kind == "message" and not self.tool_results
 
     @property
     def is_preamble(self) -> bool:
-        """What may stand before a turn's prompt: system messages, injections, display-only items."""
+        """True for what may precede a turn's prompt: system messages, injections, display-only items."""
         return self.kind != "message" or self.role in ("system", "developer")
 
     def without_original(self) -> Message:

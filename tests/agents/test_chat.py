@@ -218,7 +218,7 @@ def test_history_tools_are_answered_in_the_loop_and_kept_with_their_calls(tmp_pa
             ]  # fmt: skip
             found, unknown, broken = (message.tool_results[0] for message in messages if message.role == "tool")
             assert "The port is 8443." in _text(found)
-            assert "there is no tool 'no_such_tool' here; there are get_turn, get_turns" in _text(unknown)
+            assert "there is no tool 'no_such_tool' here; available: get_turn, get_turns" in _text(unknown)
             assert "the arguments are not JSON" in _text(broken)
             assert [result.is_error for result in (found, unknown, broken)] == [False, True, True]
             assert [entry.name for entry in (await session.board()).retrieved] == ["T-1-R"]
@@ -413,7 +413,7 @@ def test_two_programs_in_one_session_do_not_mix_up_their_answers(tmp_path: Path)
             other = await fov.open_session("s")
             await other.record({"role": "user", "content": "The second prompt?"})
             go_on.set()
-            with pytest.raises(TurnBegun, match="T-2 was begun in session 's' before T-1 had its answer"):
+            with pytest.raises(TurnBegun, match="T-2 began in session 's' before T-1 was answered"):
                 await first
             await other.record({"role": "assistant", "content": "The second answer."}, turn="T-2")
             said = [[(m.kind, m.text) for m in turn.messages] for turn in await session.load_turns(1, 2)]

@@ -124,7 +124,7 @@ def test_of_several_sessions_in_a_file_the_longest_is_compared(tmp_path: Path) -
 
 
 def test_mistakes_are_told_in_a_sentence(demo: Shell, tmp_path: Path) -> None:
-    assert "there are checkpoint, gradient, hybrid" in demo.error("compare", "demo", "--strategies", "gradient,gone")
+    assert "available: checkpoint, gradient, hybrid" in demo.error("compare", "demo", "--strategies", "gradient,gone")
     assert "names none" in demo.error("compare", "demo", "--strategies", ", ")
     assert "several are separated by commas, e.g. 16k,64k" in demo.error(
         "compare", "demo", "--budgets", "16k,lots", code=2

@@ -50,7 +50,7 @@ def test_what_was_retrieved_is_on_the_board_until_it_is_dismissed(tmp_path: Path
 
 def test_what_is_not_on_the_board_is_named(tmp_path: Path) -> None:
     shell = retrieved(tmp_path)
-    assert "T-9-R is not on the board of s; there are T-1-R" in shell.error("board", "s", "save", "T-9-R")
+    assert "T-9-R is not on the board of s; available: T-1-R" in shell.error("board", "s", "save", "T-9-R")
     assert "name what to dismiss" in shell.error("board", "s", "dismiss", code=2)
 
 

@@ -199,7 +199,7 @@ def test_the_documented_order_puts_memory_and_board_before_the_history() -> None
 def test_a_budget_below_the_fixed_part_is_an_error_that_says_what_takes_how_much() -> None:
     with pytest.raises(BudgetExceeded) as caught:
         assemble(replace(sample_parts(), budget_tokens=200))
-    assert str(caught.value).startswith("the budget is 200 tokens, but what is never compressed takes 5")
+    assert str(caught.value).startswith("the budget is 200 tokens, but the parts that are never compressed take 5")
     assert str(caught.value).endswith("raise the budget, or shorten the largest of these")
     assert list(caught.value.parts) == [
         *("system", "explanation", "pins", "prompt", "tool definitions", "framing of messages")

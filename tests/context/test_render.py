@@ -26,7 +26,7 @@ def messages(parts: ContextParts, name: str, *, cache: bool = True) -> Any:
 
 
 def test_an_unknown_format_is_named() -> None:
-    with pytest.raises(UnknownFormat, match="there are openai, openai-responses, anthropic, gemini"):
+    with pytest.raises(UnknownFormat, match="available: openai, openai-responses, anthropic, gemini"):
         assemble(sample_parts()).messages("cohere")
 
 

@@ -47,7 +47,7 @@ def test_each_provider_gets_its_own_shape() -> None:
 
 
 def test_an_unknown_format_has_no_definitions() -> None:
-    with pytest.raises(UnknownFormat, match="there are openai"):
+    with pytest.raises(UnknownFormat, match="available: openai"):
         tool_definitions("cohere")
 
 
@@ -75,7 +75,7 @@ def test_a_good_call_becomes_a_typed_request(name: str, arguments: object, reque
         (
             "fetch",
             {},
-            "fetch: there is no such tool; there are get_turn, get_turns, search_history, get_turns_by_topic",
+            "fetch: there is no such tool; available: get_turn, get_turns, search_history, get_turns_by_topic",
         ),
         ("get_turn", {}, "get_turn: turn_id is missing; call get_turn(turn_id, [level], [page])"),
         ("get_turn", {"turn_id": "last"}, "get_turn: turn_id takes a turn id such as \"T-87\", not 'last'"),

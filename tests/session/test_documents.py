@@ -91,7 +91,7 @@ def test_only_what_contexts_know_can_be_given(tmp_path: Path) -> None:
     async def look() -> None:
         async with foveate.open(tmp_path / "chat.db", settings=settings()) as fov:
             session = await fov.session("s")
-            with pytest.raises(InputError, match="there are epic, tasks"):
+            with pytest.raises(InputError, match="available: epic, tasks"):
                 await session.documents.give("goals", "G-1")
             with pytest.raises(InvalidMessage, match="lone surrogate"):
                 await session.documents.give("epic", "\ud83d")

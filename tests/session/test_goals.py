@@ -87,7 +87,7 @@ def test_mistakes_are_explained(chat: Path) -> None:
         goals = fov.find_session("shop").goals
         with pytest.raises(InputError, match="title can't be empty"):
             goals.add("  ")
-        with pytest.raises(InputError, match="no priority 'urgent'; there are low, normal, high"):
+        with pytest.raises(InputError, match="no priority 'urgent'; available: low, normal, high"):
             goals.add("x", priority="urgent")
         with pytest.raises(InputError, match="up to 500 characters"):
             goals.add("x" * 501)
@@ -96,7 +96,7 @@ def test_mistakes_are_explained(chat: Path) -> None:
         with pytest.raises(NotFound, match="no goal 'G-1' in session 'shop'; there are none yet"):
             goals.done("G-1")
         goals.add("Something")
-        with pytest.raises(NotFound, match="no goal 'G-7' in session 'shop'; there are G-1"):
+        with pytest.raises(NotFound, match="no goal 'G-7' in session 'shop'; available: G-1"):
             goals.step("G-7", "x")
         with pytest.raises(NotFound, match="no goal 'first'"):
             goals.decide("first", "x")

@@ -74,7 +74,7 @@ def test_each_provider_has_its_own_arguments() -> None:
         "anthropic": ["messages", "system"],
         "gemini": ["config", "contents"],
     }
-    with pytest.raises(UnknownFormat, match="there are openai"):
+    with pytest.raises(UnknownFormat, match="available: openai"):
         context.request("cohere")
 
 

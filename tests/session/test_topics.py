@@ -217,7 +217,7 @@ def test_the_command_answers_in_json(shell: Shell) -> None:
 
 def test_the_command_names_the_topics_there_are(shell: Shell) -> None:
     assert (
-        "no topic 'topic-9' in session 'demo'; there are topic-1"
+        "no topic 'topic-9' in session 'demo'; available: topic-1"
         in shell.run("topics", "show", "demo", "topic-9", code=1).stderr
     )
 

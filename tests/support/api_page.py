@@ -19,8 +19,8 @@ HEAD = """# API reference
 
 Written by `python tests/support/api_page.py` from the signatures and docstrings.
 
-`import foveate` is the asynchronous library; `import foveate.sync as foveate` has the same names, blocking: leave out
-`await` and `async`. Everything else is internal and may change.
+`import foveate` is the asynchronous library. `import foveate.sync as foveate` has the same names, blocking:
+leave out `await` and `async`. Everything else is internal and may change.
 """
 
 

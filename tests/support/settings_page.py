@@ -14,9 +14,9 @@ from support.paths import ROOT
 PAGE = ROOT / "docs" / "settings.md"
 HEAD = """# Settings
 
-Written by `python tests/support/settings_page.py` from the parts of the settings. None has to be set.
+Written by `python tests/support/settings_page.py` from the settings and their docstrings. All settings are optional.
 
-They come from a TOML or YAML file, then from variables, then from code; what is said later wins:
+Settings are read from a TOML or YAML file, then from environment variables, then from code; later ones win:
 
 ```toml
 # ~/.config/foveate/config.toml, or a file named by $FOVEATE_CONFIG or by load_settings("foveate.toml")
@@ -26,18 +26,18 @@ daily_usd = 2.0
 ```
 
 ```
-export FOVEATE_MODELS__DAILY_USD=2.0      # FOVEATE_, the part, two underscores, the key
-export FOVEATE_MODELS__FALLBACKS=a,b      # a list is parted by commas
+export FOVEATE_MODELS__DAILY_USD=2.0      # FOVEATE_, the section, two underscores, the key
+export FOVEATE_MODELS__FALLBACKS=a,b      # lists are comma-separated
 ```
 
 ```python
 foveate.open("chat.db", settings=foveate.load_settings(overrides={"models": {"daily_usd": 2.0}}))
 ```
 
-Where a number may be nothing (None in Python), that is written `null` in YAML, and `"null"` in TOML and in variables. A
-wrong key, type or range is an error that names the key and what it takes; so is a variable that is nearly a setting's.
-Two more variables are no settings: `FOVEATE_DB`, the store of the command line, and `FOVEATE_ENDPOINT_KEY`
-([models](models.md#naming-a-model)). The strategies' parts can also be set for one session:
+None is written `null` in YAML, and `"null"` in TOML and in variables. An unknown key, a wrong type or a value out of
+range is an error that names the key and the accepted values; so is a misspelt variable. Two more variables are not
+settings: `FOVEATE_DB`, the store of the command line, and `FOVEATE_ENDPOINT_KEY`
+([models](models.md#naming-a-model)). The sections of strategies can also be set for one session:
 `session.use("topics", bulk_topics=5)`.
 """
 

@@ -1,10 +1,10 @@
-"""A conversation with a model that never ends: each prompt is kept, answered within the budget, and kept again.
+"""Chat with a model: each prompt is recorded, answered within the budget, and the answer recorded.
 
     prompt ──► recorded ──► context ──► model ──► recorded, with the results of the history tools it called
                                ▲                                           │
                                └─────────── as long as it calls tools ◄────┘
 
-What can fail leaves the prompt recorded and the turn open: `answer` asks for it again.
+After a failure the prompt stays recorded and the turn open; `answer` tries again.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def check_window(budget_tokens: int, max_output_tokens: int, window_tokens: int)
 
 
 class Chat:
-    """Answers the prompts of one session. One prompt at a time: the next is for when the answer is finished."""
+    """Answers the prompts of one session, one at a time."""
 
     def __init__(
         self,
@@ -154,9 +154,9 @@ class Chat:
         self._tools: Sequence[Mapping[str, Json]] = session.tools("openai", own) if self.has_tools else ()
 
     async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
-        """Record a prompt and answer it; `ModelError` if no model could, and then the prompt stays recorded.
+        """Record a prompt and answer it. Raises `ModelError` if no model answered; the prompt stays recorded.
 
-        With a `key` the same prompt is recorded once, however often it is said.
+        With a `key` the same prompt is recorded once, however often this is called.
         """
         if not text.strip():
             raise InvalidMessage("prompt", "has no text")
@@ -166,7 +166,7 @@ class Chat:
                 yield event
 
     async def answer(self) -> AsyncGenerator[ChatEvent, None]:
-        """Answer the newest turn, if it waits for that: after a failure, or when the program was ended too early."""
+        """Answer the newest turn if it has no answer yet, e.g. after a failure or a crash."""
         if await self.waiting() is None:
             raise InputError("the newest turn has its answer; there is nothing to ask again")
         async with aclosing(self._answer(self.session.info.turns)) as events:
@@ -174,11 +174,11 @@ class Chat:
                 yield event
 
     async def context(self) -> Context:
-        """What the model would be shown now."""
+        """The context that the model would get now."""
         return await self.session.context(system=self._system)
 
     async def waiting(self) -> str | None:
-        """The id of the newest turn, if it has a prompt or results that no model has answered."""
+        """The id of the newest turn if it has no answer yet, otherwise None."""
         turns = (await self.session.refresh()).turns
         if not turns or (await self.session.outline(turns))[0].is_pruned:
             return None
@@ -327,7 +327,7 @@ class Chat:
             return await self._own_tools[call.name].answer(call.arguments)
         if call.name not in _HISTORY_TOOLS:
             known = ", ".join([*(tool.name for tool in TOOLS), *self._own_tools])
-            return f"Error: there is no tool {call.name!r} here; there are {known}.\n"
+            return f"Error: there is no tool {call.name!r} here; available: {known}.\n"
         return await self.session.call_tool(call.name, call.arguments)
 
     async def _learn(self, context: Context, answer: Answer) -> None:

@@ -1,11 +1,11 @@
-"""A run: a model works on an epic by itself, call after call, until it is done, asks, is stuck, or meets a cap.
+"""A run: a model works on an epic, call after call, until it is done, asks, is blocked, or reaches a limit.
 
     epic + tasks + log ──► model ──► its answer is a turn of the log ──► tasks ──► done? a question? a blocker? a cap?
             ▲                                                                                   │ none
             └───────────────────────────────────────────────────────────────────────────────────┘
 
-Where a run stands is read from the log (`foveate.agents.run`). Killed at any moment, it goes on where it was: an
-iteration whose answer is recorded counts, any other is asked again.
+The state of a run is read from the log, so it can be resumed after a kill: an iteration with a recorded answer counts,
+any other is repeated.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The hybrid strategy's agent mode: a model decides what is made short, and writes summaries, by four tools.
+"""Agent mode of the hybrid strategy: a model decides what is shortened and writes summaries, with four tools.
 
     metadata ──► model ──► compress a result · compress a segment · verify ──► checked ──► kept
                    ▲                                                 │
                    └────────── as long as it calls tools ◄───────────┘     within its limits
 
-What it proposes is checked one by one, and what is accepted is kept as the strategy's own short messages. Whatever
-goes wrong, nothing is lost by it: the next context makes the rest short by itself.
+Each proposal is checked, and accepted ones are saved as the strategy's short messages. After a failure the next
+context shortens the rest by rules.
 """
 
 from __future__ import annotations
@@ -372,7 +372,7 @@ class Desk:
         }
         try:
             if name not in tools:
-                raise ProposalRejected(f"there is no tool {brief(name, 40)!r}; there are {', '.join(tools)}")
+                raise ProposalRejected(f"there is no tool {brief(name, 40)!r}; available: {', '.join(tools)}")
             if not isinstance(arguments, Mapping):
                 raise ProposalRejected("arguments are one JSON object")
             return json.dumps(tools[name](arguments), ensure_ascii=False)

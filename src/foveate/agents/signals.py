@@ -1,6 +1,6 @@
-"""How a model at work says where it stands: done, a question, a blocker, and what has become of the tasks.
+"""Signals of a model in a run: done, a question, a blocker, and changes of the tasks.
 
-By a call of a tool, or by lines that any model can write:
+By a tool call, or by lines of text:
 
     TASKS:                                  update_tasks(tasks="- [x] …"), or done=[1], added=["…"]
     - [x] Read the old code
@@ -108,7 +108,7 @@ def read_change(arguments: Json) -> TaskChange:
     given = _object(UPDATE, arguments)
     unknown = sorted(set(given) - {"tasks", "done", "reopened", "added"})
     if unknown:
-        raise InvalidToolCall(UPDATE, f"there is no argument {unknown[0]!r}; there are tasks, done, reopened, added")
+        raise InvalidToolCall(UPDATE, f"there is no argument {unknown[0]!r}; available: tasks, done, reopened, added")
     whole = given.get("tasks")
     if isinstance(whole, list):
         whole = "\n".join(_item(entry) for entry in whole)

@@ -46,7 +46,7 @@ def command(
         if action and name:
             names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]
             if name not in names:
-                there = f"there are {', '.join(names)}" if names else "it is empty"
+                there = f"available: {', '.join(names)}" if names else "it is empty"
                 raise click.ClickException(f"{name} is not on the board of {session_id}; {there}")
             if action == "save":
                 session.save(name)

@@ -81,7 +81,7 @@ def show(*, session_id: str, topic_id: str | None, store_path: Path, as_json: bo
     found = [one for one in _all(history) if topic_id in (None, one.id)]
     if topic_id and not found:
         known = ", ".join(one.id for one in _all(history)) or "none yet"
-        raise click.ClickException(f"no topic {topic_id!r} in session {session_id!r}; there are {known}")
+        raise click.ClickException(f"no topic {topic_id!r} in session {session_id!r}; available: {known}")
     if as_json:
         print_json(found[0] if topic_id else found)
         return

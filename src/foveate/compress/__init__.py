@@ -1,1 +1,1 @@
-"""From a raw turn to its lower fidelities: rules first, a model where one is configured, a guard at the end."""
+"""Compression of turns: rules first, then a model if one is configured, and a guard that checks the result."""

@@ -8,19 +8,20 @@ from msgspec import Meta, Struct
 
 
 class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the lower fidelities are made in the background."""
+    """Background compression of turns."""
 
     enabled: bool = True
-    """Off: turns stay raw until `foveate compress` is run."""
+    """false: turns are compressed only by `foveate compress`."""
     processes: Annotated[int, Meta(ge=0, le=64)] = 1
-    """Processes that compress, so that the program's own threads stay free; 0 does it in a thread."""
+    """Number of compression processes. 0: a thread of the program is used."""
     batch_turns: Annotated[int, Meta(ge=1, le=1_000)] = 16
-    """Turns that are claimed, made and kept together."""
+    """Number of turns per batch."""
     lease_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
-    """A turn claimed by a worker that died is free again after this."""
+    """Time after which a turn claimed by a crashed worker is released."""
     turn_seconds: Annotated[float, Meta(gt=0, le=3600)] = 120.0
-    """Time limit for one turn, the start of its process included; beyond it its rendition is coarse and marked."""
+    """Time limit of one turn, including the start of its process. Beyond it the turn gets a coarse rendition,
+    marked as incomplete."""
     quiet_seconds: Annotated[float, Meta(ge=0, le=3600)] = 2.0
-    """The newest turn gets its levels once nothing was added to it for this long."""
+    """The newest turn is compressed after this time without a new message."""
     close_seconds: Annotated[float, Meta(ge=0, le=60)] = 1.5
-    """How long `close` goes on compressing what was recorded. The rest is done the next time the store is open."""
+    """Time that `close` spends on compression. The rest is done when the store is opened again."""

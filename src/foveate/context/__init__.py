@@ -1,1 +1,1 @@
-"""What a model is shown of the turns: their tags, and in time the whole assembled context."""
+"""Contexts: tags, pins, board and memory, assembled within the budget."""

@@ -21,16 +21,17 @@ class Split:
 
 
 class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Shares of what the fixed part (system prompt, explanation, pins, tools) and the prompt leave of a budget."""
+    """Shares of the budget that remains after the fixed part (system prompt, explanation, pins, tools) and the
+    prompt."""
 
     board: Annotated[float, Meta(ge=0, le=0.5)] = 0.10
-    """For what was retrieved and is shown for some turns."""
+    """For the board: retrieved turns."""
     recall: Annotated[float, Meta(ge=0, le=0.9)] = 0.25
-    """For turns found again by what the prompt says."""
+    """For recalled turns."""
     recall_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 10_000
-    """Recall's share is not larger than this."""
+    """Upper limit of recall's share."""
     recall_one_off: Annotated[float, Meta(ge=0, le=0.95)] = 0.85
-    """The same share in a context at another budget than the session's own, which has no prefix to keep."""
+    """Recall's share in a preview at another budget, which has no cached prefix to keep."""
     recall_one_off_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 16_000
 
     def __post_init__(self) -> None:

@@ -39,20 +39,20 @@ class Segment:
     name: SegmentName
     tokens: int
     is_stable: bool
-    """The next context begins with the same, so a provider's cache may have it."""
+    """The next context begins with the same text, so the provider may have it cached."""
     first: int | None = None
     last: int | None = None
     """The turns it shows."""
     level: ShownLevel | None = None
     is_native: bool = False
-    """In messages it stands as the provider's own, with its tool calls and results."""
+    """Sent as the provider's own messages, with tool calls and results."""
     text: str = field(default="", repr=False)
-    """As it stands in the context, or as the prompt has it; tool definitions, framing and attachments have none."""
+    """Its text in the context or the prompt; empty for tool definitions, framing and attachments."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """Turns that a rebuild shows at another level than before."""
+    """A range of turns whose level a rebuild changed."""
 
     first: int
     last: int
@@ -62,76 +62,76 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """How the turns of a context came to their levels."""
+    """How the levels of a context were chosen."""
 
     bands: tuple[Band, ...] = ()
     cause: Cause | None = None
-    """Why the plan in use was made, and not the one before it kept; None of a one-off."""
+    """Why the plan was rebuilt; None for a preview."""
     is_new: bool = False
-    """It was made for this context, so that little of the prompt before it is still cached."""
+    """The plan was made for this context, so little of the previous prompt is still cached."""
     last_turn: int = 0
-    """The newest turn it reaches; later ones are appended raw."""
+    """The newest turn of the plan; later ones are appended raw."""
     changes: tuple[LevelChange, ...] = ()
-    """What it changed when it was made."""
+    """Level changes when the plan was made."""
     room_tokens: int = 0
-    """The history's allotment."""
+    """Token limit of the history."""
     strategy: str = "gradient"
     notes: Mapping[str, Json] = field(default_factory=dict)
-    """What the strategy says of its plan, as in {"tier": 3}."""
+    """Notes of the strategy on its plan, e.g. {"tier": 3}."""
     tokens: int = 0
-    """What the plan's blocks took when it was made; 0 where no plan is kept."""
+    """Tokens of the plan's blocks when it was made; 0 without a saved plan."""
     raw_tokens: int = 0
-    """What its turns take raw."""
+    """Raw tokens of its turns."""
     changed_share: float = 0.0
-    """The share of its tokens that were shown differently before."""
+    """Share of its tokens that were shown differently before."""
     made_at: datetime | None = None
     trigger_turn: int = 0
     """The newest turn when it was made."""
 
     @property
     def compression_ratio(self) -> float | None:
-        """How many raw tokens one token of the plan stands for; None where no plan is kept."""
+        """Raw tokens per token of the plan; None without a saved plan."""
         return self.raw_tokens / self.tokens if self.tokens else None
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All that a model is shown, within a budget."""
+    """Everything that a model is sent, within a budget."""
 
     text: str
     """Everything before the prompt."""
     tokens: int
-    """Of everything: the text, the prompt, tool definitions and the framing of messages."""
+    """Tokens of everything: text, prompt, tool definitions, attachments and message framing."""
     budget_tokens: int
     segments: tuple[Segment, ...]
     system: str
-    """The system prompt, explanation and pins, for providers that take them apart from the messages."""
+    """System prompt, explanation and pins, for providers that take them separately from the messages."""
     history: str = field(repr=False)
-    """The tagged turns, as they stand in the text."""
+    """The tagged turns, as in `text`."""
     layout: Layout = field(repr=False)
     calibration: float = 1.0
-    """The session's factor when the tokens were counted."""
+    """The session's calibration factor when the tokens were counted."""
     planned: PlanReport = field(default=PlanReport(), repr=False)
     board: Board = field(default=Board(), repr=False)
-    """What was retrieved, and what was put there ahead for this prompt."""
+    """Retrieved turns, and turns put there in advance for this prompt."""
     offer: ToolSet | None = field(default=None, repr=False)
     """The tools that were counted."""
 
     def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
-        """All that was counted, as the keyword arguments of a provider's own call.
+        """Everything that was counted, as the keyword arguments of a provider's own call.
 
             client.chat.completions.create(model=…, **context.request("openai"))
             client.responses.create(model=…, **context.request("openai-responses"))
             client.messages.create(model=…, max_tokens=…, **context.request("anthropic"))
             client.models.generate_content(model=…, **context.request("gemini"))
 
-        It has `tools` if the context counts them. `cache` is as in `messages`.
+        Includes `tools` if the context counts them. For `cache` see `messages`.
         """
         tools = self._definitions(format)
         return render_request(format, self.messages(format, cache=cache), system=self.system, tools=tools)
 
     def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
-        """The messages alone, in `openai`, `openai-responses`, `anthropic` or `gemini`; they end with the prompt.
+        """The messages alone, in the format `openai`, `openai-responses`, `anthropic` or `gemini`; the prompt is last.
 
         OpenAI's begin with a system message. For `anthropic` and `gemini`, `system` (with explanation and pins) goes
         beside them, as tools do for all: `request` puts everything in its place. `cache` puts Anthropic's breakpoints
@@ -153,12 +153,12 @@ class Context:
 
     @property
     def native_messages(self) -> list[Message]:
-        """The messages of turns that go out in the provider's own form."""
+        """The messages of turns that are sent in the provider's own format."""
         return [message for block in self.layout.native for message in block.messages]
 
     @property
     def stable_tokens(self) -> int:
-        """What the next context begins with too, unless a rebuild comes between: the share that stays cached."""
+        """Share of this context that the next one begins with, unless there is a rebuild: what stays cached."""
         stable = itertools.takewhile(lambda segment: segment.is_stable, self.segments)
         return sum(segment.tokens for segment in stable)
 

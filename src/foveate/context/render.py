@@ -143,7 +143,7 @@ def _filled(**parts: Any) -> dict[str, Any]:
 def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002
     """The messages of a provider's own format, checked: no call without its result, no call without its thinking."""
     if format not in FORMATS:
-        raise UnknownFormat(f"no messages of format {format!r}; there are {', '.join(FORMATS)}")
+        raise UnknownFormat(f"no messages of format {format!r}; available: {', '.join(FORMATS)}")
     marks = cache and format == "anthropic"
     rendered: list[Record] = []
     if system and format not in _TWO_SIDED:

@@ -177,7 +177,7 @@ def parse_call(name: str, arguments: object) -> Request:
     """What a model asks for; arguments are an object, or the JSON text of one as OpenAI sends it."""
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
-        raise InvalidToolCall(str(name), f"there is no such tool; there are {', '.join(tool.name for tool in TOOLS)}")
+        raise InvalidToolCall(str(name), f"there is no such tool; available: {', '.join(tool.name for tool in TOOLS)}")
     given = _as_object(tool, arguments)
     usage = _usage(tool)
     for key in given:
@@ -255,7 +255,7 @@ def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
             return [_function(tool, "input_schema") for tool in TOOLS]
         case "gemini":
             return [{"functionDeclarations": [_function(tool, "parameters") for tool in TOOLS]}]
-    raise UnknownFormat(f"no tools for {format!r}; there are {', '.join(FORMATS)}")
+    raise UnknownFormat(f"no tools for {format!r}; available: {', '.join(FORMATS)}")
 
 
 def definitions_tokens(format: str, counter: Counter) -> int:  # noqa: A002

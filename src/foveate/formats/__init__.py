@@ -65,36 +65,36 @@ TranscriptItem = SessionHeader | TranscriptMessage | TranscriptProblem
 
 
 class Format(Protocol):
-    """What both kinds of format have."""
+    """Common to message and transcript formats."""
 
     def parse(self, data: Json, path: str) -> Message:
-        """The meaning of one record; `InvalidMessage` naming `path` if it has none."""
+        """The message of one record. Raises `InvalidMessage` with `path` if it can't be read."""
         ...
 
 
 @runtime_checkable
 class MessageFormat(Format, Protocol):
     def recognises(self, data: Json) -> bool:
-        """Whether this record can only be of this format (plain `role` and text `content` is anybody's)."""
+        """Whether this record can only be of this format (a plain `role` with text `content` is common to several)."""
         ...
 
     def render(self, messages: Sequence[Message]) -> list[Json]:
-        """Canonical messages as this format has them; tool calls and results stay paired."""
+        """Canonical messages in this format; tool calls and results stay paired."""
         ...
 
 
 @runtime_checkable
 class TranscriptFormat(Format, Protocol):
     def detect(self, head: bytes, name: str) -> bool:
-        """Whether a file of this name that begins like this is of this format."""
+        """Whether a file with this name and beginning has this format."""
         ...
 
     def read(self, stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-        """Everything in the file, in order, in constant memory; what can't be read comes as a Problem."""
+        """The content of the file in order, in constant memory; unreadable parts come as a Problem."""
         ...
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:
-        """One session's messages as a file of this format, in pieces."""
+        """One session's messages as chunks of a file in this format."""
         ...
 
 
@@ -110,7 +110,7 @@ def load(name: str) -> Format:
     """The format of this name."""
     format_ = REGISTRY.get(name)
     if format_ is None:
-        raise UnknownFormat(f"no format {name!r}; there are {', '.join(names())}")
+        raise UnknownFormat(f"no format {name!r}; available: {', '.join(names())}")
     return format_
 
 
@@ -182,7 +182,7 @@ def load_messages(name: str) -> MessageFormat:
     format_ = load(name)
     if not isinstance(format_, MessageFormat):
         known = ", ".join(message_formats())
-        raise UnknownFormat(f"{name!r} is a transcript format; as messages there are {known}")
+        raise UnknownFormat(f"{name!r} is a transcript format; message formats: {known}")
     return format_
 
 
@@ -190,7 +190,7 @@ def load_transcript(name: str) -> TranscriptFormat:
     format_ = load(name)
     if not isinstance(format_, TranscriptFormat):
         known = ", ".join(transcript_formats())
-        raise UnknownFormat(f"{name!r} is not a transcript format; there are {known}")
+        raise UnknownFormat(f"{name!r} is not a transcript format; available: {known}")
     return format_
 
 

@@ -1,1 +1,1 @@
-"""What a context shows of the past: stored sizes in, a plan, its blocks written out, and what a prompt recalls."""
+"""The history of a context: sizes of turns, the plan, its blocks as text, and recalled memory."""

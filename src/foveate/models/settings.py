@@ -17,60 +17,59 @@ class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which models are asked for what, and the limits they are asked within. Without a name nothing is asked.
+    """Models by purpose, and their limits. No model is called unless one is named.
 
     A name is `openai:gpt-5-mini`, `anthropic:…`, `google:…`, `openrouter:…`, `ollama:…`, `NAME@http://host:port/v1`
-    for any other endpoint that speaks OpenAI's protocol, or `local`.
+    for any other OpenAI-compatible endpoint, or `local`.
     """
 
     default: str | None = None
-    """For chat and for every wording (C, T, eras, checkpoints, topics) without a model of its own; S has none."""
+    """Default for chat, C, T, eras, checkpoints and topics."""
     chat: str | None = None
     """For `foveate chat` and `foveate run`."""
     compress: str | None = None
-    """For C, and for T if that has none of its own."""
+    """For C, and for T unless `tiny` is set."""
     tiny: str | None = None
-    """Differs from `compress`: T is then made in a call of its own."""
+    """For T. If it differs from `compress`, T takes a separate call."""
     smooth: str | None = None
-    """S is made by rules, since a model's pass over every turn rarely pays; a model does it only if named here."""
+    """For S. None: rules, since a model for every turn rarely pays."""
     roll_up: str | None = None
-    """Words eras, checkpoints and summaries of topics. Rules make them first, and are the fallback."""
+    """For eras, checkpoints and topic summaries. None: `default`. Rules make them first and are the fallback."""
     fallbacks: tuple[str, ...] = ()
-    """Tried in this order when a model fails or is held back."""
+    """Models to try, in this order, when a model fails or a limit is reached."""
     mode: Literal["together", "separate", "chained"] = "together"
-    """`together`: one call makes all levels of a turn. `separate`: a call each, side by side. `chained`: a call each,
-    C made from S and T from C."""
+    """`together`: one call for all levels of a turn. `separate`: one call per level, in parallel. `chained`: one
+    call per level, C made from S and T from C."""
     max_calls_per_turn: Annotated[int, Meta(ge=1, le=100)] = 6
-    """No turn costs more calls than this, retries and later attempts included."""
+    """Maximum number of calls per turn, including retries."""
     max_source_tokens: Annotated[int, Meta(ge=256, le=1_000_000)] = 16_000
-    """A turn larger than this is shortened before a model sees it."""
+    """A larger turn is shortened before it is sent to a model."""
     timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
-    """For a whole answer; in a stream, until its first piece."""
+    """Timeout of a call; in a stream, of the first chunk."""
     stall_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
-    """A stream that is silent for longer has failed."""
+    """Timeout between two chunks of a stream."""
     max_retries: Annotated[int, Meta(ge=0, le=10)] = 2
-    """So often is a model that failed asked again, before the next of `fallbacks` is; the levels of a turn are tried
-    again later instead."""
+    """Retries per model before the next fallback. Compression of turns is retried later instead."""
     backoff_seconds: Annotated[float, Meta(ge=0, le=600)] = 1.0
-    """Before the first retry; it doubles with each, and is varied at random."""
+    """Delay before the first retry. It doubles with each retry, with random jitter."""
     max_backoff_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
-    """A provider that asks for a longer pause is not waited for; the work is done later."""
+    """Maximum delay. If a provider asks for a longer pause, the work is done later."""
     breaker_failures: Annotated[int, Meta(ge=1, le=1_000)] = 5
-    """After so many failures in a row a provider is left alone,"""
+    """Number of consecutive failures after which a provider is paused."""
     breaker_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
-    """for so long; then one call tries whether it has recovered."""
+    """Duration of that pause. Then one call tests the provider."""
     concurrency: Annotated[int, Meta(ge=1, le=256)] = 4
-    """Calls to one provider at a time."""
+    """Maximum number of concurrent calls per provider."""
     requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    """To one provider; None: no limit."""
+    """Per provider. None: no limit."""
     tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    """Sent to one provider and answered by it."""
+    """Input and output tokens, per provider. None: no limit."""
     daily_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = 5.0
-    """All calls of one day (UTC) together cost at most this; None: no cap."""
+    """Maximum cost of all calls of a day (UTC). None: no limit."""
     prices: dict[str, Price] = {}
-    """By model name, where the price list has none or another: US dollars for a million tokens of `input` and `output`,
-    and of `cached` input where that is cheaper."""
+    """Prices by model name that replace the price list: US dollars per million tokens of `input`, `output` and,
+    optionally, `cached` input."""
     unknown_price: Price = Price(input=5.0, output=25.0)
-    """Assumed for a model that no list knows, unless it runs on this machine."""
+    """Assumed price of an unknown model, unless it runs on this machine."""
     key_variables: dict[str, str] = {}
-    """Which environment variable holds the key of an endpoint, by its host, as in {"llm.example.com": "TEAM_KEY"}."""
+    """Environment variable with the key of an endpoint, by host, e.g. {"llm.example.com": "TEAM_KEY"}."""

@@ -1,1 +1,1 @@
-"""What was blurred is found again: an index of every turn, a ranking of what it finds, and the layer that shows it."""
+"""Search and recall: an index of every turn, ranking, and when recall runs."""

@@ -58,22 +58,22 @@ class SearchFilter:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A turn that a search found, with the passage of it that matches best."""
+    """A turn found by a search, with its best passage."""
 
     session_id: str
     turn_id: str
     text: str
     role: str
-    """Whose words the passage is: `user`, `assistant`, `tool` or `system`."""
+    """Speaker of the passage: `user`, `assistant`, `tool` or `system`."""
     tool: str | None
     at: datetime
     """When the turn began."""
     keyword: float
-    """How well it matches by its words; 0 if it has none of them."""
+    """Keyword score; 0 if the passage has none of the query's words."""
     similarity: float
-    """How near it is in meaning, from -1 to 1."""
+    """Similarity of meaning, from -1 to 1."""
     score: float = 0.0
-    """What hits are ordered by, comparable across the sessions of one search."""
+    """Ranking score, comparable across the sessions of one search."""
 
     def snippet(self, query: str, max_chars: int = 240) -> list[tuple[str, bool]]:
         """The part of the text, on one line, that has most of the query's words, cut where such words begin and end.

@@ -8,57 +8,57 @@ from msgspec import Meta, Struct
 
 
 class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How what was blurred is found again."""
+    """Recall of older turns, and the search index."""
 
     enabled: bool = True
-    """Off: nothing is recalled before a turn; searching still works."""
+    """false: no recall; search still works."""
     deadline_seconds: Annotated[float, Meta(ge=0, le=60)] | None = 1.0
-    """What is found by then is used. None: all is waited for, and the same store gives the same bytes."""
+    """Deadline of recall; results that are ready by then are used. None: no deadline, so results are deterministic."""
     search_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
-    """For words and vectors, side by side, where models are asked about what they find."""
+    """Time limit of keyword and vector search if models check the results."""
     filter_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.5
-    """For models that sort out candidates, side by side."""
+    """Time limit of `filter_model`."""
     judge_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
-    """For the one that judges what they left."""
+    """Time limit of `judge_model`."""
     filter_model: str | None = None
-    """A small model that sorts out candidates, part by part; None: ranking alone decides."""
+    """A small model that filters candidates. None: ranking only."""
     judge_model: str | None = None
-    """A model that judges what is left."""
+    """A model that reorders the remaining candidates. None: not used."""
     candidates: Annotated[int, Meta(ge=1, le=200)] = 30
-    """Passages that models are asked about."""
+    """Number of passages given to these models."""
     gate: bool = True
-    """Recall only for prompts that seem to need it, so that others leave the prompt cached to its end."""
+    """Recall only for prompts that seem to need it, so that others keep the cached prefix."""
     gate_score: Annotated[float, Meta(ge=0, le=100)] = 6.0
-    """How far above the ordinary the best passage must stand, by words and vectors together, in standard deviations,"""
+    """Minimum score of the best passage, in standard deviations above the mean."""
     gate_doubt_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
-    """and for a prompt that may or may not ask for the past. Tuned on LoCoMo-dev: its questions, its turns."""
+    """The same for prompts that may or may not ask for the past. Tuned on LoCoMo-dev."""
     passages: Annotated[int, Meta(ge=1, le=2_000)] = 12
-    """Recalled at most at the session's own budget, where what is recalled is not cached; a one-off fills its room."""
+    """Maximum number of recalled passages at the session's own budget. A preview fills its share."""
     user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
-    """What a passage gains by being the user's own words, in standard deviations; tuned on BEAM-100k-dev."""
+    """Bonus for the user's own words, in standard deviations. Tuned on BEAM-100k-dev."""
     near_weight: Annotated[float, Meta(ge=0, le=2)] = 0.3
-    """How much of the best of the turns next to its own a passage gets; tuned on LoCoMo-dev and BEAM-100k-dev."""
+    """Share of the best score of each adjacent turn that a passage gets. Tuned on LoCoMo-dev and BEAM-100k-dev."""
     far_weight: Annotated[float, Meta(ge=0, le=2)] = 0.15
-    """The same of those one further."""
+    """The same for the turns one further."""
     date_weight: Annotated[float, Meta(ge=0, le=100)] = 1.0
-    """What a passage gains by being of a time that the prompt names."""
+    """Bonus for a passage of a date that the prompt names."""
     sitting_hours: Annotated[float, Meta(gt=0, le=10_000)] = 12.0
-    """Turns further apart than this don't count as neighbours."""
+    """Maximum time between neighbouring turns."""
     ticklers: Annotated[int, Meta(ge=0, le=50)] = 3
-    """Turns for which there is no room that are named with one sentence."""
+    """Number of turns without room that are listed with one sentence each."""
     prefetch_turns: Annotated[int, Meta(ge=0, le=8)] = 2
-    """Of so many of the best turns, those shown in part are put on the board whole, for this prompt; 0: none."""
+    """Number of best turns that are put on the board in full for this prompt if only a part was recalled. 0: none."""
     embeddings: str = "static"
-    """What makes vectors: `static` is in the package; `minilm` needs foveate[minilm] and `model_path`; an address such
-    as https://host/v1 needs `embeddings_model`, and has its key where other endpoints do."""
+    """Embedding model: `static` (built in), `minilm` (needs foveate[minilm] and `model_path`), or an endpoint such
+    as https://host/v1 (needs `embeddings_model`; its key is configured like that of other endpoints)."""
     model_path: str | None = None
     """The .onnx file of all-MiniLM-L6-v2."""
     embeddings_model: str | None = None
-    """What the endpoint calls the model."""
+    """Name of the endpoint's model."""
     embeddings_seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    """For the endpoint to answer a batch."""
+    """Timeout of a request to the endpoint."""
     embeddings_batch: Annotated[int, Meta(ge=1, le=2_048)] = 64
-    """Texts that are sent to the endpoint together."""
+    """Number of texts per request to the endpoint."""
 
     @property
     def has_endpoint(self) -> bool:

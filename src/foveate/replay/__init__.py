@@ -1,1 +1,1 @@
-"""A recorded conversation played again, turn by turn, to compare strategies and budgets."""
+"""Replay of recorded conversations, turn by turn, to compare strategies and budgets."""

@@ -71,7 +71,7 @@ class ReplayCall:
     """Why the plan was made anew for it; None if it stood."""
     history_tokens: int
     room_tokens: int
-    """The history's allotment."""
+    """Token limit of the history."""
     turns_shown: int
     """Turns that stand there by themselves, not in an era or a summary."""
     is_overrun: bool

@@ -1,4 +1,4 @@
-"""A conversation: turns go in raw and durable, and come back exactly.
+"""A session: turns are recorded raw and durably, and read back exactly.
 
 session = await fov.session("support-42")
 turn = await session.record([{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}])
@@ -102,27 +102,27 @@ class Session:
 
     @property
     def info(self) -> SessionInfo:
-        """As of the last time this handle created, changed or refreshed it."""
+        """Session data as of the last change or `refresh` through this handle."""
         return describe_session(self._row)
 
     @property
     def counter(self) -> Counter:
-        """What counts this session's tokens."""
+        """The token counter of this session."""
         return self._counter
 
     @property
     def sizes(self) -> SentSizes:
-        """What counts its messages as they are sent, images and files included."""
+        """Counts messages as they are sent, including images and files."""
         return SentSizes.of(self._row.model, self._row.encoding)
 
     @property
     def goals(self) -> Goals:
-        """What the conversation is to achieve: `goals.add("…")`, `step`, `decide`, `artifact`, `done`, `list`."""
+        """Goals of the conversation: `goals.add("…")`, `step`, `decide`, `artifact`, `done`, `list`."""
         return Goals(self._store, self.id)
 
     @property
     def documents(self) -> Documents:
-        """What it was given to work with: `documents.give("epic", "…")`, `get`; `oneshot` shows epic and tasks."""
+        """Documents of the session: `documents.give("epic", "…")`, `get`; `oneshot` shows epic and tasks."""
         given = given_settings(self._row) if self._row.strategy == "oneshot" else None
         strategy = make_strategy("oneshot", self._shared.settings, given)
         return Documents(self._store, self._row, strategy.document_limits)
@@ -134,27 +134,27 @@ class Session:
 
     @property
     def topics(self) -> Topics:
-        """The conversation by topics: `topics.add_message(…)`, `get_context`, `seal_current_topic`, `get_history`."""
+        """Topics of the conversation: `topics.add_message(…)`, `get_context`, `seal_current_topic`, `get_history`."""
         return Topics(self, self._store, self._contexts.storyteller)
 
     @property
     def compression_level(self) -> int:
-        """zstd's, for what is recorded."""
+        """zstd compression level of recorded messages."""
         return self._shared.settings.store.compression_level
 
     @property
     def strategy_problem(self) -> str:
-        """Why the session is not shown by its own strategy, if it is not: the strategy does not exist any more, say."""
+        """Why the session does not use its own strategy, e.g. because it is not installed; None if it does."""
         row = self._row
         return session_strategy(row.strategy, self._shared.settings, given_settings(row)).problem
 
     def limit_budget(self, tokens: int) -> None:
-        """Use at most these tokens through this handle: what the model that answers takes. Nothing is stored."""
+        """Limit the budget of this handle, e.g. to the model's window. Not stored."""
         self._limit_tokens = tokens
         self._take(self._row)
 
     async def refresh(self) -> SessionInfo:
-        """Read the session again; other handles may have changed it."""
+        """Read the session's data again, including changes by other handles."""
         self._take(await self._store.get_session(self.id))
         return self.info
 
@@ -167,12 +167,12 @@ class Session:
         key: str | None = None,
         turn: str | int | None = None,
     ) -> RecordedTurn:
-        """Keep messages for good, and return the last turn they went to; durable when this returns.
+        """Record messages durably, and return the last turn they belong to.
 
-        They are OpenAI, Anthropic or Gemini shaped dicts, what those providers' packages answer with, canonical
-        messages, or a whole Turn. Each prompt starts a turn; what comes before the first prompt is added to the open
-        turn. `at` is when they were said, for those that don't say. Recording again with the same `key` adds nothing.
-        An answer that belongs to one `turn` is refused if another began meanwhile: `TurnBegun`.
+        Accepts dicts in OpenAI, Anthropic or Gemini format, response objects of those providers' packages, canonical
+        messages, or a whole Turn. Each prompt starts a turn; messages before the first prompt are added to the open
+        turn. `at` is the time of messages that have none. Recording again with the same `key` adds nothing. If
+        messages belong to a certain `turn` and another one has begun, they are rejected with `TurnBegun`.
         """
         return (await self.record_all(messages, at=at, format=format, key=key, turn=turn))[-1]
 
@@ -185,7 +185,7 @@ class Session:
         key: str | None = None,
         turn: str | int | None = None,
     ) -> list[RecordedTurn]:
-        """Like `record`, and return every turn that was recorded or added to, in order."""
+        """Like `record`, but return every turn that was created or extended, in order."""
         moment = None if at is None else parse_time(at)
         check_text("key", key or "")
         if isinstance(messages, Turn):
@@ -217,7 +217,7 @@ class Session:
         return [*messages[:place], replace(messages[place], prefix=context.prefix()), *messages[place + 1 :]]
 
     async def append(self, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
-        """Keep drafts that are made already, all or none, and tell the subscribers."""
+        """Record drafts, all or none, and publish events."""
         places = await self._store.append(self.id, drafts, newest_turn=newest_turn)
         self._shared.worker.wake(self.id)
         if self._events.is_watched:
@@ -230,7 +230,7 @@ class Session:
         level: str = "R",
         format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
     ) -> TurnContent:
-        """A turn's text at a level, in its tag or plain."""
+        """The text of a turn at a level, tagged or plain."""
         number = turn_number(turn)
         contents = await self.get_turns(number, number, level, format) if number else []
         if not contents:
@@ -244,12 +244,12 @@ class Session:
         level: str = "R",
         format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
     ) -> list[TurnContent]:
-        """The turns from `first` to `last` that exist, as `get_turn` gives them."""
+        """The existing turns from `first` to `last`, like `get_turn`."""
         reader = self._reader()
         return await reader.contents(*reader.between(first, last), level, format)
 
     async def load_turn(self, turn: str | int) -> Turn:
-        """A turn as the values it was recorded from."""
+        """A turn with its messages."""
         number = turn_number(turn)
         found = await self.load_turns(number, number) if number else []
         if not found:
@@ -257,12 +257,12 @@ class Session:
         return found[0]
 
     async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]:
-        """The turns from `first` to `last` (to the newest, if not said) as the values they were recorded from."""
+        """The turns from `first` to `last` (default: all) with their messages."""
         reader = self._reader()
         return await reader.turns(*reader.between(first, last))
 
     async def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]:
-        """Sizes and times of turns, without reading them."""
+        """Sizes and times of turns, without their content."""
         reader = self._reader()
         return await reader.outlines(*reader.between(first, last))
 
@@ -277,12 +277,12 @@ class Session:
         recall: bool = True,
         tools: bool | None = None,
     ) -> Context:
-        """All that a model is shown before a prompt, and the prompt, within the budget.
+        """The context for a prompt, within the budget.
 
-        At a budget or by a strategy other than the session's own it is a one-off: planned afresh, filled to the full,
-        changing nothing. What the prompt brings up of older turns is shown behind the history, unless `recall` is off.
-        With `tools` the history tools are counted, and are in `Context.request`; if not said, once `Session.tools` was
-        asked for them.
+        With another budget or strategy than the session's own it is a preview: planned from scratch, and nothing is
+        saved. Older turns that match the prompt are added after the history, unless `recall` is false. With `tools`
+        the history tools are counted and included in `Context.request`; by default they are after a call of
+        `Session.tools`.
         """
         offer = None if tools is False else self._offer or (ToolSet() if tools else None)
         given = prompt if isinstance(prompt, str) else as_messages(prompt, None)
@@ -319,16 +319,16 @@ class Session:
         return context
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
-        """One prompt and its answer, safe beside other prompts in this session; use it in a `with` block.
+        """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.
 
-        `turn.request(format, …)` is what to send, `turn.record(reply)` adds the answer. The prompt is recorded when the
-        block begins, once, also if the block is tried again after a failure.
+        `turn.request(format, …)` returns the arguments of the call, `turn.record(reply)` records the answer. The
+        prompt is recorded when the block begins, once, even if the block is run again after a failure.
         """
         lock = self._shared.turn_locks.setdefault(self.id, asyncio.Lock())
         return Exchange(self, prompt, lock)
 
     async def is_waiting(self, prompt: Sequence[Message]) -> bool:
-        """Whether the newest turn ends with exactly this prompt, and waits for its answer."""
+        """Whether the newest turn ends with exactly this prompt and has no answer yet."""
         number = self._row.last_turn
         if not number or self._row.head == "closed":
             return False
@@ -343,9 +343,9 @@ class Session:
         *,
         besides: Sequence[Mapping[str, Any]] = (),
     ) -> list[Any]:
-        """The history tools as a provider takes them, and `extra_tools` of your own; contexts count all from now on.
+        """The history tools and your `extra_tools` in a provider's format. All later contexts count and send them.
 
-        `context.request(format)` has the same. `besides` is the old name of `extra_tools`.
+        `context.request(format)` includes the same tools. `besides` is the old name of `extra_tools`.
         """
         if besides:
             warnings.warn("tools(besides=…) is now tools(extra_tools=…)", DeprecationWarning, stacklevel=2)
@@ -355,7 +355,8 @@ class Session:
         return definitions
 
     async def call_tool(self, name: str, arguments: object) -> str:
-        """A model's call of a history tool, answered as text; mistakes are explained to the model."""
+        """Execute a model's call of a history tool. Returns text; an invalid call returns an explanation for the
+        model."""
         await self.refresh()
         shared = self._shared
         retrieval = Retrieval(self._store, self._row, self._contexts, self._counter, searcher=shared.searcher)
@@ -381,24 +382,24 @@ class Session:
         return await self._shared.searcher.search(self._row, query, max_results, wanted)
 
     async def board(self) -> Board:
-        """What was retrieved and is shown for some turns."""
+        """Retrieved turns that contexts show for some turns."""
         await self.refresh()
         return boards.current(await self._contexts.board(self._row))
 
     async def dismiss(self, name: str) -> None:
-        """Take something off the board, by its name as in `T-87-R`."""
+        """Remove an item from the board by its name, e.g. `T-87-R`."""
         await self._contexts.keep_board(boards.dismiss(await self.board(), name))
 
     async def save(self, name: str) -> None:
-        """Keep something on the board until it is dismissed."""
+        """Keep an item on the board until it is dismissed."""
         await self._contexts.keep_board(boards.save(await self.board(), name))
 
     async def fork(
         self, session_id: str, at: str | int | None = None, *, title: str | None = None, exist_ok: bool = False
     ) -> Session:
-        """A session that starts from turn `at` (default: the newest) and shares what is stored up to it.
+        """A new session that shares the turns up to `at` (default: the newest).
 
-        With `exist_ok` a fork of this id that was made before from the same turn (without `at`: any turn) is opened.
+        With `exist_ok` an existing fork of this id from the same turn (without `at`: from any turn) is opened.
         """
         row = await self._store.get_session(self.id)
         number = row.last_turn if at is None else turn_number(at)
@@ -425,23 +426,24 @@ class Session:
         return Session(forked, self._shared)
 
     async def use(self, strategy: str, **settings: Json) -> SessionInfo:
-        """Show the session by another strategy from now on, with these settings of its own; the turns stay the same."""
+        """Change the strategy of the session, with these settings. The turns are not changed."""
         make_strategy(strategy, self._shared.settings, settings)
         return await self._update({"strategy": strategy, "settings": json.dumps(settings)})
 
     async def rename(self, title: str) -> SessionInfo:
-        """Give the session another title."""
+        """Change the title."""
         return await self._update({"title": check_text("title", title)})
 
     async def label(self, *, platform: str | None = None, channel: str | None = None) -> SessionInfo:
-        """Say where the conversation takes place; what is not said stays as it was."""
+        """Set the labels of the session; omitted ones are not changed."""
         labels = {"platform": platform, "channel": channel}
         return await self._update(
             {name: check_text(name, value) for name, value in labels.items() if value is not None}
         )
 
     async def calibrate(self, context: Context, *, reported_tokens: int) -> float:
-        """Learn from what a provider reported for a context that was sent whole: at once if more, slowly if less."""
+        """Calibrate token counts with the usage that a provider reported for a context. Counts rise at once and
+        fall slowly."""
         counted = int(context.tokens / context.calibration)
         exact = self._counter.exact
         factor = calibrate(
@@ -450,9 +452,9 @@ class Session:
         return (await self._update({"calibration": factor})).calibration
 
     async def pin(self, text: str, *, locked: bool = False) -> Pin:
-        """Keep a rule or fact in every context, verbatim; a locked one is not removed by mistake.
+        """Include a rule or fact verbatim in every context. A locked pin needs confirmation to remove.
 
-        A text that is pinned already, word for word, has the pin it had, locked if either is to be.
+        Pinning the same text again returns the existing pin, locked if either call asks for it.
         """
         if not text.strip():
             raise InvalidMessage("pin", "has no text")
@@ -466,7 +468,7 @@ class Session:
         return [Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us)) for row in rows]
 
     async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
-        """Remove a pin; a locked one only with `even_if_locked`."""
+        """Remove a pin; a locked one requires `even_if_locked`."""
         number = pin_id.removeprefix("P-")
         if not number.isdecimal():
             raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
@@ -488,9 +490,9 @@ class Session:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
     ) -> AsyncIterator[str]:
-        """The conversation as text, piece by piece: `json` (everything), `markdown`, or any format's own.
+        """Export the conversation as chunks of text: `json` (everything), `markdown`, or any transcript format.
 
-        `after` and `before` limit it to turns that began in this time: `2026-11-15`, `7d` (before now), `yesterday`.
+        `after` and `before` select turns by their start time: `2026-11-15`, `7d` (ago), `yesterday`.
         """
         info = await self.refresh()
         low, high = self._reader().between(first, last)

@@ -1,6 +1,6 @@
-"""How people name a session: by its id, the beginning of one, or its title; and the short ids that lists show.
+"""Addresses of a session: its id, a unique beginning of it, or its title; and the short ids in lists.
 
-A session that a sub-agent or a branch left is a child of another: its id begins with the parent's and a slash.
+The session of a subagent or a branch is a child: its id begins with the parent's id and a slash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A session's contexts: the fixed part, the history in its room, the board and the prompt, within the budget.
+"""Contexts of a session: fixed part, history, memory, board and prompt, within the budget.
 
-At the session's own budget the plan is kept between calls; at any other the context is a one-off, planned afresh,
-filled to the full, and nothing is changed by it.
+At the session's own budget the plan is kept between calls. At any other budget the context is a preview: planned from
+scratch, and nothing is saved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Documents: what a session was given to work with besides its turns, shown whole by the strategies that show it.
+"""Documents of a session, such as an epic and tasks, shown in full by the strategies that use them.
 
 await session.documents.give("epic", "Move the shop to the new payment service. …")
 await session.documents.give("tasks", "- [ ] Read the old code")
@@ -21,7 +21,7 @@ RUN = "run"
 
 
 class Documents:
-    """The documents of one session; everything is durable when it returns."""
+    """The documents of one session. Every change is durable when its method returns."""
 
     def __init__(self, store: Store, session: SessionRow, limits: Mapping[str, int]) -> None:
         """`limits` has the most tokens a document may take, by name."""
@@ -30,19 +30,19 @@ class Documents:
         self._limits = limits
 
     async def give(self, name: str, text: str) -> None:
-        """Keep a document in place of the one before; an empty one is none."""
+        """Set or replace a document. An empty text removes it."""
         if name not in (*GIVEN, RUN):
-            raise InputError(f"a session has no document {name!r}; there are {', '.join(GIVEN)}")
+            raise InputError(f"a session has no document {name!r}; available: {', '.join(GIVEN)}")
         check_text(name, text)
         self.check(name, text)
         await self._store.artefacts.keep_document(self._session.id, name, text)
 
     def check(self, name: str, text: str) -> None:
-        """An `InputError` that says by how much, if a document is larger than it may be."""
+        """Raise `InputError`, with the excess, if a document is larger than its limit."""
         check_size(name, text, self._limits, self._session)
 
     async def get(self, name: str) -> str:
-        """A document's text; empty if none was given."""
+        """A document's text; empty if there is none."""
         found = await self._store.artefacts.documents(self._session.id)
         return next((row.text for row in found if row.name == name), "")
 

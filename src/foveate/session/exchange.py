@@ -1,4 +1,4 @@
-"""One prompt and its answer: recorded, asked and answered as one, safe beside other prompts in the same session.
+"""One prompt and its answer as a unit, safe for concurrent prompts in the same session.
 
 async with chat.turn("How is the tide?") as turn:
     request = await turn.request("anthropic", model="claude-haiku-4-5", system="…", extra_tools=[…])

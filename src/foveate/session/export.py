@@ -1,4 +1,4 @@
-"""A session's turns going out as a file: everything as JSON, Markdown for people, or any format's own shape."""
+"""Export of a session: everything as JSON, Markdown for people, or any transcript format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goals: what a conversation is to achieve, its steps, and what was decided for good.
+"""Goals of a conversation, with steps and locked decisions.
 
     <goals>
     G-1 Implement user authentication (priority high, active)
@@ -8,8 +8,8 @@
     Artifacts: created src/auth/login.ts
     </goals>
 
-Strategies that show goals have them in the fixed part of every context, never compressed; makers of checkpoints see
-them, so that what serves a goal is kept and the rest is squeezed.
+Strategies that show goals have them in the fixed part of every context, never compressed. Checkpoints give more weight
+to clauses about open goals.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Goal:
 
 
 class Goals:
-    """The goals of one session; everything is durable when it returns."""
+    """The goals of one session. Every change is durable when its method returns."""
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
         self._session_id = session_id
 
     async def add(self, title: str, *, priority: str = "normal", steps: Sequence[str] = ()) -> Goal:
-        """A new goal, with its steps if they are known."""
+        """Add a goal, optionally with steps."""
         checked: Priority = _one_of("priority", priority, get_args(Priority))
         planned = tuple(GoalStep(_line("step", step)) for step in steps)
         goal = Goal("", _line("title", title), checked, steps=planned)
@@ -92,7 +92,7 @@ class Goals:
         return _read(row)
 
     async def step(self, goal_id: str, step: str | int, status: str = "pending") -> Goal:
-        """Set a step's status, by its number from 1 or its title; a title that is not there yet is a new step."""
+        """Set a step's status, by its number from 1 or its title. An unknown title adds a step."""
         checked: StepStatus = _one_of("status", status.replace("-", " "), get_args(StepStatus))
         goal = await self._get(goal_id)
         titles = [known.title for known in goal.steps]
@@ -110,14 +110,14 @@ class Goals:
         return await self._update(replace(goal, steps=_limit("steps", tuple(changed))))
 
     async def decide(self, goal_id: str, decision: str) -> Goal:
-        """Lock a decision: it stands verbatim in every context from now on. Locking it again changes nothing."""
+        """Lock a decision: it is included verbatim in every context. Locking it again changes nothing."""
         goal = await self._get(goal_id)
         text = _text("decision", decision, MAX_DECISION_CHARS)
         kept = goal.decisions if text in goal.decisions else (*goal.decisions, text)
         return await self._update(replace(goal, decisions=_limit("decisions", kept)))
 
     async def artifact(self, goal_id: str, path: str, change: str = "created") -> Goal:
-        """Note a file that the goal created, modified or deleted; of each path the last change is kept."""
+        """Note a file that the goal created, modified or deleted. The last change of each path is kept."""
         checked: Change = _one_of("change", change, get_args(Change))
         goal = await self._get(goal_id)
         noted = Artifact(_line("artifact", path), checked)
@@ -125,7 +125,7 @@ class Goals:
         return await self._update(replace(goal, artifacts=_limit("artifacts", (*others, noted))))
 
     async def done(self, goal_id: str) -> Goal:
-        """The goal is reached: of it only its title and its locked decisions are shown from now on."""
+        """Mark a goal as done. Only its title and its locked decisions are shown from now on."""
         return await self._update(replace(await self._get(goal_id), status="done"))
 
     async def list(self) -> Sequence[Goal]:
@@ -137,7 +137,7 @@ class Goals:
         number = _GOAL_ID.fullmatch(goal_id.strip())
         found = next((goal for goal in goals if number and goal.id == number.group()), None)
         if found is None:
-            have = f"there are {', '.join(goal.id for goal in goals)}" if goals else "there are none yet"
+            have = f"available: {', '.join(goal.id for goal in goals)}" if goals else "there are none yet"
             raise NotFound(f"no goal {goal_id!r} in session {self._session_id!r}; {have}")
         return found
 
@@ -212,7 +212,7 @@ def _line(what: str, given: str) -> str:
 
 def _one_of(what: str, given: str, known: tuple[Any, ...]) -> Any:
     if given not in known:
-        raise InputError(f"no {what} {given!r}; there are {', '.join(known)}")
+        raise InputError(f"no {what} {given!r}; available: {', '.join(known)}")
     return given
 
 

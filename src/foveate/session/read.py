@@ -1,4 +1,4 @@
-"""Turns read back: their texts at a level, the values they were recorded from, or their sizes alone."""
+"""Reading turns: their text at a level, their messages, or their sizes alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users pass in, checked: messages of any shape, ids, texts. An error says what is wrong and what is expected."""
+"""Validation of what users pass in: messages, ids, texts. An error says what is wrong and what is expected."""
 
 from __future__ import annotations
 

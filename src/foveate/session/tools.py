@@ -1,4 +1,4 @@
-"""A model's calls of the history tools, answered: what it asks for in full is given, and put on the board."""
+"""Execution of the history tools; retrieved turns are also put on the board."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""A conversation by its topics: add a message, get a context, end the topic, look at what there was.
+"""Topics of a conversation: add a message, get a context, seal the topic, list all topics.
 
     talk = await fov.conversation("slack", "#support")
     await talk.topics.add_message({"role": "user", "content": "…"})
     context = await talk.topics.get_context(8_000)
     context.current_topic, context.topics, context.bulks, context.total_tokens, context.compression_ratio
 
-Topics are sealed when a message is added, and when a context or the history is asked for; the log itself knows nothing
-of topics.
+Topics are sealed when a message is added, and when a context or the history is requested; the log does not contain
+them.
 """
 
 from __future__ import annotations
@@ -85,27 +85,27 @@ class TopicsContext:
     """A context by its tiers."""
 
     current_topic: tuple[Message, ...]
-    """As it is shown: long messages are truncated where there was too little room."""
+    """Messages as shown; long ones are truncated if there was too little room."""
     topics: tuple[Topic, ...]
     """Past topics, oldest first."""
     bulks: tuple[Bulk, ...]
-    """Those that are shown."""
+    """Bulks that are shown."""
     left_out_bulks: int
-    """Older ones that are not; `get_history` has them."""
+    """Number of older bulks that are omitted; `get_history` has them."""
     total_tokens: int
-    """Of everything in the context, the prompt included."""
+    """Tokens of the whole context, including the prompt."""
     compression_ratio: float
-    """How many times smaller the history is shown than it was said."""
+    """Original size of the history divided by its size as shown."""
     context: Context
-    """What a model takes: `context.request("anthropic")`."""
+    """The context itself: `context.request("anthropic")`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsHistory:
-    """All that there was, by topics."""
+    """The whole conversation by topics."""
 
     bulks: tuple[Bulk, ...]
-    """Oldest first, those too that contexts leave out."""
+    """Oldest first, including those that contexts omit."""
     topics: tuple[Topic, ...]
     current_first: str | None
     """The first turn of the current topic; None if it is empty."""
@@ -113,7 +113,7 @@ class TopicsHistory:
 
 
 class Topics:
-    """The topics of one session, which has to be shown by the `topics` strategy."""
+    """The topics of one session, which must use the `topics` strategy."""
 
     def __init__(self, talk: Talk, store: Store, storyteller: StatefulDriver) -> None:
         self._talk = talk
@@ -123,7 +123,8 @@ class Topics:
     async def add_message(
         self, message: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
     ) -> RecordedTurn:
-        """Record a message; a user's begins a turn. A topic that it ends is sealed before this returns."""
+        """Record a message; a user's message begins a turn. If it ends a topic, the topic is sealed before this
+        returns."""
         recorded = await self._talk.record(message, at=at)
         if (await self._talk.refresh()).strategy == STRATEGY:
             # The message is recorded whatever comes of this: what can't be planned now is sealed with the next context.
@@ -132,7 +133,7 @@ class Topics:
         return recorded
 
     async def get_context(self, max_tokens: int | None = None, *, prompt: str = "", system: str = "") -> TopicsContext:
-        """What a model is shown within so many tokens; the session's own budget, if not said."""
+        """The context within `max_tokens` (default: the session's budget), by its tiers."""
         info = await self._check()
         context = await self._talk.context(prompt, budget_tokens=max_tokens, system=system)
         notes: Any = context.planned.notes
@@ -149,7 +150,7 @@ class Topics:
         )
 
     async def seal_current_topic(self) -> Topic:
-        """End the current topic now; what comes next begins another."""
+        """End the current topic; the next message begins a new one."""
         await self._check()
         info = await self._settled()
         book = await self._book()
@@ -173,7 +174,7 @@ class Topics:
         )
 
     async def get_history(self) -> TopicsHistory:
-        """Everything by its tiers, whether contexts still show it or not."""
+        """All topics by tiers, including those that contexts omit."""
         await self._check()
         info = await self._settled()
         book, made = await self._book(), await self._made()

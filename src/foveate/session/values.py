@@ -52,7 +52,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What is known of a session without reading its turns."""
+    """Data of a session, without its turns."""
 
     id: str
     title: str
@@ -60,7 +60,7 @@ class SessionInfo:
     channel: str | None
     strategy: str
     strategy_settings: Mapping[str, Json]
-    """What was set for this session's strategy; the rest is as the settings have it."""
+    """Settings of this session's strategy that override the global ones."""
     budget_tokens: int
     model: str | None
     counter: str
@@ -70,12 +70,12 @@ class SessionInfo:
     turns: int
     created_at: datetime
     updated_at: datetime
-    """When it was last used: the time of its newest message; until it has one, when it was made."""
+    """Time of the newest message, or of creation if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """A turn that a call recorded, or added to: how many messages went in, and what they weigh."""
+    """A turn that a call created or extended, with the number and tokens of the added messages."""
 
     session_id: str
     number: int
@@ -90,7 +90,7 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnContent:
-    """A turn at one level, as text. `tokens` are those of the text, its tag not counted."""
+    """The text of a turn at one level. `tokens` does not include the tag."""
 
     turn_id: str
     level: str
@@ -116,7 +116,7 @@ class TurnOutline:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A rule or fact that stands verbatim in every context."""
+    """A rule or fact that is included verbatim in every context."""
 
     id: str
     text: str
@@ -126,6 +126,8 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class SessionStats:
+    """Counts and sizes of a session, and the state of its background work."""
+
     turns: int
     messages: int
     tool_calls: int
@@ -138,23 +140,23 @@ class SessionStats:
     first_at: datetime | None
     last_at: datetime | None
     rendered: int
-    """Turns whose renditions are all made."""
+    """Turns with all renditions."""
     fallbacks: int
-    """Turns with a stand-in for a level that could not be made."""
+    """Turns with a fallback for a level that could not be made."""
     pending: int
-    """Turns still to be compressed."""
+    """Turns that are not compressed yet."""
     refusals: int
-    """Versions that the guard did not let pass."""
+    """Renditions that the guard rejected."""
     waiting: int
-    """Turns for which a model is still to be asked, now or later."""
+    """Turns queued for a model."""
     waiting_until: datetime | None
-    """When the first of these is due."""
+    """When the first of them is due."""
     by_model: int
     """Turns that a model compressed."""
 
     @property
     def compression_ratio(self) -> float:
-        """How many times smaller the bodies are stored than they came."""
+        """Compression ratio of stored messages."""
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Which fidelity of which turn goes in: a strategy spends a budget and makes a plan.
+"""Strategies: each spends a budget and returns a plan, with a level for each turn.
 
 Strategies are pure: they see what each turn costs at each level, never its content, and never touch storage.
 Each is a folder or a file here, or a class that a third party names under the entry point group `foveate.strategies`.
@@ -49,15 +49,15 @@ _OLD_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a plan that is kept between calls is made anew."""
+    """When a saved plan is rebuilt."""
 
     mode: Literal["watermark", "interval", "adaptive"] = "watermark"
     low_water: float = 0.5
-    """The share of its allotment that `watermark` rebuilds the history to."""
+    """Share of its limit that the history fills after a rebuild by `watermark`."""
     interval_turns: int = 10
-    """Turns between two rebuilds of `interval`; the fewest of `adaptive`."""
+    """Turns between two rebuilds of `interval`; the minimum of `adaptive`."""
     interval_limit_turns: int = 80
-    """The most turns between two rebuilds of `adaptive`."""
+    """Maximum number of turns between two rebuilds of `adaptive`."""
 
 
 class Strategy:
@@ -87,7 +87,7 @@ class Strategy:
 
     @property
     def rebuild_schedule(self) -> Schedule | None:
-        """When a plan that is kept between calls is made anew; None: every context is planned anew.
+        """When a saved plan is rebuilt. None: every context is planned from scratch.
 
         A strategy with `keeps_story` keeps its own state instead.
         """
@@ -100,16 +100,16 @@ class Strategy:
 
     @property
     def history_share(self) -> float:
-        """The share of its room that the history may take."""
+        """Maximum share of the room for the history."""
         return 1.0
 
     @property
     def explanation(self) -> str:
-        """What the model is told about tags and levels; ends in a newline."""
+        """Explanation of tags and levels for the model; ends in a newline."""
         return text_file(__name__, "explanation.md")
 
     def plan(self, story: Any, budget_tokens: int, overheads: Overheads) -> Plan:
-        """A plan that fits the budget. Blocks are oldest first; a turn that no block shows can be retrieved by its id.
+        """A plan that fits the budget. Blocks are oldest first; turns without a block can be retrieved by their id.
 
         `story` is a `foveate.plan.Story` if the strategy keeps one, else a `foveate.plan.History`.
         """
@@ -120,7 +120,7 @@ class Strategy:
         return self.artefacts[material.wanted.kind].load_maker()(material)
 
     def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability | None:  # noqa: ARG002
-        """How far a session can be trusted as it is shown, by the state it keeps; None: there is no score."""
+        """The reliability score of a session, from its saved state; None: no score."""
         return None
 
 

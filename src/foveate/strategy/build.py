@@ -39,19 +39,19 @@ class SourceTurn:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Everything a maker may use."""
+    """Input of a maker."""
 
     wanted: ArtefactSpec
     turns: Sequence[SourceTurn]
     """The turns from `wanted.first` to `wanted.last`, oldest first."""
     count: Count
-    """What a text costs as the content of an A block."""
+    """Counts a text as the content of an A block."""
     cut: Callable[[str, int], str]
-    """A text, or as much of it as fits so many tokens, with a note that it was cut."""
+    """Cuts a text to a number of tokens, with a note if it was cut."""
     made: Mapping[str, Artefact] = field(default_factory=dict)
-    """What the strategy had made before, by name."""
+    """Artefacts made before, by name."""
     goals: Sequence[Mapping[str, Json]] = ()
-    """The session's goals as they are kept, in order."""
+    """The session's goals, in order."""
     model: str | None = None
 
 

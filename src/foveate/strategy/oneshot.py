@@ -16,7 +16,8 @@ from foveate.strategy.gradient import Gradient
 
 
 class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The newest entries of the log raw, older ones ever shorter; what `Gradient` can be set to holds for the log."""
+    """Epic, log and tasks. The newest entries of the log are raw, older ones ever shorter, by the settings of
+    `gradient`."""
 
     documents: ClassVar[tuple[Section, ...]] = ("epic",)
     changing_documents: ClassVar[tuple[Section, ...]] = ("tasks",)
@@ -24,11 +25,11 @@ class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recalls_first: ClassVar[bool] = False
 
     epic_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 5_000
-    """A longer epic is refused: it is never compressed, and each call pays for it."""
+    """Limit of the epic. A longer one is rejected, since it is never compressed."""
     tasks_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 3_000
-    """A longer list of tasks is refused, for the same reason."""
+    """Limit of the task list. A longer one is rejected."""
     log_share: Annotated[float, Meta(ge=0.1, le=1)] = 1.0
-    """What the log may take of the room that epic, tasks, board and prompt leave; beyond it the log is summed up."""
+    """Share of the remaining room for the log; beyond it the log is summarised."""
 
     @property
     def document_limits(self) -> Mapping[str, int]:

@@ -16,15 +16,15 @@ CUT_MINIMUM_TOKENS = 8
 
 
 class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whole turns, newest first, until one does not fit; what dropped out is named, so that it can be retrieved."""
+    """Whole turns, newest first, until one does not fit. Dropped turns are named, so that they can be retrieved."""
 
     keeps_story: ClassVar[bool] = True
     recalls_first: ClassVar[bool] = True
 
     when_full: Literal["drop", "fail"] = "drop"
-    """`drop`: the oldest turns leave the context. `fail`: the call raises `HistoryExceedsBudget`."""
+    """`drop`: the oldest turns are dropped. `fail`: the call raises `HistoryExceedsBudget`."""
     prompt_share: Annotated[float, Meta(ge=0.05, le=0.9)] = 0.25
-    """Of a turn at work that does not fit, its prompt is cut to this share of the history's tokens."""
+    """Share of the history's tokens for the prompt of a turn in progress that does not fit."""
 
     @property
     def explanation(self) -> str:

@@ -1,1 +1,1 @@
-"""Background work: renditions, eras, the index, and what a model words better."""
+"""Background work: renditions, eras, the index, and wording by a model."""

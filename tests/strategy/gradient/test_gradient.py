@@ -308,7 +308,7 @@ def test_strategies_are_found_by_name() -> None:
     assert load("gradient") is Gradient
     assert "gradient" in names()
     assert not {"schedule", "allotments"} & set(names())
-    with pytest.raises(UnknownStrategy, match=r"no strategy 'none'; there are .*gradient") as caught:
+    with pytest.raises(UnknownStrategy, match=r"no strategy 'none'; available: .*gradient") as caught:
         load("none")
     assert isinstance(caught.value, InputError)
 

@@ -1,4 +1,4 @@
-"""What is left of a tool call and its result at each level, by the tool's name or by the shape of its output.
+"""Compression of tool calls and results, by the tool's name or the shape of its output.
 
 A compressor is one module in this folder, or anything with the same five names that a third party registers: by
 `register(…)`, or under the entry point group `foveate.tool_compressors`. Registered ones come first.
@@ -39,11 +39,11 @@ _LAST = "generic"
 
 
 class ToolCompressor(Protocol):
-    """Says what an exchange came to. Every method is a pure function, bounded by what `Exchange` holds."""
+    """Summarises tool calls and their results. Every method is a pure function of the `Exchange`."""
 
     @property
     def tools(self) -> Sequence[str]:
-        """The tools it serves: bare names in lower case without `_` and `-`; `*` stands for anything."""
+        """The tools it supports: names in lower case without `_` and `-`; `*` matches anything."""
         ...
 
     def recognises(self, exchange: Exchange) -> bool:
@@ -51,7 +51,7 @@ class ToolCompressor(Protocol):
         ...
 
     def summarise(self, exchange: Exchange) -> str:
-        """What was asked and what came of it, such as `src/jwt.py: 212 lines`; at most 40 tokens."""
+        """The call and its outcome, e.g. `src/jwt.py: 212 lines`; at most 40 tokens."""
         ...
 
     def key_lines(self, exchange: Exchange) -> list[str]:
@@ -68,14 +68,14 @@ _registered: dict[str, ToolCompressor] = {}
 
 
 def register(name: str, compressor: ToolCompressor) -> None:
-    """Puts a compressor before the built-in ones; one of the same name is replaced."""
+    """Register a compressor before the built-in ones, replacing one of the same name."""
     _registered.pop(name, None)
     _registered[name] = compressor
     _serving.cache_clear()
 
 
 def unregister(name: str) -> None:
-    """Takes a registered compressor away again."""
+    """Remove a registered compressor."""
     _registered.pop(name, None)
     _serving.cache_clear()
 

@@ -28,7 +28,7 @@ _WORDING = f"{__name__}.wording:WORDING"
 
 
 class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Compresses what the assistant said and did, never what the user said. K is 1,000 tokens."""
+    """Compresses the assistant's messages, never the user's. K is 1,000 tokens."""
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
@@ -41,36 +41,36 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
     }
 
     enabled: bool = True
-    """Off: no checkpoints; what does not fit rolls over to a snapshot."""
+    """false: no checkpoints; what does not fit rolls over to a snapshot."""
     tier_tokens: tuple[int, int, int, int] = (8_000, 16_000, 32_000, 64_000)
-    """The context sizes from which the tiers 2 to 5 begin; a size between two takes the lower tier."""
+    """Budgets at which tiers 2 to 5 begin; a budget between two gets the lower tier."""
     tier_checkpoints: tuple[int, int, int, int, int] = (0, 1, 3, 10, 15)
-    """How many checkpoints each tier keeps; with none the session rolls over to a snapshot instead."""
+    """Number of checkpoints of each tier; with 0 the session rolls over to a snapshot instead."""
     usable: Annotated[float, Meta(gt=0, le=1)] = 0.85
-    """The share of the context size that is used."""
+    """Share of the budget that is used."""
     trigger: Annotated[float, Meta(gt=0, le=1)] = 0.80
-    """Messages are compressed when they take more than this share of what is available to them."""
+    """Share of the available tokens at which messages are compressed."""
     preserve_recent_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] = 2_048
-    """Of the newest messages so much stays as it is."""
+    """Newest messages that are not compressed."""
     summary_max_tokens: Annotated[int, Meta(ge=16, le=1_000_000)] = 1_024
-    """The most that a checkpoint's summary takes; its decisions, files and next steps come on top of it."""
+    """Limit of a checkpoint's summary, not counting its decisions, files and next steps."""
     detailed_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 1_200
-    """What a new checkpoint takes at most,"""
+    """Limit of a new checkpoint."""
     moderate_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 600
-    """one that was compressed once more,"""
+    """Limit of a checkpoint that was compressed once more."""
     compact_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 300
-    """and any older one."""
+    """Limit of any older checkpoint."""
     architecture_tokens: Annotated[int, Meta(ge=0, le=1_000_000)] = 400
-    """What a rollover leaves the architecture decisions of a checkpoint; the oldest of them are shortened then. Before
-    it they have a fifth of the room."""
+    """Limit of a checkpoint's architecture decisions after a rollover, which shortens the oldest of them. Before it
+    the limit is a fifth of the room."""
     snapshot: Annotated[float, Meta(gt=0, le=0.9)] = 0.50
-    """A rollover leaves at most this share of the room taken, the newest messages not counted."""
+    """Share of the room that is filled after a rollover, without the newest messages."""
     unknown_model_factor: Annotated[float, Meta(ge=0, le=1)] = 0.70
-    """The reliability of a model whose size is not known."""
+    """Reliability of a model of unknown size."""
     penalty: Annotated[float, Meta(ge=0, le=1)] = 0.15
-    """What each compression takes from the reliability,"""
+    """Reduction of the reliability per compression."""
     penalty_floor: Annotated[float, Meta(ge=0, le=1)] = 0.30
-    """which does not fall below this share of the model's."""
+    """Lower limit of the reliability, as a share of the model's."""
 
     def __post_init__(self) -> None:
         if list(self.tier_tokens) != sorted(set(self.tier_tokens)) or self.tier_tokens[0] < 1:

@@ -15,12 +15,12 @@ _RANGES = {"recent": (0.30, 0.50), "working": (0.10, 0.20), "background": (0.25,
 
 
 class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fills bands from the newest turn to the oldest; what one leaves unused flows to the next."""
+    """Newest turns raw, older ones ever shorter. Tokens that a band does not use go to the next."""
 
     recalls_first: ClassVar[bool] = True
 
     recent: Annotated[float, Meta(ge=0.30, le=0.50)] = 0.40
-    """The share of the history's tokens for raw turns. The four shares add up to 1."""
+    """Share of the history's tokens for raw turns. The four shares add up to 1."""
     working: Annotated[float, Meta(ge=0.10, le=0.20)] = 0.16
     """For smoothed turns."""
     background: Annotated[float, Meta(ge=0.25, le=0.35)] = 0.30
@@ -28,28 +28,28 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     deep: Annotated[float, Meta(ge=0.10, le=0.20)] = 0.14
     """For tiny turns, and eras beyond them."""
     background_minimum: Annotated[float, Meta(ge=0, le=0.35)] = 0.05
-    """What Background keeps when Deep needs more than its share for a Tiny of each turn."""
+    """Minimum share of Background when Deep needs more for one Tiny per turn."""
     working_minimum: Annotated[float, Meta(ge=0, le=0.20)] = 0.0
-    """What Working keeps then; Deep takes from it after Background."""
+    """Minimum share of Working in that case; Deep takes from it after Background."""
     tolerance: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
     """A turn at the edge of its band changes level only if it overruns the band's share by more than this."""
     newest_share: Annotated[float, Meta(ge=0.2, le=0.9)] = 0.60
-    """The newest turn is raw up to this share of the history's tokens, else smoothed, else cut to it."""
+    """Maximum share of the newest turn. A larger one is smoothed, then cut."""
     tiny_share: Annotated[float, Meta(ge=0, le=1)] = 0.20
-    """Of Deep, for single tiny turns once there are eras."""
+    """Share of Deep for single tiny turns once there are eras."""
     short_turn_tokens: Annotated[int, Meta(ge=0, le=10_000)] = 120
-    """Consecutive raw or smoothed turns shorter than this share a block; 0 gives each a tag of its own."""
+    """Consecutive raw or smoothed turns shorter than this share a block. 0: one tag per turn."""
     schedule: Literal["watermark", "interval", "adaptive"] = "watermark"
-    """When levels are chosen anew: once the history fills its allotment, every `interval_turns`, or the sooner the more
-    the last rebuild changed."""
+    """When levels are chosen again. `watermark`: when the history is full. `interval`: every `interval_turns`.
+    `adaptive`: the sooner, the more the last rebuild changed."""
     low_water: Annotated[float, Meta(ge=0.1, le=1)] = 0.5
-    """The share of its allotment that the history is rebuilt to by the `watermark` schedule."""
+    """Share of its limit that the history fills after a rebuild by `watermark`."""
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
-    """The `interval` schedule's turns between two rebuilds; the fewest of `adaptive`. A rebuild leaves room for so many
+    """Turns between two rebuilds of `interval`; the minimum of `adaptive`. A rebuild leaves room for this many
     average turns, as far as `low_water` allows."""
     interval_limit_turns: Annotated[int, Meta(ge=1, le=100_000)] = 80
-    """The most turns between two rebuilds of `adaptive`, where the last one changed nothing. The more it changed, the
-    sooner the next one comes."""
+    """Maximum number of turns between two rebuilds of `adaptive`. The more the last rebuild changed, the sooner the
+    next one comes."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():

@@ -20,7 +20,7 @@ from foveate.strategy.hybrid.planner import HybridPlanner
 
 
 class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Makes single messages short; any of them can be read in full again."""
+    """Shortens single messages; each can be read in full again."""
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
@@ -30,40 +30,40 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     }
 
     window_tokens: Annotated[int, Meta(ge=256, le=100_000_000)] = 80_000
-    """What the history may take; a budget that leaves it less room counts instead."""
+    """Limit of the history; a smaller share of the budget counts instead."""
     trigger: Annotated[float, Meta(gt=0, le=1)] = 0.70
-    """Messages are made short when the history takes more than this share of the window,"""
+    """Share of the window above which messages are shortened."""
     target: Annotated[float, Meta(gt=0, le=1)] = 0.40
-    """until it takes no more than this one."""
+    """Share of the window that shortening aims at."""
     protected_messages: Annotated[int, Meta(ge=0, le=1_000)] = 5
-    """So many of the newest user and assistant messages are never touched."""
+    """Number of newest user and assistant messages that are never changed."""
     kept_injections: Annotated[int, Meta(ge=0, le=1_000)] = 1
-    """So many of the newest injected messages stay as they are; older ones are made short."""
+    """Number of newest injected messages that are not shortened."""
     user_tokens: Annotated[int, Meta(ge=16, le=10_000)] = 50
-    """What a short message takes at most, its mark included: the user's,"""
+    """Limit of a user's short message, including its mark."""
     assistant_tokens: Annotated[int, Meta(ge=24, le=10_000)] = 200
-    """the assistant's, its tool calls included,"""
+    """Limit of an assistant's short message, including its tool calls."""
     injection_tokens: Annotated[int, Meta(ge=16, le=10_000)] = 50
-    """an injected one,"""
+    """Limit of a short injected message."""
     read_tokens: Annotated[int, Meta(ge=24, le=10_000)] = 150
-    """the result of reading a file,"""
+    """Limit of the result of reading a file."""
     write_tokens: Annotated[int, Meta(ge=24, le=10_000)] = 50
-    """of writing one,"""
+    """Limit of the result of writing a file."""
     edit_tokens: Annotated[int, Meta(ge=24, le=10_000)] = 40
-    """of changing some lines of one,"""
+    """Limit of the result of changing lines of a file."""
     other_tokens: Annotated[int, Meta(ge=24, le=10_000)] = 60
-    """and of any other tool."""
+    """Limit of the result of any other tool."""
     tracked_turns: Annotated[int, Meta(ge=0, le=200)] = 16
-    """How many turns before its own a short message may refer to, for files seen before and open todos."""
+    """Number of earlier turns that a short message may refer to, for files and open todos."""
     rolled_share: Annotated[float, Meta(gt=0, le=0.5)] = 0.15
-    """Where short messages alone don't reach the target, the oldest turns become one sentence each, then eras, within
-    this share of the window."""
+    """If short messages do not reach the target, the oldest turns become one sentence each, then eras, within this
+    share of the window."""
     agent_iterations: Annotated[int, Meta(ge=1, le=1_000)] = 24
-    """The agent mode ends after so many answers of its model,"""
+    """Maximum number of model answers in agent mode."""
     agent_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 120.0
-    """so long,"""
+    """Time limit of agent mode."""
     agent_tokens: Annotated[int, Meta(ge=1_000, le=100_000_000)] = 200_000
-    """or so many tokens that its model has read and written."""
+    """Maximum number of input and output tokens in agent mode."""
 
     def __post_init__(self) -> None:
         if self.target >= self.trigger:

@@ -28,7 +28,7 @@ _WORDING = f"{__name__}.wording:WORDING"
 
 
 class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Three tiers of a conversation that goes from topic to topic."""
+    """Current topic in full, past topics as summaries, old ones merged into bulks."""
 
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
@@ -41,9 +41,9 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     }
 
     enabled: bool = True
-    """Off: no topics; the newest turns that fit, whole, as `standard` shows them."""
+    """false: no topics; the newest turns that fit, as with `standard`."""
     current: Annotated[float, Meta(gt=0, le=1)] = 0.50
-    """The share of the budget, less the system prompt, for the current topic. The three shares add up to 1 at most."""
+    """Share of the budget, without the system prompt, for the current topic. The three shares add up to at most 1."""
     past: Annotated[float, Meta(ge=0, le=1)] = 0.30
     """For summaries of past topics."""
     bulk: Annotated[float, Meta(ge=0, le=1)] = 0.20
@@ -51,23 +51,23 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     max_message_chars: Annotated[int, Meta(ge=100, le=1_000_000)] = 2_000
     """When the current topic exceeds its share, messages longer than this are truncated to it, in the context only."""
     topic_tokens: Annotated[int, Meta(ge=24, le=100_000)] = 200
-    """What a past topic's summary takes at most."""
+    """Limit of a past topic's summary."""
     bulk_tokens: Annotated[int, Meta(ge=24, le=100_000)] = 300
-    """What a bulk's summary takes at most."""
+    """Limit of a bulk's summary."""
     bulk_topics: Annotated[int, Meta(ge=2, le=100)] = 3
-    """How many topics become one bulk."""
+    """Number of topics in a bulk."""
     silence_minutes: Annotated[float, Meta(gt=0, le=5_256_000)] | None = 30
-    """After a silence this long a topic is over. None: silence ends no topic."""
+    """A longer silence ends the topic. None: silence ends no topic."""
     seal_share: Annotated[float, Meta(gt=0, le=1)] = 0.60
-    """A topic that takes more than this of its share is sealed, but for its newest turn."""
+    """A topic that takes more than this part of its share is sealed, except its newest turn."""
     phrase_languages: tuple[Language, ...] | None = None
-    """The languages whose phrases end a topic, as in ["en", "de"]. None: all that have a list; [] none."""
+    """Languages whose phrases end a topic, e.g. ["en", "de"]. None: all. []: none."""
     phrases: tuple[str, ...] = ()
-    """Phrases of your own, besides those of the languages."""
+    """Additional phrases."""
     subject_distance: Annotated[float, Meta(ge=0, le=1)] | None = 0.25
-    """How far from the turns before it a prompt begins another subject. None: no subject change is looked for."""
+    """Minimum distance of another subject from the turns before. None: changes of subject are not detected."""
     keep_full: bool = False
-    """Show the newest past topics in full where room is left. A one-off context always does."""
+    """Show the newest past topics in full while there is room. A preview always does."""
 
     def __post_init__(self) -> None:
         total = self.current + self.past + self.bulk

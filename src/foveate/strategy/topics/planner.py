@@ -34,7 +34,7 @@ class _Past:
 
     rows: tuple[Block, ...]
     bulks: tuple[BulkState, ...]
-    """Those that are shown."""
+    """Bulks that are shown."""
     left_out: int
     """Bulks that are not."""
 
