@@ -231,7 +231,7 @@ def parse_time(value: str | float | datetime, *, path: str = "at") -> datetime:
             moment = datetime.fromtimestamp(value, UTC)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError, OSError, TypeError) as error:
-        raise InvalidMessage(path, f"{value!r} is not a time; use ISO 8601 as in '2026-11-15T10:00:00Z'") from error
+        raise InvalidMessage(path, f"{value!r} is not a time; use ISO 8601, e.g. '2026-11-15T10:00:00Z'") from error
 
 
 def check_json(value: object, path: str) -> Json:

@@ -156,7 +156,7 @@ def test_protected_messages_are_refused_and_stay(tmp_path: Path) -> None:
     assert shrunk.refused >= 4
     assert parse_blocks(history)[-1].entries[0].text.endswith(message_text(work(TURNS)[-1]))
     refusals = [_text(result) for ask in model.asks for message in ask.messages for result in message.tool_results]
-    assert any("may be made short" in text or "protected" in text for text in refusals)
+    assert any("may be shortened" in text or "protected" in text for text in refusals)
 
 
 def test_an_agent_that_never_ends_is_ended(tmp_path: Path) -> None:

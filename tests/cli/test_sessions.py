@@ -131,15 +131,15 @@ def test_an_option_before_a_subcommand_is_refused_rather_than_not_heard(tmp_path
 
 def test_a_session_is_shown_by_another_strategy_with_settings_of_its_own(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
-    assert shell("sessions", "strategy", "s") == "s is shown by gradient.\n"
+    assert shell("sessions", "strategy", "s") == "s uses the strategy gradient.\n"
     shown = shell("sessions", "strategy", "s", "standard", "--set", "when_full=fail", "--set", "prompt_share=0.5")
-    assert shown == "s is shown by standard, with when_full = fail, prompt_share = 0.5.\n"
+    assert shown == "s uses the strategy standard, with when_full = fail, prompt_share = 0.5.\n"
     answer = shell.json("sessions", "strategy", "s")
     assert (answer["strategy"], answer["strategy_settings"]) == (
         "standard",
         {"when_full": "fail", "prompt_share": 0.5},
     )
-    assert shell("sessions", "strategy", "s", "gradient") == "s is shown by gradient.\n"
+    assert shell("sessions", "strategy", "s", "gradient") == "s uses the strategy gradient.\n"
     assert shell.json("sessions")[0]["strategy_settings"] == {}
 
 

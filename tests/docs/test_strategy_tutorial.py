@@ -71,7 +71,7 @@ def test_the_tutorials_commands_show_its_summary(site: Path) -> None:
         assert command == "foveate"
         shown = _run(site, "-m", "foveate", *arguments)
         if arguments[0] == "sessions":
-            assert shown == "demo is shown by digest, with digest_tokens = 200.\n"
+            assert shown == "demo uses the strategy digest, with digest_tokens = 200.\n"
         elif "--budget" in arguments:
             assert "By the strategy digest." in shown
             assert "summaries" in shown

@@ -483,7 +483,7 @@ class Desk:
             raise ProposalRejected(f"{where} is protected")
         messages = self.turns.get(place[0], ())
         if not 0 <= place[1] < len(messages) or place not in self.sizes:
-            raise ProposalRejected(f"there is no message {where} that may be made short")
+            raise ProposalRejected(f"there is no message {where} that may be shortened")
         if place in self.accepted:
             raise ProposalRejected(f"{where} is short already")
         return messages[place[1]]

@@ -254,7 +254,7 @@ def _numbers(given: Mapping[str, Any], key: str) -> tuple[int, ...]:
     try:
         return tuple(int(one) for one in listed if not isinstance(one, bool))
     except (TypeError, ValueError):
-        raise InvalidToolCall(UPDATE, f"{key} takes numbers of tasks, as in [1, 2]") from None
+        raise InvalidToolCall(UPDATE, f"{key} takes task numbers, e.g. [1, 2]") from None
 
 
 def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -201,7 +201,7 @@ def strategy(session_id: str, name: str | None, given: tuple[str, ...], store_pa
         session = fov.find_session(session_id)
         info = session.use(name, **settings) if name is not None else session.info
     changed = ", ".join(f"{key} = {value}" for key, value in info.strategy_settings.items())
-    sentence = f"{info.id} is shown by {info.strategy}{f', with {changed}' if changed else ''}."
+    sentence = f"{info.id} uses the strategy {info.strategy}{f', with {changed}' if changed else ''}."
     _show_change(info, sentence, as_json=as_json)
 
 

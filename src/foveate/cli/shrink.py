@@ -64,7 +64,7 @@ async def _shrink(
         session = await fov.find_session(session_id)
         if session.info.strategy != NAME:
             raise InputError(
-                f"session {session.id!r} is shown by {session.info.strategy}, which has no agent; "
+                f"session {session.id!r} uses the strategy {session.info.strategy}, which has no agent; "
                 f"{to_copy('sessions', 'strategy', session.id, NAME)} changes that"
             )
         models = (model,) if model else fov.models_for("compress")

@@ -25,7 +25,7 @@ COLUMNS = (
 
 @click.group(name="topics", short_help="The topics of a conversation; seal the current one.")
 def command() -> None:
-    """Look at a session that is shown by the topics strategy, topic by topic.
+    """Show a session that uses the topics strategy, topic by topic.
 
     \b
     foveate topics list demo

@@ -228,7 +228,7 @@ def _by_kind(error: Exception, target: CallTarget) -> ModelError:
 
 
 def retry_after_seconds(error: Exception, *, now: datetime | None = None) -> float | None:
-    """How long the provider asks to be left alone: `retry-after-ms`, `Retry-After` in either form, or a reset time."""
+    """The pause that the provider asks for: `retry-after-ms`, `Retry-After` in either form, or a reset time."""
     headers = _headers(error)
     now = now or datetime.now(UTC)
     wait = _number(headers.get("retry-after-ms"), scale=0.001)

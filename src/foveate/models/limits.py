@@ -33,7 +33,7 @@ TRIAL_SECONDS = 1.0
 GRACE_SECONDS = 0.05
 """A limit that ends as soon as this has ended: a timer may wake up a little early."""
 MAX_PAUSE_SECONDS = 86_400.0
-"""No provider is left alone for longer, whatever delay it asks for."""
+"""Upper limit of a pause that a provider asks for."""
 
 PROVIDER_FAULTS = frozenset({"busy", "server", "network", "timeout", "stalled", "broken-off"})
 """Outcomes of a call that say something of the provider, not of one request or answer."""
@@ -225,7 +225,7 @@ class ProviderLimits:
     slots: Slots
     last_problem: str = ""
     paused_until: float = -math.inf
-    """It asked to be left alone until then."""
+    """End of the pause that the provider asked for."""
 
     def pause(self, now: float, seconds: float) -> None:
         if seconds > 0:  # which a NaN is not
@@ -244,7 +244,7 @@ class ProviderLimits:
         breaker = 0.0 if is_check else self.breaker.wait_seconds(now)
         if breaker > GRACE_SECONDS:
             problem = f"{self.provider} failed {self.breaker.failures} times in a row ({self.last_problem})"
-            return Held("breaker", breaker, f"{problem} and is left alone for {breaker:.0f} s")
+            return Held("breaker", breaker, f"{problem}; paused for {breaker:.0f} s")
         paused = self.paused_until - now
         if paused > GRACE_SECONDS:
             return Held("rate", paused, f"{self.provider} asked for a pause of {paused:.0f} s")
@@ -254,7 +254,7 @@ class ProviderLimits:
         return None
 
     def wait_seconds(self, now: float) -> float:
-        """How long it is left alone from now; 0 if it can be asked."""
+        """Remaining pause in seconds; 0 if it can be called."""
         return max(0.0, self.breaker.wait_seconds(now), self.paused_until - now)
 
 
@@ -273,7 +273,7 @@ class ProviderState:
     failures: int
     """In a row."""
     retry_after_seconds: float
-    """0 unless it is left alone, or asked for a pause."""
+    """Remaining pause; 0 if the provider can be called."""
     running: int
     """Calls of this process."""
     requests_last_minute: int

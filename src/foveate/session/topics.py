@@ -190,7 +190,7 @@ class Topics:
         info = await self._talk.refresh()
         if info.strategy != STRATEGY:
             raise InputError(
-                f"session {info.id!r} is shown by {info.strategy!r}, which has no topics; "
+                f"session {info.id!r} uses the strategy {info.strategy!r}, which has no topics; "
                 f"'foveate sessions strategy {info.id} {STRATEGY}' changes that"
             )
         return info

@@ -109,7 +109,7 @@ class Pool:
                 if self._is_closed:
                     raise PoolClosed from None
                 if attempt == ATTEMPTS - 1:
-                    raise EOFError(f"the compressing process ended: {error}") from None
+                    raise EOFError(f"the compression process ended: {error}") from None
             else:
                 return answer
             finally:

@@ -1,7 +1,7 @@
 """Vectors from an endpoint that speaks OpenAI's protocol for embeddings, by the standard library alone.
 
 It is asked in batches, each within a time and, like every model, within the limits and on the books. After a failure it
-is left alone for a while; searches then go by words.
+is paused for a while; searches use words meanwhile.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Endpoint:
         return self._read(answer, len(texts))
 
     def stream(self, ask: Ask) -> AsyncIterator[str | Answer]:  # noqa: ARG002 - as a `Model` has it
-        raise ModelUnavailable(self.place, "it makes vectors, and does not talk", reason="name")
+        raise ModelUnavailable(self.place, "it is an embedding model, not a chat model", reason="name")
 
     async def close(self) -> None:
         pass
