@@ -201,7 +201,7 @@ class Foveate:
         moment = parse_time(before, path="before")
         pruned = await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
         if not dry_run:
-            self._worker.wake(session_id)  # the eras are made anew without what went
+            self._worker.wake(session_id)  # the eras are made again without what went
         return pruned
 
     async def import_file(

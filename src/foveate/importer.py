@@ -19,7 +19,7 @@ from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
 
 BATCH_MESSAGES = 500
-"""So many messages are recorded together; and files of one name are told apart by so many at their beginning."""
+"""So many messages are recorded together; and files of one name are distinguished by so many at their beginning."""
 BATCH_CHARS = 4_000_000
 MAX_PROBLEMS = 10_000
 """This many problems are reported one by one; further ones are only counted."""

@@ -59,7 +59,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings; each section documents its own.
 
-    A strategy's section is an attribute too, as in `settings.gradient.recent`.
+    A strategy's section is an attribute too, e.g. `settings.gradient.recent`.
     """
 
     store: StoreSettings = StoreSettings()
@@ -87,7 +87,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> Strategy:
     """The strategy of this name with its section of the settings, changed by what is given for one session.
 
-    `UnknownStrategy` lists those that exist; a `SettingsError` names the key, as in `topics.current`.
+    `UnknownStrategy` lists those that exist; a `SettingsError` names the key, e.g. `topics.current`.
     """
     found = load(name)
     values: dict[str, object] = dict(given or {})
@@ -282,7 +282,7 @@ def _with_lists(values: Mapping[str, object], section: type[Struct]) -> dict[str
 
 
 def _as_list(value: object, hint: object) -> object:
-    """A list may be given as one text, as a variable has it: parted by commas."""
+    """A list may be given as one text, as a variable has it: separated by commas."""
     if isinstance(value, str) and is_list(hint):
         return [entry.strip() for entry in value.split(",") if entry.strip()]
     return value

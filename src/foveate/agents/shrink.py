@@ -194,7 +194,7 @@ class Shrinker:
         ]
         run.messages += [Message("tool", (result,)) for result in results]
         is_idle = len(run.desk.accepted) == accepted
-        # Looking is work, too, but not for ever.
+        # Looking is work, too, but not forever.
         run.idle = run.idle + 1 if is_idle and not (looked and run.idle == 0) else int(is_idle)
         if run.desk.is_target_reached:
             run.reason = "target"
@@ -305,7 +305,7 @@ def _source(infos: Sequence[TurnInfo], turn: int) -> ShortSource:
 
 
 def _superseded(message: Message) -> Message:
-    """A list of messages that is about to be given anew need not be read twice."""
+    """A list of messages that is about to be given again need not be read twice."""
     parts = tuple(
         replace(part, content=(Text(SUPERSEDED),)) if isinstance(part, ToolResult) and part.name == METADATA else part
         for part in message.parts

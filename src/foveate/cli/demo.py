@@ -42,7 +42,7 @@ class DemoResult:
     kept: dict[str, bool]
     """Whether each fact is read back from its turn, by its id."""
     found_again: str
-    """The turn, word for word, of the fact that the context does not have."""
+    """The turn, verbatim, of the fact that the context does not have."""
     replayed: ReplayReport | None
 
     @property

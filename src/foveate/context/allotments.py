@@ -48,7 +48,7 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         board_tokens_used: int = 0,
         recall_tokens_used: int = 0,
     ) -> Split:
-        """Each part's allotment. In a one-off context the history also gets what board and recall leave unused."""
+        """Each part's allotment. In a preview the history also gets what board and recall leave unused."""
         free = max(0, budget_tokens - fixed_tokens - prompt_tokens)
         board = int(free * self.board)
         recall = min(int(free * self.recall), self.recall_limit_tokens)
@@ -58,10 +58,10 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Split(history, board, recall)
 
     def one_off_recall(self, split: Split) -> int:
-        """What is set aside for recall in a one-off context, before the history is planned."""
+        """What is set aside for recall in a preview, before the history is planned."""
         most = min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens)
         return max(0, min(most, split.history - HISTORY_MINIMUM_TOKENS))
 
     def recall_room(self, split: Split, history_tokens_used: int, *, one_off: bool) -> int:
-        """What recall may take in the end: in a one-off context also what the history leaves unused."""
+        """What recall may take in the end: in a preview also what the history leaves unused."""
         return split.recall + (max(0, split.history - history_tokens_used) if one_off else 0)

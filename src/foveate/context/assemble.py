@@ -77,7 +77,7 @@ class ContextParts:
     """Documents that change often, which stand with the board."""
     history: Sequence[HistoryBlock] = ()
     at_work: int = 0
-    """So many blocks of the history, the last ones, are of the turn at work."""
+    """So many blocks of the history, the last ones, are of the turn in progress."""
     memory: str = ""
     """As `tags.tag_section` makes it."""
     board: str = ""

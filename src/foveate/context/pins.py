@@ -51,7 +51,7 @@ def write_pins(pins: Iterable[ShownPin]) -> str:
 
 
 def parse_pins(text: str) -> list[PinText]:
-    """The pins that a section consists of, to the letter."""
+    """The pins that a section consists of, exactly."""
     pins: list[PinText] = []
     position = 0
     while position < len(text):

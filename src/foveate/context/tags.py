@@ -3,7 +3,7 @@
     <T-183-R>                     one turn, raw (or S): its text on lines of its own
     <T-183-C> Fixed the lock.     one turn, compressed (or T): its text behind the tag
     <T-101-through-160-C>         a range, with a line `Turn 101: …` for each turn
-    <T-12-step-3-R>               one step of a turn at work
+    <T-12-step-3-R>               one step of a turn in progress
     <T-12-steps-3-through-40-C>   a range of its steps, with `Step 3: …`
     <T-1-through-900-E>           an era: a summary of a range
     <T-5-U>                       the user's words of a turn, verbatim, without the rest

@@ -7,7 +7,7 @@ A format is one module in `providers/` or `transcripts/`, or one that a third pa
 - a **transcript format** is what a program leaves on disk: `detect`, `read`, `parse`, `write`.
 
 `parse` gives the meaning of one record. The record itself is kept beside it by `parse_message`, so that
-`render_messages` to the same format returns it to the letter, fields this version does not know included.
+`render_messages` to the same format returns it exactly, fields this version does not know included.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _is_anybodys(record: Json) -> bool:
 
 
 def render_messages(name: str, messages: Sequence[Message]) -> list[Json]:
-    """Messages as a provider takes them: originals of that format to the letter, others by their meaning."""
+    """Messages as a provider takes them: originals of that format exactly, others by their meaning."""
     format_ = load_messages(name)
     rendered: list[Json] = []
     for native, run in groupby(messages, key=lambda message: message.original and message.original.format == name):

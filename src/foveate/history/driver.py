@@ -3,7 +3,7 @@
     load what was kept → plan → make what is wanted and missing → plan again → write → plan with less room, if the
     texts turned out larger → keep the state, what was made, and say what happened
 
-Only at the session's own budget is anything kept or told; a one-off leaves no trace.
+Only at the session's own budget is anything kept or told; a preview leaves no trace.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_READS = 64
 BATCH_TURNS = 512
 """Turns that are read together to make something of them."""
 MAX_REMEMBERED = 2_000
-"""Artefacts made for one-offs that are kept in memory."""
+"""Artefacts made for previews that are kept in memory."""
 MEANWHILE_TURNS = 1_000
 """A strategy that has a longer history to work up does so in the background; the gradient shows it meanwhile."""
 
@@ -239,7 +239,7 @@ class StatefulDriver:
         raise AssertionError("a plan asks for ever older turns")
 
     async def _make(self, task: _Task, story: StoredStory, lacking: Sequence[ArtefactSpec]) -> list[Artefact]:
-        """What is lacking, in the order it was wanted; what a one-off had made before is taken from memory."""
+        """What is lacking, in the order it was wanted; what a preview had made before is taken from memory."""
         session, counter = task.session, task.seen.counter
         known = {wanted.name: self._remembered.get((task.name, wanted.name)) for wanted in lacking}
         made = {one.name: one for one in known.values() if one}

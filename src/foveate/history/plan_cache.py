@@ -90,7 +90,7 @@ class HistoryView:
 
 
 class PlanCache:
-    """Decides when a kept plan is made anew, and keeps it."""
+    """Decides when a kept plan is made again, and keeps it."""
 
     def __init__(self, store: Store, session_id: str, viewer: TextReader, strategy: str = "gradient") -> None:
         self._name = strategy
@@ -247,7 +247,7 @@ class PlanCache:
             schedule, cause, room_tokens, raw_tokens=raw_tokens + open_tokens, average_tokens=average
         )
         if cause == "first" and settled < whole_turns - 1:
-            # It need not last: it is made anew as soon as there are renditions.
+            # It need not last: it is made again as soon as there are renditions.
             target = max(target, int(room_tokens * MAKESHIFT_SHARE) - open_tokens)
         plan, blocks = await self._viewer.plan(
             session,
@@ -297,7 +297,7 @@ class PlanCache:
         return known + await self._store.raw_tokens(self._session_id, counted + 1, last_turn)
 
     async def _reach(self, session: SessionRow, room_tokens: int) -> tuple[int, int]:
-        """How far a plan made now reaches: the last turn, and the last step of it if it is at work.
+        """How far a plan made now reaches: the last turn, and the last step of it if it is in progress.
 
         The open turn is left to be appended, unless it is large: then its answered steps are planned too.
         """
@@ -438,7 +438,7 @@ def due(  # noqa: PLR0911 - each cause leaves at once
     cache_ttl_seconds: float | None,
     settled_turn: int = 0,
 ) -> Cause | None:
-    """Why the plan is to be made anew, or None: it stands, and the turns since are appended.
+    """Why the plan is to be made again, or None: it stands, and the turns since are appended.
 
     Turns up to `settled_turn` have their renditions.
     """

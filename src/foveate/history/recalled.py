@@ -52,13 +52,13 @@ class RecallRequest:
     query: str
     room_tokens: int
     visible: Collection[int]
-    """Turns that the context shows word for word already."""
+    """Turns that the context shows verbatim already."""
     is_gated: bool
     """Recall only if the prompt needs it."""
     is_one_off: bool = False
     """There is no cached prompt to keep: a prompt that may need it gets it."""
     asking: int | None = None
-    """The turn at work, which the prompt is of."""
+    """The turn in progress, which the prompt is of."""
 
     @property
     def words(self) -> str:
@@ -152,7 +152,7 @@ class Recaller:
         return _Measures(found.results.get("words"), found.results.get("vectors"))
 
     def _is_needed(self, measured: _Measures, *, wish: RecallRequest, need: Need) -> bool:
-        """Whether something stands out that the prompt could mean. A one-off has no cached prompt to keep from it."""
+        """Whether something stands out that the prompt could mean. A preview has no cached prompt to keep from it."""
         from foveate.recall.rank import outstanding  # noqa: PLC0415 - numpy loads with the index
 
         settings = self._settings

@@ -172,7 +172,8 @@ async def gather(
     budget_tokens: int,
     running: Sequence[TurnSizes] = (),
 ) -> StoredHistory:
-    """The sizes that a plan within the budget could need; `running` are the newest turn's steps, if it is at work."""
+    """The sizes that a plan within the budget could need; `running` are the newest turn's steps, if it is in
+    progress."""
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
     spent = 0
@@ -198,7 +199,7 @@ def _item(size: RenditionSizes) -> TurnSizes:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of a turn at work: its prompt, or one answer with the results of its tool calls."""
+    """A part of a turn in progress: its prompt, or one answer with the results of its tool calls."""
 
     number: int
     messages: tuple[Message, ...]

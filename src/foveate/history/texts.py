@@ -28,7 +28,7 @@ from foveate.turn import Message
 from foveate.worker.renditions import compress_safely, unpack_units
 
 RUNNING_SHARE = 0.25
-"""A turn at work that is larger than this share of the history's room is shown step by step."""
+"""A turn in progress that is larger than this share of the history's room is shown step by step."""
 MAX_TRIES = 6
 """Plans made until their texts fit: escaping can make a text a little longer than its stored size."""
 MAX_CACHED_TURNS = 2_000
@@ -58,7 +58,7 @@ class Survey:
 
     history: StoredHistory
     steps: Sequence[Step]
-    """Of the newest turn, where it is at work and large."""
+    """Of the newest turn, if it is in progress and large."""
     counter: Counter
     costs: Overheads
 
@@ -248,7 +248,7 @@ class TextReader:
     async def running(
         self, session: SessionRow, last_turn: int, room_tokens: int, last_step: int | None = None
     ) -> list[Step]:
-        """The steps of the newest turn, if it is at work and large; else none, and it is planned as a whole."""
+        """The steps of the newest turn, if it is in progress and large; else none, and it is planned as a whole."""
         if not last_turn or last_turn != session.last_turn or session.head == "closed":
             return []
         (size,) = await self._store.derived.sizes_of(self._session_id, last_turn, last_turn)

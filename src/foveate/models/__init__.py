@@ -77,7 +77,7 @@ class Model(Protocol):
 
     @property
     def provider(self) -> str:
-        """Whose limits it shares, as in `openai` or `127.0.0.1:8080`."""
+        """Whose limits it shares, e.g. `openai` or `127.0.0.1:8080`."""
         ...
 
     async def ask(self, ask: Ask) -> Answer:

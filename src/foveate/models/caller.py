@@ -1,4 +1,4 @@
-"""Every call of a model goes through here, so that none is in the way, none is repeated for ever, and each is billed.
+"""Every call of a model goes through here, so that none is in the way, none is repeated forever, and each is billed.
 
     ask ──► breaker, rates, concurrency, cap ──► model, with a time-out ──► account
                  │ held back                          │ failed: back off and retry, then the next fallback

@@ -187,7 +187,7 @@ class Server:
     process: subprocess.Popen[str] = field(repr=False)
     weights: LocalWeights
     base_url: str
-    """Where OpenAI's protocol is spoken, as in `http://127.0.0.1:8080/v1`."""
+    """Where OpenAI's protocol is spoken, e.g. `http://127.0.0.1:8080/v1`."""
 
     @property
     def is_running(self) -> bool:

@@ -47,7 +47,7 @@ LEAST_REPEATED = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchFilter:
-    """Which passages to search. Times as in `2026-11-15`, `7d` (before now) or `yesterday`."""
+    """Which passages to search. Times are e.g. `2026-11-15`, `7d` (before now) or `yesterday`."""
 
     role: str | None = None
     tool: str | None = None

@@ -35,7 +35,7 @@ from foveate.turn import Json, Turn
 READ_PRICE = 0.1
 """What a token that a provider has cached costs, next to one without a cache."""
 WRITE_PRICE = 1.25
-"""What a token costs that it has to read anew, and caches."""
+"""What a token costs that it has to read again, and caches."""
 RECOUNT_CALLS = 20
 """Of the prompts that no new plan was made for, each so manieth is counted as one text too."""
 
@@ -68,7 +68,7 @@ class ReplayCall:
     is_next: bool
     """The prompt before it is the one right before it, so that `cached_tokens` says what a cache would have had."""
     rebuilt: Cause | None
-    """Why the plan was made anew for it; None if it stood."""
+    """Why the plan was made again for it; None if it stood."""
     history_tokens: int
     room_tokens: int
     """Token limit of the history."""
@@ -116,7 +116,7 @@ class ReplayReport:
 
     @property
     def rebuilds(self) -> dict[str, int]:
-        """How often the plan was made anew, by cause."""
+        """How often the plan was made again, by cause."""
         return dict(Tally(str(call.rebuilt) for call in self.calls if call.rebuilt))
 
     @property

@@ -91,7 +91,7 @@ class Request:
     """Base tokens of the tools that are sent along."""
     order: Order
     strategy: str | None = None
-    """To look at the session through another than its own, as a one-off."""
+    """To look at the session through another than its own, as a preview."""
     recall: bool = True
     """Show again what the prompt brings up."""
 
@@ -106,7 +106,7 @@ class ChosenStrategy:
     def room(self, split: Split, *, one_off: bool) -> Split:
         """What each part has: the history its share, and the room of a recall that is not wanted."""
         recalls = self.strategy.recalls
-        # In a one-off the history has what recall leaves unused anyway.
+        # In a preview the history has what recall leaves unused anyway.
         spared = 0 if recalls or one_off else split.recall
         history = int((split.history + spared) * self.strategy.history_share)
         return Split(history, split.board, split.recall if recalls else 0)
@@ -257,9 +257,9 @@ class Contexts:
         board: Board,
         fallback: Fallback | None = None,
     ) -> tuple[HistoryView, MemoryLayer]:
-        """The history, and behind it what the prompt brings up of what the history does not show word for word.
+        """The history, and behind it what the prompt brings up of what the history does not show verbatim.
 
-        In a one-off, recall is given its room first, and the history has what is left; otherwise each has its own.
+        In a preview, recall is given its room first, and the history has what is left; otherwise each has its own.
         """
         if fallback == "none":
             return HistoryView([], PlanReport(last_turn=session.last_turn)), MemoryLayer()
@@ -311,7 +311,7 @@ class Contexts:
         return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
 
     async def _query(self, session: SessionRow, request: Request) -> str:
-        """What is looked for: what the user says last, in the prompt or in the turn at work."""
+        """What is looked for: what the user says last, in the prompt or in the turn in progress."""
         if not (request.recall and self._settings.recall.enabled and session.last_turn):
             return ""
         said = _said_by_user(prompt_messages(request.prompt))
@@ -442,7 +442,7 @@ def given_settings(session: SessionRow) -> dict[str, object]:
 
 
 def _at_work(session: SessionRow, blocks: Sequence[HistoryBlock], prompt: str | Sequence[Message]) -> int:
-    """How many of the blocks are of the turn at work, unless a prompt ends it."""
+    """How many of the blocks are of the turn in progress, unless a prompt ends it."""
     if session.head == "closed" or _said_by_user(prompt_messages(prompt)):
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
@@ -477,7 +477,7 @@ def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
 
 
 def _visible(blocks: Sequence[HistoryBlock]) -> set[int]:
-    """The turns that are shown word for word, or nearly so."""
+    """The turns that are shown verbatim, or nearly so."""
     rows = (block.row for block in blocks)
     return {
         turn

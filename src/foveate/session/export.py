@@ -79,7 +79,7 @@ def _plain(values: dict[str, object]) -> dict[str, Json]:
 
 
 class _Messages:
-    """A provider's message list, originals of that provider to the letter."""
+    """A provider's message list, originals of that provider exactly."""
 
     def __init__(self, format_name: str) -> None:
         self._format_name = format_name

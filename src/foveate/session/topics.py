@@ -56,7 +56,7 @@ class Topic:
 
     id: str
     first: str
-    """Its first turn, as in `T-12`,"""
+    """Its first turn, e.g. `T-12`,"""
     last: str
     """and its last."""
     why: Why

@@ -1,6 +1,6 @@
 """From a message to the row that keeps it, and back: its body packed, its tokens counted once.
 
-The body holds the record as its format has it, so what was given comes back to the letter, and a later
+The body holds the record as its format has it, so what was given comes back exactly, and a later
 version that understands a format better reads more out of the same bytes.
 """
 

@@ -193,7 +193,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRendition:
-    """All levels of a turn, as in `foveate.renditions.Renditions`."""
+    """All levels of a turn, like `foveate.renditions.Renditions`."""
 
     turn: int
     messages: int

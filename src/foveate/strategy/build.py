@@ -21,7 +21,7 @@ from foveate.text import message_text
 from foveate.turn import Json, Message, Part
 
 SHORT: Final = "short"
-"""The key in `Made.data` of the short messages: their texts by position, as in {"3": "[result] 212 lines\\n"}."""
+"""The key in `Made.data` of the short messages: their texts by position, e.g. {"3": "[result] 212 lines\\n"}."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         return newest[::-1]
 
     def _running(self, items: list[TurnSizes], room_tokens: int, overheads: Overheads) -> list[Block]:
-        """A turn at work, newest step first: the newest steps that fit behind its prompt, the rest only named."""
+        """A turn in progress, newest step first: the newest steps that fit behind its prompt, the rest only named."""
         prompt = items[-1]
         most = int(room_tokens * self.prompt_share) if len(items) > 1 else room_tokens
         kept = min(prompt.raw + overheads.tag, most)

@@ -35,7 +35,7 @@ class CallsTool:
 
     name: str
     arguments: Json = None
-    """None: no arguments, as in {}."""
+    """None: no arguments ({})."""
     id: str | None = None
     text: str = ""
     more: tuple[CallsTool, ...] = ()

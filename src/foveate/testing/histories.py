@@ -125,7 +125,7 @@ def item_of(info: TurnInfo) -> TurnSizes:
 
 
 def step_items(info: TurnInfo) -> list[TurnSizes]:
-    """A turn at work as a history has it, oldest step first."""
+    """A turn in progress as a history has it, oldest step first."""
     sizes = [sum(message.tokens for message in step) for step in info.steps]
     return [
         TurnSizes(info.turn, number, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40), is_kept=number == 1)

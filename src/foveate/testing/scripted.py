@@ -2,7 +2,7 @@
 
     model = Scripted([Fails("busy", retry_after_seconds=2), Says("Hello.")])
 
-A script is one behaviour, a sequence of them (one for each call; the last is repeated for ever), or a function of
+A script is one behaviour, a sequence of them (one for each call; the last is repeated forever), or a function of
 the request. `scripted:FILE` names one in settings, so that other processes and demos can use it: see `load`.
 """
 
@@ -215,7 +215,7 @@ def load(name: str, settings: ModelsSettings) -> ScriptedModel:
     provider = "scripted"
     price = { input = 1.0, output = 4.0 }
 
-    [[reply]]                                  # one for each call in order, the last for ever:
+    [[reply]]                                  # one for each call in order, the last forever:
     says = "Answer {n} to: {prompt}"
     [[reply]]
     calls_tool = "search_history"

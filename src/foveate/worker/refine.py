@@ -178,7 +178,7 @@ class Refiner:
                 return
 
     async def _endless(self, owner: str) -> AsyncGenerator[DueTurn, None]:
-        """What is due, for ever; waits while nothing is."""
+        """What is due, forever; waits while nothing is."""
         while True:
             self._woken.clear()
             found = False

@@ -77,7 +77,7 @@ class Cell:
 
 
 def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
-    """The whole picture; `is_other` says that a one-off is by another strategy than the session's own."""
+    """The whole picture; `is_other` says that a preview is by another strategy than the session's own."""
     out.print(_legend({segment.level for segment in context.segments}))
     out.print()
     cells = list(cells_of(context.segments))

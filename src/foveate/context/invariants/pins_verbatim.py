@@ -1,4 +1,4 @@
-"""Every pin stands in the context, in order, and reads back to the letter."""
+"""Every pin stands in the context, in order, and reads back exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini contents: parts told apart by the key they have, in camelCase or snake_case.
+"""Gemini contents: parts distinguished by the key they have, in camelCase or snake_case.
 
 What `render` does where meaning and API differ:
 

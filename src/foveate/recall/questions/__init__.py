@@ -1,4 +1,4 @@
-"""How questions, orders and small talk are put, by language: `LANGUAGE.txt` has the words, parted by commas.
+"""How questions, orders and small talk are put, by language: `LANGUAGE.txt` has the words, separated by commas.
 
     [openers]  what may stand before a question      [asks]    what a question begins with, without a question mark
     [polite]   what may stand before an order        [orders]  what it must also say, where the language has it

@@ -55,7 +55,7 @@ def user_rows(users: Sequence[SizedTurn], overheads: Overheads) -> list[Block]:
 def newest_rows(
     newest: Sequence[TurnSizes], turn: SizedTurn, room_tokens: int, overheads: Overheads
 ) -> CheckpointLayout:
-    """The newest turn, or its steps where it is at work, in the room that is left for it.
+    """The newest turn, or its steps if it is in progress, in the room that is left for it.
 
     Where it is too large its beginning, which has the user's words, and its end are shown; where the words alone are,
     these; and cut, where not even they fit.

@@ -2,7 +2,7 @@
 
 The user's words are not part of it; they stand beside it verbatim. A checkpoint of any level is made from the
 original turns. Its key decisions are chosen without regard to the level, so they survive ageing; its architecture
-decisions stand in room of their own, word for word.
+decisions stand in room of their own, verbatim.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def make_checkpoint(material: Material) -> Artefact:
 
 
 def make_architecture(material: Material) -> Artefact:
-    """The architecture decisions of all compressed turns, word for word, where there are no checkpoints to hold them.
+    """The architecture decisions of all compressed turns, verbatim, where there are no checkpoints to hold them.
 
     What was found in earlier turns comes from the artefact before this one. Without any there is no text.
     """
@@ -288,7 +288,7 @@ def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _List
 
 
 def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:
-    """All of them word for word, if they fit; else the newest, the others shortened, and a note that says so."""
+    """All of them verbatim, if they fit; else the newest, the others shortened, and a note that says so."""
     lines = [_line(find, find.text) for find in finds]
     heading = count("Architecture decisions (kept word for word):") + 1
     sizes = [count(line) + 1 for line in lines]

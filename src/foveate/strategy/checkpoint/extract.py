@@ -1,6 +1,6 @@
 """What a checkpoint lists besides its summary: decisions, architecture decisions, files changed, next steps.
 
-All of it is found in what the assistant wrote and called, word for word; nothing here depends on how much of it a
+All of it is found in what the assistant wrote and called, verbatim; nothing here depends on how much of it a
 checkpoint can show, so a checkpoint that ages or merges finds the same again.
 """
 

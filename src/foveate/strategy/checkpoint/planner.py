@@ -81,7 +81,7 @@ class CheckpointPlanner:
         return items
 
     def _opened(self) -> CheckpointState:
-        """What was kept; a one-off context keeps the session's tier."""
+        """What was kept; a preview keeps the session's tier."""
         frame, state = self.story.frame, self.story.state
         nominal = frame.asked_tokens or frame.nominal_tokens
         if not state:

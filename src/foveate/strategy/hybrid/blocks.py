@@ -25,7 +25,7 @@ class HybridDraft:
     hidden_steps: int = 1
     """Steps behind the first, up to this one, are only named."""
     prompt_tokens: int | None = None
-    """The first step of a turn at work is cut to this."""
+    """The first step of a turn in progress is cut to this."""
     cut: tuple[Place, ...] = ()
 
     def source(self, section: TurnSection) -> ShortSource | None:
@@ -94,7 +94,7 @@ def _step_rows(draft: HybridDraft, steps: Sequence[TurnSection], name: str, over
 
 
 def system_wanted(turn: int) -> ArtefactSpec:
-    """A turn's system messages, word for word."""
+    """A turn's system messages, verbatim."""
     return ArtefactSpec(f"system-{turn}", "short", turn, turn, data={"system": True})
 
 
@@ -183,7 +183,7 @@ class TightLayout:
         return before - HIDDEN_TOKENS
 
     def _cut_prompt(self, section: TurnSection, over_tokens: int) -> int:
-        """The first step of a turn at work, as a whole."""
+        """The first step of a turn in progress, as a whole."""
         if self.draft.prompt_tokens is not None:
             return 0
         kept = max(LEAST_CUT_TOKENS + self._overheads.cut_note, section.tokens - over_tokens)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Speaker = Literal["user", "assistant", "tool", "injection", "system", "display"]
 
 CHUNK_STEPS = 16
-"""Steps of a turn at work whose short forms are made together, so that older ones are not made again."""
+"""Steps of a turn in progress whose short forms are made together, so that older ones are not made again."""
 OPEN_SHARE = 0.10
 """An open turn that is not shown by its steps stays as it is, unless it takes more than this share of the window."""
 WORTH_TOKENS = 24
@@ -134,7 +134,7 @@ def _variant(settings: Hybrid) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TurnSection:
-    """A turn, or a step of the turn at work: what is shown in one block, or in part of one."""
+    """A turn, or a step of the turn in progress: what is shown in one block, or in part of one."""
 
     turn: int
     step: int

@@ -60,7 +60,7 @@ class HybridPlanner:
         self.items: list[TurnSizes] = list(story.newest())
         self.in_steps = bool(self.items and self.items[0].step)
         one_off = story.frame.is_one_off
-        # What is made for once is filled to the full: nothing would profit from the room that is left.
+        # What is made for once is filled completely: nothing would profit from the room that is left.
         self.trigger = self.window if one_off else int(self.window * settings.trigger)
         self.target = self.window if one_off else int(self.window * settings.target)
         self.infos: Sequence[TurnInfo] = ()

@@ -25,7 +25,7 @@ class HybridState:
     chosen: frozenset[Place] = frozenset()
     """Messages behind it that are short as well, as the agent mode has chosen."""
     reach: Place = NOWHERE
-    """The messages of the turn at work that could be short when that was decided."""
+    """The messages of the turn in progress that could be short when that was decided."""
     rolled: int = 0
     """Turns up to this one are shown as a sentence or in an era,"""
     rolled_tokens: int = 0

@@ -41,7 +41,7 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A turn, or a step of the one at work."""
+    """A turn, or a step of the one in progress."""
 
     row: Block
     saved: Mapping[int, int] = field(default_factory=dict)

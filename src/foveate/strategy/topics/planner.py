@@ -93,7 +93,7 @@ class TopicsPlanner:
         book = TopicsState.from_json(story.state)
         if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) > book.tail:
             book = book.reopened()
-        # A one-off is planned afresh: what was merged for another room may have room of its own in this one.
+        # A preview is planned from scratch: what was merged for another room may have room of its own in this one.
         book = book.unmerged() if story.frame.is_one_off else book
         flow = TopicFlow(settings, book, self.rooms, story.made, self.overheads)
         flow.merge(0)
@@ -150,7 +150,7 @@ class TopicsPlanner:
         )
 
     def _newest(self) -> list[TurnSizes]:
-        """The newest turn, or its steps where it is at work, newest first."""
+        """The newest turn, or its steps if it is in progress, newest first."""
         items: list[TurnSizes] = []
         for item in self.story.newest():
             if item.turn != self.story.last_turn:
