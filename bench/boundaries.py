@@ -144,7 +144,7 @@ def report_conversations(folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="the folder with qa/*.json")
-    parser.add_argument("--distance", type=float, default=Topics().subject_distance, help="as the setting")
+    parser.add_argument("--distance", type=float, default=0.25, help="as the setting")
     given = parser.parse_args()
     report_cases(Topics(subject_distance=given.distance))
     if given.data:

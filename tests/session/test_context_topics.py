@@ -64,7 +64,9 @@ def test_three_hundred_turns_with_aider_show_three_tiers_and_never_exceed(tmp_pa
     ).sessions.values()
     talks = split_turns(messages)[:300]
     with foveate.open(tmp_path / "aider.db", settings=RAW) as fov:
-        session = fov.session("aider", strategy="topics", budget_tokens=16_000)
+        session = fov.session(
+            "aider", strategy="topics", strategy_settings={"subject_distance": 0.25}, budget_tokens=16_000
+        )
         for start in range(0, 300, 60):
             session.record_all([message for turn in talks[start : start + 60] for message in turn])
             context = session.topics.get_context(prompt="And now?")

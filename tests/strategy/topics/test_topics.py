@@ -91,9 +91,9 @@ def test_another_subject_ends_a_topic_and_the_same_one_does_not() -> None:
     signals[6] = {"asked": about(2, THERE), "before": about(1, HERE)}
     signals[7] = {"asked": about(2, THERE), "before": about(2, THERE)}
     signals[8] = {"asked": about(2, THERE), "before": about(2, THERE)}
-    plan, _ = settled(TOPICS, ListedStory(talk(8, 20, 100)), ROOM, signals=signals)
+    plan, _ = settled(Topics(subject_distance=0.25), ListedStory(talk(8, 20, 100)), ROOM, signals=signals)
     assert [(event.data["why"], event.turn) for event in plan.events] == [("subject", 5)]
-    silent, _ = settled(Topics(subject_distance=None), ListedStory(talk(8, 20, 100)), ROOM, signals=signals)
+    silent, _ = settled(TOPICS, ListedStory(talk(8, 20, 100)), ROOM, signals=signals)
     assert not silent.events
 
 
@@ -110,7 +110,7 @@ def test_a_topic_beyond_60_percent_of_its_share_is_sealed_but_for_its_newest_tur
 def test_a_subject_goes_on_over_a_topic_that_was_sealed_for_its_size() -> None:
     signals: dict[int, Any] = {turn: {"asked": about(1, HERE), "before": about(1, HERE)} for turn in range(2, 7)}
     signals[6] = {"asked": about(2, THERE), "before": about(1, HERE)}
-    plans = lived_through(TOPICS, talk(6, 100, 900), ROOM, signals=signals)
+    plans = lived_through(Topics(subject_distance=0.25), talk(6, 100, 900), ROOM, signals=signals)
     told = [(event.data["why"], event.turn) for plan in plans for event in plan.events]
     assert told == [("size", 3), ("subject", 5)]
 

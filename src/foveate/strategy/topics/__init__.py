@@ -64,7 +64,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     """Languages whose phrases end a topic, e.g. ["en", "de"]. None: all. []: none."""
     phrases: tuple[str, ...] = ()
     """Additional phrases."""
-    subject_distance: Annotated[float, Meta(ge=0, le=1)] | None = 0.25
+    subject_distance: Annotated[float, Meta(ge=0, le=1)] | None = None
     """Minimum distance of another subject from the turns before. None: changes of subject are not detected."""
     keep_full: bool = False
     """Show the newest past topics in full while there is room. A preview always does."""
