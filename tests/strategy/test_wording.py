@@ -107,6 +107,18 @@ def test_a_request_reads_as_agreed(kind: str) -> None:
     assert pickle.loads(pickle.dumps(assigned(kind))) == assigned(kind)
 
 
+def test_room_reserved_for_architecture_decisions_is_not_expected_to_hold_clauses() -> None:
+    kind = KINDS["checkpoint"]
+    before = material()
+    wanted = replace(before.wanted, tokens=3_500, data={**before.wanted.data, "architecture_tokens": 3_000})
+    roomy = replace(before, wanted=wanted)
+    wording = kind.load_wording()
+    asked = wording.request(roomy, nonce=NONCE, settings=ModelsSettings(roll_up="scripted:x"))
+    assert asked is not None
+    assert "At most 25 clauses" in asked.ask.messages[-1].text
+    assert wording.judge(asked, answer(json.dumps(HONEST)), roomy, kind.load_maker()(roomy)).made is not None
+
+
 def test_a_checkpoint_is_asked_for_without_the_users_words_and_a_topic_with_them() -> None:
     assert " user: " not in assigned().ask.messages[1].text
     assert " user: " in assigned("topic").ask.messages[1].text

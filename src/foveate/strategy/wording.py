@@ -76,12 +76,16 @@ class ClauseWording(ABC):
         most = max(MIN_TURN_NOTES, MAX_NOTES // max(1, len(material.turns)))
         return [unit for turn in material.turns for unit in _notes(turn, most)]
 
+    def room(self, material: Material) -> int:
+        """The tokens that the artefact has for clauses."""
+        return material.wanted.tokens
+
     def request(self, material: Material, *, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
-        wanted, count = material.wanted, material.count
+        wanted, count, room = material.wanted, material.count, self.room(material)
         notes = self.notes(material)
-        if sum(count(unit.text) + 1 for unit in notes) <= wanted.tokens:
+        if sum(count(unit.text) + 1 for unit in notes) <= room:
             return None
-        clauses = asked_clauses(wanted.tokens)
+        clauses = asked_clauses(room)
         goals = [cut_line(line, GOAL_TOKENS, count) for line in goal_lines(material.goals)[:MAX_GOALS]]
         lines = _lines(notes, settings.max_source_tokens - sum(map(count, goals)), count)
         asked = request("\n".join([*goals, *lines]), f"{clauses} clauses{self.extra_request}", nonce=nonce)
@@ -102,21 +106,19 @@ class ClauseWording(ABC):
         loaded, problem = load_object(answer)
         if loaded is None:
             return WordingReport(reason=problem)
-        wanted, count = material.wanted, material.count
+        wanted, count, room = material.wanted, material.count, self.room(material)
         notes = self.notes(material)
         judge = ClauseJudge(notes, assignment.nonce, count)
         passed = judge.passed(loaded.get(self.clauses_key), self.speaker)
         if not passed.is_enough:
             total = passed.refused + len(passed.units)
             return WordingReport(reason=f"{passed.refused} of {total} clauses were refused")
-        kept = fitting(passed.units, wanted.tokens, count)
-        if weight(kept) < COVERED_SHARE * weight(roll_up(notes, wanted.tokens, count)):
+        kept = fitting(passed.units, room, count)
+        if weight(kept) < COVERED_SHARE * weight(roll_up(notes, room, count)):
             return WordingReport(reason="it has too few of the facts that rules keep")
         said = "\n".join(map(words_of, kept))
         known = GuardSource({key: unit.worth for unit in notes for key in unit.facts}, ())
-        verdict = check(
-            "T", known, said, tokens=count(said), above_tokens=wanted.tokens, pairs=(), written_by_model=True
-        )
+        verdict = check("T", known, said, tokens=count(said), above_tokens=room, pairs=(), written_by_model=True)
         if not verdict.ok:
             return WordingReport(reason=verdict.reason)
         made = self.put_together(JudgedClauses(notes, kept, loaded, judge, assignment.nonce), material, before)

@@ -234,6 +234,11 @@ def _rooms(material: Material) -> _Rooms:
     )
 
 
+def body_tokens(material: Material) -> int:
+    """The tokens of a checkpoint without the room reserved for architecture decisions."""
+    return _rooms(material).body
+
+
 def _span(material: Material) -> str:
     messages = material.wanted.data.get("messages")
     if isinstance(messages, list | tuple) and len(messages) == 2:  # noqa: PLR2004 - the first and the last

@@ -11,7 +11,7 @@ from foveate.plan import Artefact
 from foveate.renditions import Unit
 from foveate.strategy import text_file
 from foveate.strategy.build import Material
-from foveate.strategy.checkpoint.build import ModelWording, reword_checkpoint
+from foveate.strategy.checkpoint.build import ModelWording, body_tokens, reword_checkpoint
 from foveate.strategy.checkpoint.extract import Find
 from foveate.strategy.wording import ClauseWording, JudgedClauses
 from foveate.turn import Json
@@ -38,6 +38,10 @@ class CheckpointWording(ClauseWording):
     def notes(self, material: Material) -> list[Unit]:
         """A checkpoint has nothing of what the user said."""
         return [unit for unit in super().notes(material) if unit.text.startswith("[")]
+
+    def room(self, material: Material) -> int:
+        """The room reserved for architecture decisions holds no clauses."""
+        return body_tokens(material)
 
     def put_together(self, judged: JudgedClauses, material: Material, before: Artefact) -> Artefact:
         named = [
