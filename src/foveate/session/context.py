@@ -186,19 +186,16 @@ class Contexts:
         takes_rest = one_off or not chosen.strategy.holds_back
         room = allotments.split(budget, fixed, prompt, one_off=takes_rest, board_tokens_used=used)
         room = chosen.room(room, one_off=one_off)
-        asked = request.budget_tokens
-        own = fixed - self._given_tokens(request, [*documents.values(), *changing.values()], exact)
         slack = max(LEAST_SLACK_TOKENS, budget // 50)
-        limit = 0 if one_off else budget - fixed - prompt - used - room.recall - slack
         frame = Frame(
             budget,
             fixed,
             prompt,
             one_off,
             session.model,
-            asked_tokens=asked,
-            own_tokens=own,
-            open_limit_tokens=limit,
+            asked_tokens=request.budget_tokens,
+            own_tokens=fixed - self._given_tokens(request, [*documents.values(), *changing.values()], exact),
+            open_limit_tokens=0 if one_off else budget - fixed - prompt - used - room.recall - slack,
         )
         query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
         try:
@@ -211,11 +208,7 @@ class Contexts:
         if fallback == "text":
             view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
         at_work = _at_work(session, view.blocks, request.prompt)
-        if not _shows(view.blocks, session.last_turn) and await self._waits(session, request):
-            size = await self._store.raw_tokens(self._session_id, session.last_turn, session.last_turn)
-            named = {"system prompt, tools and framing": fixed, "turn in progress": size}
-            scaled = {name: counter.scale(tokens, session.calibration) for name, tokens in named.items()}
-            raise BudgetExceeded(request.budget_tokens, scaled)
+        await self._check_waiting(session, counter, request, view.blocks, fixed_tokens=fixed)
         # In a preview the history has the board's room.
         if layer.in_part and not one_off:
             left = room.history - sum(block.tokens for block in view.blocks) - layer.tokens
@@ -245,6 +238,23 @@ class Contexts:
         room_tokens = counter.scale(room.history, session.calibration)
         planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name)
         return replace(context, planned=planned, board=board)
+
+    async def _check_waiting(
+        self,
+        session: SessionRow,
+        counter: Counter,
+        request: Request,
+        blocks: Sequence[HistoryBlock],
+        *,
+        fixed_tokens: int,
+    ) -> None:
+        """`BudgetExceeded` if the turn that waits for an answer has no room at all."""
+        if _shows(blocks, session.last_turn) or not await self._waits(session, request):
+            return
+        size = await self._store.raw_tokens(self._session_id, session.last_turn, session.last_turn)
+        named = {"system prompt, tools and framing": fixed_tokens, "turn in progress": size}
+        scaled = {name: counter.scale(tokens, session.calibration) for name, tokens in named.items()}
+        raise BudgetExceeded(request.budget_tokens, scaled)
 
     async def _recalled(
         self,
