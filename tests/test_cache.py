@@ -16,3 +16,18 @@ def test_the_entry_used_longest_ago_is_dropped() -> None:
     assert len(cache) == 2
     cache.clear()
     assert len(cache) == 0
+
+
+def test_a_reservation_raises_the_limit_and_never_lowers_it() -> None:
+    cache: BoundedCache[int, int] = BoundedCache(2)
+    cache.reserve(4)
+    cache.reserve(1)
+    for number in range(6):
+        cache[number] = number
+    assert [key for key, _ in cache.items()] == [2, 3, 4, 5]
+
+
+def test_an_entry_is_removed_once() -> None:
+    cache: BoundedCache[str, int] = BoundedCache(2)
+    cache["a"] = 1
+    assert (cache.pop("a"), cache.pop("a"), len(cache)) == (1, None, 0)

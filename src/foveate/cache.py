@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import ItemsView
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -29,6 +30,18 @@ class BoundedCache(Generic[K, V]):
         self._entries.move_to_end(key)
         if len(self._entries) > self.limit:
             self._entries.popitem(last=False)
+
+    def pop(self, key: K) -> V | None:
+        """Remove an entry and return its value; None if it is not cached."""
+        return self._entries.pop(key, None)
+
+    def items(self) -> ItemsView[K, V]:
+        """Keys and values, the entry used longest ago first. This does not count as a use."""
+        return self._entries.items()
+
+    def reserve(self, entries: int) -> None:
+        """Raise the limit, if necessary, so that this many entries fit at the same time."""
+        self.limit = max(self.limit, entries)
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries

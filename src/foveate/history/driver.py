@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from foveate.cache import BoundedCache
 from foveate.context.assemble import HistoryBlock
 from foveate.context.context import PlanReport
 from foveate.context.costs import counting
@@ -128,7 +129,7 @@ class StatefulDriver:
         self._infos = Infos()
         self._pruned: int | None = None
         self._kept: dict[str, _Kept] = {}
-        self._remembered: dict[tuple[str, str], Artefact] = {}
+        self._remembered: BoundedCache[tuple[str, str], Artefact] = BoundedCache(MAX_REMEMBERED)
         self._offered: dict[str, bytes] = {}
         self._writes = LateWrites()
         self._unsaved: dict[str, _Unsaved] = {}
@@ -203,7 +204,8 @@ class StatefulDriver:
     def _renew(self) -> None:
         """Forget what is in memory, if turns were pruned since it was read."""
         if self._pruned != self._viewer.pruned:
-            self._infos, self._kept, self._remembered, self._offered, self._unsaved = Infos(), {}, {}, {}, {}
+            self._infos, self._kept, self._offered, self._unsaved = Infos(), {}, {}, {}
+            self._remembered.clear()
             self._pruned = self._viewer.pruned
 
     async def _load(self, name: str) -> _Kept:
@@ -264,8 +266,6 @@ class StatefulDriver:
             ]
             for one in await asyncio.to_thread(make_all, task.strategy, materials, counter):
                 made[one.name] = one
-                if len(self._remembered) >= MAX_REMEMBERED:
-                    del self._remembered[next(iter(self._remembered))]
                 self._remembered[task.name, one.name] = one
         return [made[wanted.name] for wanted in lacking]
 
@@ -284,7 +284,7 @@ class StatefulDriver:
             mark = await self._store.artefacts.mark(self._session_id, name)
             self._kept[name] = _Kept(mark, dict(story.made))
             for made in fresh:
-                self._remembered.pop((name, made.name), None)
+                self._remembered.pop((name, made.name))
         unsaved = self._unsaved.get(name)
         state = unsaved.state if plan.state is None and unsaved else plan.state
         if state is not None and (unsaved or state != story.state):

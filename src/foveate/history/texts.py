@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
+from foveate.cache import BoundedCache
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import HistoryBlock
@@ -32,9 +32,7 @@ RUNNING_SHARE = 0.25
 MAX_TRIES = 6
 """Plans made until their texts fit: escaping can make a text a little longer than its stored size."""
 MAX_CACHED_TURNS = 2_000
-K = TypeVar("K")
-V = TypeVar("V")
-
+"""Texts in each cache; more if one context needs more."""
 LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
@@ -73,11 +71,11 @@ class TextReader:
         self._compressor = LocalCompressor()
         self._sent = SentSizes.of(None)
         self._steps = RunningSteps(self._compressor, self._sent)
-        self._raw: dict[int, _Raw] = {}
+        self._raw: BoundedCache[int, _Raw] = BoundedCache(MAX_CACHED_TURNS)
         self._open: tuple[int, _Raw] | None = None
         """The newest turn as it was read last."""
-        self._whole: dict[tuple[Hashable, ...], HistoryBlock] = {}
-        self._era_texts: dict[tuple[int, int, int, int], str] = {}
+        self._whole: BoundedCache[tuple[Hashable, ...], HistoryBlock] = BoundedCache(MAX_CACHED_TURNS)
+        self._era_texts: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
         self.pruned: int | None = None
         """When turns were pruned last, as of the last `renew`."""
 
@@ -85,11 +83,18 @@ class TextReader:
         """Forget what is in memory, if turns were pruned since it was read, or the session's model is another."""
         if session and (sent := SentSizes.of(session.model, session.encoding)) != self._sent:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
-            self._raw, self._whole, self._open = {}, {}, None
+            self._forget()
         pruned = await self._store.derived.pruned(self._session_id)
         if pruned != self.pruned:
-            self._sizes, self._raw, self._whole, self._era_texts, self.pruned = SizeCache(), {}, {}, {}, pruned
-            self._open = None
+            self._sizes, self.pruned = SizeCache(), pruned
+            self._era_texts.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop the texts of turns from memory."""
+        self._raw.clear()
+        self._whole.clear()
+        self._open = None
 
     async def plan(
         self,
@@ -141,7 +146,8 @@ class TextReader:
     ) -> list[HistoryBlock]:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
         made = made or {}
-        written_before = {key: self._whole[key] for row in rows if (key := _key(row, made)) in self._whole}
+        self._whole.reserve(len(rows))
+        written_before = {key: block for row in rows if (block := self._whole.get(key := _key(row, made)))}
         unwritten = [row for row in rows if not (_is_lasting(row) and _key(row, made) in written_before)]
         texts = await self._texts([row for row in unwritten if not row.first_step and row.level not in SUMS], made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
@@ -168,7 +174,7 @@ class TextReader:
             text = write_block(written.block)
             blocks.append(HistoryBlock(row, text, written.tokens, written.messages, extra_tokens=extra))
             if _is_lasting(row) and row.last in self._raw:
-                _remember(self._whole, _key(row, made), blocks[-1], len(rows))
+                self._whole[_key(row, made)] = blocks[-1]
         return blocks
 
     async def appended(
@@ -290,7 +296,8 @@ class TextReader:
 
     async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
         """Turns as they came; without messages where pruned. The newest turn may still grow, so it is read again."""
-        found = {turn: self._raw[turn] for turn in turns if turn in self._raw}
+        self._raw.reserve(len(turns))
+        found = {turn: raw for turn in turns if (raw := self._raw.get(turn))}
         lacking = sorted(turn for turn in turns if turn not in found)
         closed = (await self._store.get_session(self._session_id)).last_turn if lacking else 0
         for first, last in _runs(lacking):
@@ -301,7 +308,7 @@ class TextReader:
                 known = self._open[1] if self._open and self._open[0] == turn else None
                 found[turn] = _restored(rows, self._sent, known)
                 if turn < closed:
-                    _remember(self._raw, turn, found[turn], len(turns))
+                    self._raw[turn] = found[turn]
                 else:
                     self._open = turn, found[turn]
         return found
@@ -310,9 +317,9 @@ class TextReader:
         texts: dict[Block, RowText] = {}
         for row in rows:
             key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
-            if row.era_level and key not in self._era_texts:
-                _remember(self._era_texts, key, await self._era_text(row, key[-1], counter))
-            text = self._era_texts[key] if row.era_level else ""
+            text = self._era_texts.get(key) if row.era_level else ""
+            if text is None:
+                text = self._era_texts[key] = await self._era_text(row, key[-1], counter)
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
             texts[row] = RowText(text or hidden or ONLY_NAMED)
         return texts
@@ -356,13 +363,6 @@ def is_from_log(row: Block) -> bool:
 def _is_lasting(row: Block) -> bool:
     """What the log says, or it and an artefact: the same each time, so it need not be written again."""
     return row.level in ("R", "U", "M") and not row.is_cut and not row.first_step
-
-
-def _remember(cache: dict[K, V], key: K, value: V, needed: int = 0) -> None:
-    """Keep something in place of the oldest; as much as one context needs is always kept."""
-    if len(cache) >= max(MAX_CACHED_TURNS, needed):
-        del cache[next(iter(cache))]
-    cache[key] = value
 
 
 def _numbers(row: Block) -> range:

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
+from foveate.cache import BoundedCache
 from foveate.compress.local import LocalCompressor
 from foveate.compress.model import PROMPT_VERSION, groups
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound
@@ -89,7 +90,7 @@ class Refiner:
         self._task: asyncio.Task[None] | None = None
         self._unavailable_until = 0.0
         self._told: set[str] = set()
-        self._parts: dict[int, AttemptState] = {}
+        self._parts: BoundedCache[int, AttemptState] = BoundedCache(MAX_PARTS)
         """What passed of turns that wait for the rest, by the rendition they have."""
         self._failures = 0
         """Attempts in a row that failed, of whatever turns."""
@@ -245,7 +246,7 @@ class Refiner:
                 await self._due.postpone(due, PostponedTurn(due_us=None, calls=due.calls))  # pruned meanwhile
                 return
             original = SourceTurnRows(due.turn, rows, session.encoding)
-            before = self._parts.pop(due.rendition, AttemptState())
+            before = self._parts.pop(due.rendition) or AttemptState()
             attempt = Attempt(self._means, due, original, sum(row.tokens for row in rows), parts=before)
             attempt.on_ask = lambda model: self._tell("llm-summarizing", due, {"model": model})
             await attempt.run()
@@ -337,8 +338,6 @@ class Refiner:
     def _remember(self, attempt: Attempt) -> None:
         """What passed is not asked for again in the next attempt; after a restart it is."""
         if attempt.parts.passed:
-            if len(self._parts) >= MAX_PARTS:
-                del self._parts[next(iter(self._parts))]
             self._parts[attempt.due.rendition] = attempt.parts
 
     def _tell(self, kind: EventKind, due: DueTurn, data: dict[str, Json]) -> None:

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from foveate.strategy.hybrid.tracker import FileChange, FileRead, Tracker, from_json, sections_of, to_json, track
+from foveate.strategy.hybrid.tracker import (
+    MAX_CALLS,
+    MAX_FILES,
+    FileChange,
+    FileRead,
+    Tracker,
+    from_json,
+    sections_of,
+    to_json,
+    track,
+)
 from foveate.turn import Message, Text, ToolCall, ToolResult
 
 AT = datetime(2026, 11, 15, 10, 2, tzinfo=UTC)
@@ -124,7 +134,8 @@ def test_a_tracker_comes_back_from_json_the_same() -> None:
     kept = json.loads(json.dumps(to_json(tracker)))
     again = from_json(kept)
     assert to_json(again) == kept
-    assert (again.reads, again.changes, again.todos) == (tracker.reads, tracker.changes, tracker.todos)
+    assert list(again.reads.items()) == list(tracker.reads.items())
+    assert (again.changes, again.todos) == (tracker.changes, tracker.todos)
 
 
 def test_results_without_ids_find_their_calls_in_order() -> None:
@@ -165,3 +176,13 @@ def test_a_json_file_that_was_read_stays_as_it_is() -> None:
     (read,) = seen(Tracker(), exchange("read_file", {"file_path": "package.json"}, settings))
     assert isinstance(read, FileRead)
     assert read.lines == 1
+
+
+def test_what_a_tracker_holds_is_bounded() -> None:
+    tracker = Tracker()
+    for number in range(MAX_CALLS + 5):
+        tracker.follow(1, number, Message("assistant", (ToolCall("read", {}, id=f"lost{number}"),)))
+    assert len(tracker._calls) == MAX_CALLS
+    for number in range(MAX_FILES + 5):
+        seen(tracker, exchange("read", {"path": f"{number}.py"}, SOURCE, number=number))
+    assert [path for path, _ in tracker.reads.items()] == [f"{number}.py" for number in range(5, MAX_FILES + 5)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from foveate.cache import BoundedCache
 from foveate.compress.exchange import Exchange, definitions, read_exchange
 from foveate.compress.lines import brief
 from foveate.compress.tools import files
@@ -22,6 +23,8 @@ MAX_FILES = 200
 MAX_CHANGES = 400
 MAX_TODOS = 60
 """What is kept; the oldest goes first."""
+MAX_CALLS = 1_000
+"""Tool calls whose result may still come."""
 MAX_SECTIONS = 8
 MAX_SCANNED_LINES = 1_500
 SUMMARY_CHARS, SUMMARY_LETTERS, SUMMARY_LINES = 160, 12, 40
@@ -105,11 +108,11 @@ class ToolUse:
 class Tracker:
     """Everything known so far; `follow` it through the messages in order."""
 
-    reads: dict[str, FileRead] = field(default_factory=dict)
+    reads: BoundedCache[str, FileRead] = field(default_factory=lambda: BoundedCache(MAX_FILES))
     """The newest of each path."""
     changes: list[FileChange] = field(default_factory=list)
     todos: list[Todo] = field(default_factory=list)
-    _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _calls: BoundedCache[str, ToolCall] = field(default_factory=lambda: BoundedCache(MAX_CALLS))
     _waiting: list[ToolCall] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
 
@@ -139,7 +142,7 @@ class Tracker:
 
     def call_of(self, result: ToolResult) -> ToolCall:
         """The call that a result answers: by id, else the oldest of its name that waits; else one without arguments."""
-        call = self._calls.pop(result.call_id, None) if result.call_id else None
+        call = self._calls.pop(result.call_id) if result.call_id else None
         if call is None:
             call = next((one for one in self._waiting if not one.id and result.name in (None, one.name)), None)
         if call is not None and call in self._waiting:
@@ -185,11 +188,8 @@ class Tracker:
         sections = tuple(sections_of(lines, first)) if curate else ()
         summary = _summary(lines) if curate and first == 1 else ""
         read = FileRead(path, turn, position, exchange.total_lines, digest, summary, sections, first, at)
-        self.reads.pop(path, None)
         self.reads[path] = read
         self._known.add(path)
-        if len(self.reads) > MAX_FILES:
-            del self.reads[next(iter(self.reads))]
         return read
 
     def _changes(
@@ -265,7 +265,7 @@ def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[FileSecti
 def to_json(tracker: Tracker) -> dict[str, Json]:
     """Everything known, to be kept or shown."""
     return {
-        "reads": [_as_json(read) for read in tracker.reads.values()],
+        "reads": [_as_json(read) for _, read in tracker.reads.items()],
         "changes": [_as_json(change) for change in tracker.changes],
         "todos": [_as_json(todo) for todo in tracker.todos],
     }
@@ -280,7 +280,7 @@ def from_json(data: Mapping[str, Json]) -> Tracker:
     for change in kept.get("changes", ()):
         tracker.changes.append(FileChange(**{**change, "at": _moment(change["at"])}))
     tracker.todos = [Todo(**todo) for todo in kept.get("todos", ())]
-    tracker._known = {*tracker.reads, *(change.path for change in tracker.changes)}
+    tracker._known = {path for path, _ in tracker.reads.items()} | {change.path for change in tracker.changes}
     return tracker
 
 
