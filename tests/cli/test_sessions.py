@@ -117,7 +117,7 @@ def test_a_session_is_deleted_only_when_that_is_confirmed(tmp_path: Path) -> Non
 def test_a_session_that_a_fork_reads_is_not_deleted(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     shell("fork", "s", "f")
-    assert "delete or export those forks first" in shell.error("sessions", "delete", "s", "--yes")
+    assert "delete or export them first" in shell.error("sessions", "delete", "s", "--yes")
     assert shell.json("sessions", "delete", "f", "--yes")["id"] == "f"
     assert shell.json("sessions", "delete", "s", "--yes")["id"] == "s"
 

@@ -59,7 +59,7 @@ def test_what_the_agent_proposes_is_short_from_then_on(shell: Shell) -> None:
 def test_a_person_is_told_what_came_of_it(shell: Shell) -> None:
     shell("sessions", "strategy", "s", "hybrid")
     said = shell("shrink", "s", *model(shell), *WINDOW)
-    assert "Made short: 1. Refused: 0." in said
+    assert "Shortened: 1. Rejected: 0." in said
     assert "It ended before the target: done." in said
 
 

@@ -107,7 +107,7 @@ def test_costs_are_told_by_day_session_purpose_and_model(tmp_path: Path) -> None
     ]
     assert total == "3 calls, 1 of them failed, for ~$0.0246 together."
     assert today == "~$0.0246 today (UTC) of $5 a day."
-    assert shell("stats").splitlines()[-1] == "Models: ~$0.0246 today (UTC) of $5 a day; --cost tells more"
+    assert shell("stats").splitlines()[-1] == "Models: ~$0.0246 today (UTC) of $5 a day; --cost shows more"
 
 
 def test_costs_of_one_session_for_programs(tmp_path: Path) -> None:

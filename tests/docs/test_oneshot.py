@@ -14,7 +14,7 @@ from support.command_line import Shell
 from support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "oneshot.md").read_text("utf-8")
-CODES = (2, 0)
+CODES = (5, 0)
 _STATUS_LINE = re.compile(r"^T-\d+ [█░].*$", re.MULTILINE)
 """Has the time that an answer took."""
 
