@@ -185,7 +185,7 @@ def test_a_damaged_index_is_told_and_rebuilt_and_nothing_else_suffers(statement:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(statement)
         connection.commit()
-    assert "'foveate doctor --rebuild-index' makes it anew" in " ".join(shell.error("search", "s", "hello").split())
+    assert "'foveate doctor --rebuild-index' rebuilds it" in " ".join(shell.error("search", "s", "hello").split())
     assert "--rebuild-index" in shell("doctor", code=1)
     with sync.open(shell.db) as fov:
         fov.open_session("s").record([{"role": "user", "content": "Recorded meanwhile"}])

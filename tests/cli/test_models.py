@@ -110,7 +110,7 @@ def test_the_table_says_in_words_why_a_model_does_not_answer(
 ) -> None:
     monkeypatch.setenv("FOVEATE_MODELS__DEFAULT", "openai:gpt-4o")
     server.will(refused("openai", 401, "no", code="invalid_api_key"))
-    assert "no: key refused" in shell("models", code=1)
+    assert "no: key rejected" in shell("models", code=1)
     monkeypatch.delenv("OPENAI_API_KEY")
     assert "no: key missing" in shell("models", code=1)
     configure(monkeypatch, tmp_path, 'chat = "opnai:x"\ntiny = "x@http://127.0.0.1:9/v1"')

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foveate.session.values import Context, SessionStats
     from foveate.sync import Foveate, Session
 
-COLUMNS = (Column("told once", "fold"), Column("in"), Column("asked for later", "cut"), Column("stands as"))
+COLUMNS = (Column("said once", "fold"), Column("in"), Column("asked for later", "cut"), Column("shown as"))
 FACTS_SHOWN = 6
 BUDGET_TOKENS = 16_000
 REPLAYED_TURNS = 300

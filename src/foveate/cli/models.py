@@ -40,10 +40,10 @@ No model is configured: turns are compressed by rules, and nothing leaves this m
 With models.default instead of models.chat it also rewords, in the background, what rules compress: more calls."""
 TOLD_BY_REASON = {
     "extra": "no: not installed",
-    "key": "no: key refused",
+    "key": "no: key rejected",
     "name": "no: no such model",
     "too-long": "no: prompt too long",
-    "refused": "no: it refuses",
+    "refused": "no: request rejected",
     "busy": "no: too busy",
     "server": "no: server failed",
     "network": "no: not reached",

@@ -148,7 +148,7 @@ def _refused_key(status: int | None, target: CallTarget) -> ModelUnavailable:
         problem = f"{target.host} wants a key{code}; set the environment variable {target.key_variable}"
     else:
         problem = (
-            f"{target.host} refused the key in {target.key_variable}{code}; set that variable to a key that is valid "
+            f"{target.host} rejected the key in {target.key_variable}{code}; set that variable to a key that is valid "
             f"and may use {target.model}"
         )
     return target.unavailable(problem, reason="key")
@@ -164,7 +164,7 @@ def _by_status(error: Exception, target: CallTarget) -> ModelError | None:
         return target.failed(f"too many requests: {said}{when}", reason="busy", retry_after_seconds=wait)
     if status == FIRST_SERVER_ERROR and "not supported" in said:
         # llama.cpp says so of an image for a model without eyes; asking again changes nothing.
-        return target.unavailable(f"the request was refused ({status}): {said}", reason="refused")
+        return target.unavailable(f"the request was rejected ({status}): {said}", reason="refused")
     if kinds & {"ModelUnavailableError", "ModelServerError"} or (status or 0) >= FIRST_SERVER_ERROR:
         problem = f"{target.host} has a fault of its own{f' ({status})' if status else ''}: {said}"
         return target.failed(problem, reason="server", retry_after_seconds=wait)
@@ -183,7 +183,7 @@ def _by_refusal(status: int, said: str, target: CallTarget) -> ModelError:
         case 413:
             problem = f"the request is larger than {target.host} takes: {said}; shorten it"
             return target.unavailable(problem, reason="too-long")
-    return target.unavailable(f"the request was refused ({status}): {said}", reason="refused")
+    return target.unavailable(f"the request was rejected ({status}): {said}", reason="refused")
 
 
 def _by_transport(  # noqa: PLR0911 - each kind of failure leaves at once
@@ -216,7 +216,7 @@ def _by_kind(error: Exception, target: CallTarget) -> ModelError:
     said = _said(error, target)
     whole = str(error)
     if "ContentFilterError" in kinds or kinds & {"UserError", "CredentialsError", "ModelRequestRejectedError"}:
-        return target.unavailable(f"the request was refused: {said}", reason="refused")
+        return target.unavailable(f"the request was rejected: {said}", reason="refused")
     if "finish_reason" in whole:
         return target.failed("the answer broke off; it can be asked again", reason="broken-off")
     if "ended without content" in whole:

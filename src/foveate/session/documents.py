@@ -55,7 +55,7 @@ def check_size(name: str, text: str, limits: Mapping[str, int], session: Session
         return
     tokens = exact_counter(session.encoding).base(text)
     if tokens > limit:
-        what = "the epic (or the title that stands for it)" if name == "epic" else f"the list of {name}"
+        what = "the epic (or the title in its place)" if name == "epic" else f"the list of {name}"
         raise InputError(
             f"{what} has {tokens:,} tokens, {tokens - limit:,} more than the {limit:,} it may have; it is shown whole "
             f"in every context: shorten it, or raise oneshot.{name}_tokens"

@@ -38,9 +38,7 @@ OPTIMIZE_WORDS = "INSERT INTO passage_words (passage_words) VALUES ('optimize')"
 CHECK_WORDS = "INSERT INTO passage_words (passage_words) VALUES ('integrity-check')"
 MATCH_WORDS = "SELECT rowid FROM passage_words WHERE passage_words MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT ?"
 COUNT_WORDS = "SELECT count(*) FROM passage_words_docsize"
-DAMAGED_INDEX = (
-    "the search index can't be read; 'foveate doctor --rebuild-index' makes it anew, nothing else is affected"
-)
+DAMAGED_INDEX = "the search index can't be read; 'foveate doctor --rebuild-index' rebuilds it, nothing else is affected"
 TYPES = {
     "serial": "INTEGER PRIMARY KEY",
     "serial_once": "INTEGER PRIMARY KEY AUTOINCREMENT",

@@ -112,7 +112,7 @@ class ClauseWording(ABC):
         passed = judge.passed(loaded.get(self.clauses_key), self.speaker)
         if not passed.is_enough:
             total = passed.refused + len(passed.units)
-            return WordingReport(reason=f"{passed.refused} of {total} clauses were refused")
+            return WordingReport(reason=f"{passed.refused} of {total} clauses were rejected")
         kept = fitting(passed.units, room, count)
         if weight(kept) < COVERED_SHARE * weight(roll_up(notes, room, count)):
             return WordingReport(reason="it has too few of the facts that rules keep")

@@ -119,7 +119,7 @@ def test_a_clause_that_its_turn_does_not_say_is_refused_alone(wrong: Any) -> Non
 def test_an_era_of_which_most_is_refused_does_not_stand() -> None:
     made = judged([clause(99), clause(98), HONEST[0]])
     assert not made.units
-    assert made.reason == "2 of 3 clauses were refused"
+    assert made.reason == "2 of 3 clauses were rejected"
 
 
 def test_an_era_that_says_next_to_nothing_does_not_stand() -> None:

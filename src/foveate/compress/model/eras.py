@@ -92,7 +92,7 @@ def judge_era(assignment: EraAssignment, answer: Answer, units: Sequence[Unit], 
     passed = ClauseJudge(units, assignment.nonce, count).passed(clauses)
     if not passed.is_enough:
         judged = passed.refused + len(passed.units)
-        return EraReport(reason=f"{passed.refused} of {judged} clauses were refused", refused=passed.refused)
+        return EraReport(reason=f"{passed.refused} of {judged} clauses were rejected", refused=passed.refused)
     kept = fitting(passed.units, assignment.max_tokens, count)
     local = roll_up(units, assignment.max_tokens, count)
     if weight(kept) < COVERED_SHARE * weight(local):
