@@ -142,5 +142,5 @@ def test_commands_show_what_a_prompt_puts_there(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     assert "The board is empty" in shell("board", "s")
     assert "T-1-R  this prompt" in shell("board", "s", "--prompt", QUESTION)
-    assert "Put on the board ahead, for this prompt: T-1-R." in shell("context", "s", "--prompt", QUESTION)
+    assert "Prefetched for this prompt: T-1-R." in shell("context", "s", "--prompt", QUESTION)
     assert shell.json("context", "s", "--prompt", QUESTION)["prefetched"] == ["T-1-R"]

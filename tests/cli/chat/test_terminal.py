@@ -55,7 +55,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
         terminal.type("Now stall.\n")
         terminal.wait_for("This was")
         terminal.type(CTRL_C)
-        terminal.wait_for("Stopped; what was said so far is kept.")
+        terminal.wait_for("Stopped; the answer so far is saved.")
         terminal.wait_for("> ")
 
         terminal.type("not this")
@@ -142,6 +142,6 @@ def test_while_a_model_reads_its_seconds_are_counted_and_then_taken_away(shell: 
         terminal.wait_for("Ctrl-D leaves")
         terminal.wait_for("> ")
         terminal.type("Say nothing.\r")
-        assert re.search(r"reading \d{3} tokens … \d+ s\x1b.*\r\x1b\[2K", terminal.wait_for(" 1 s"), re.DOTALL)
+        assert re.search(r"reading [\d,]+ tokens … \d+ s\x1b.*\r\x1b\[2K", terminal.wait_for(" 1 s"), re.DOTALL)
         terminal.type(CTRL_C)
-        assert "\r\x1b[2K" in terminal.wait_for("Stopped; what was said so far is kept.")
+        assert "\r\x1b[2K" in terminal.wait_for("Stopped; the answer so far is saved.")
