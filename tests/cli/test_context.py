@@ -106,7 +106,7 @@ def test_a_session_can_be_looked_at_through_another_strategy(talk: Shell) -> Non
     assert (answer["strategy"], answer["one_off"]) == ("standard", True)
     assert answer["notes"]["dropped_turns"] > 0
     assert talk.json("context", "demo")["strategy"] == "gradient"
-    assert "there are" in talk.error("context", "demo", "--strategy", "nosuch")
+    assert "available: checkpoint" in talk.error("context", "demo", "--strategy", "nosuch")
 
 
 def test_the_picture_has_a_cell_for_each_summary_and_for_the_users_words(talk: Shell) -> None:

@@ -227,9 +227,11 @@ class Worker:
             self._with_open.discard(session_id)
         is_indexed = await self._indexer.finish(session_id)
         await self._make_eras(session_id)
-        self._refiner.wake()
-        self._eras.wake(session_id)
-        self._rewording.wake(session_id)
+        if session_id in self._recorded:
+            # What an earlier program left is finished by rules; models, which cost, wait until the session goes on.
+            self._refiner.wake()
+            self._eras.wake(session_id)
+            self._rewording.wake(session_id)
         if is_indexed:
             self._failures.pop(session_id, None)
         else:
