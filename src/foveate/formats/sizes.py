@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Final
 
 from foveate.formats import render_messages
+from foveate.formats.exchanges import wrap_system
 from foveate.formats.files import encode_json
 from foveate.formats.media import ImageRule, block_media, image_rule, media_note, media_tokens
 from foveate.formats.parse import Record
-from foveate.formats.render import wrap_system
 from foveate.text import compact_json
 from foveate.tokens import Counter, EncodingName, session_counter
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult

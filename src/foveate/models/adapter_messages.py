@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from foveate.formats import CALL_IDS
+from foveate.formats.exchanges import Family, FamilyPart, Results, Utterance, exchanges, note_of
+from foveate.formats.exchanges import PairedResult as Result
 from foveate.formats.parse import arguments_object, parse_arguments
-from foveate.formats.render import Family, FamilyPart, Results, Utterance, exchanges, note_of
-from foveate.formats.render import PairedResult as Result
 from foveate.models import Answer, Finish
 from foveate.models.failures import BrokenOff
 from foveate.models.names import Kind, ModelName

@@ -18,6 +18,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from foveate.formats.exchanges import (
+    FamilyPart,
+    PairedResult,
+    Results,
+    Utterance,
+    exchanges,
+    note_of,
+    plain_or_list,
+    two_sided,
+    wrap_system,
+)
 from foveate.formats.parse import (
     ContentBlock,
     Media,
@@ -30,17 +41,6 @@ from foveate.formats.parse import (
     record_in,
     role_of,
     text_in,
-)
-from foveate.formats.render import (
-    FamilyPart,
-    PairedResult,
-    Results,
-    Utterance,
-    exchanges,
-    note_of,
-    plain_or_list,
-    two_sided,
-    wrap_system,
 )
 from foveate.turn import (
     Attachment,

@@ -19,6 +19,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from foveate.errors import InvalidMessage
+from foveate.formats.exchanges import (
+    FamilyPart,
+    PairedResult,
+    Results,
+    Utterance,
+    exchanges,
+    note_of,
+    two_sided,
+    wrap_system,
+)
 from foveate.formats.files import encode_json
 from foveate.formats.parse import (
     Record,
@@ -31,16 +41,6 @@ from foveate.formats.parse import (
     record_in,
     role_of,
     text_in,
-)
-from foveate.formats.render import (
-    FamilyPart,
-    PairedResult,
-    Results,
-    Utterance,
-    exchanges,
-    note_of,
-    two_sided,
-    wrap_system,
 )
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 

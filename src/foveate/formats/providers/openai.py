@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from foveate.errors import InvalidMessage
+from foveate.formats.exchanges import FamilyPart, PairedResult, Results, Utterance, exchanges, note_of, plain_or_list
 from foveate.formats.parse import (
     ContentBlock,
     Record,
@@ -35,7 +36,6 @@ from foveate.formats.parse import (
     role_of,
     text_in,
 )
-from foveate.formats.render import FamilyPart, PairedResult, Results, Utterance, exchanges, note_of, plain_or_list
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 NAME: Final = "openai"

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from foveate.errors import InvalidMessage
+from foveate.formats.exchanges import FamilyPart, PairedResult, Results, Utterance, exchanges, note_of, plain_or_list
 from foveate.formats.parse import (
     ContentBlock,
     Record,
@@ -35,7 +36,6 @@ from foveate.formats.parse import (
     role_of,
     text_in,
 )
-from foveate.formats.render import FamilyPart, PairedResult, Results, Utterance, exchanges, note_of, plain_or_list
 from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 
 NAME: Final = "openai-responses"

@@ -28,10 +28,10 @@ from foveate.formats import (
     TranscriptProblem,
     parse_message,
 )
+from foveate.formats.exchanges import result_text, said_in
 from foveate.formats.files import content_key
 from foveate.formats.parse import record as as_record
 from foveate.formats.parse import text_at, time_at
-from foveate.formats.render import result_text, said_in
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 
 NAME = "aider"

@@ -22,9 +22,9 @@ from typing import BinaryIO, Literal
 
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
+from foveate.formats.exchanges import result_text, said_in
 from foveate.formats.files import Readable, array_elements, content_key, encode_json, made_session, short_title
 from foveate.formats.parse import number_at, parse_arguments, record, role_of, text_at, value_at
-from foveate.formats.render import result_text, said_in
 from foveate.turn import (
     ROLES,
     Attachment,

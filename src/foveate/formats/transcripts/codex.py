@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
+from foveate.formats.exchanges import with_call_ids
 from foveate.formats.files import (
     Sessions,
     TitleRank,
@@ -26,7 +27,6 @@ from foveate.formats.files import (
 )
 from foveate.formats.parse import count_at, every_text, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
-from foveate.formats.render import with_call_ids
 from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Role, Text, ToolResult, Usage
 
 NAME: Final = "codex"

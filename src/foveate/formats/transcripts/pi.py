@@ -14,6 +14,7 @@ from typing import BinaryIO, Literal, overload
 
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
+from foveate.formats.exchanges import note_of, result_text
 from foveate.formats.files import (
     Sessions,
     TitleRank,
@@ -26,7 +27,6 @@ from foveate.formats.files import (
 )
 from foveate.formats.parse import count_at, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
-from foveate.formats.render import note_of, result_text
 from foveate.turn import (
     Attachment,
     Json,

@@ -1,4 +1,4 @@
-"""The words that stand in a message for what its format has no form for, so that nothing goes missing unsaid."""
+"""Tool calls paired with their results across formats, and notes for content that a format can't express."""
 
 from __future__ import annotations
 
