@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.context.costs import overheads
-from foveate.context.tags import SUMS, parse_blocks, write_block
-from foveate.history.blocks import ONLY_NAMED, RowText, artefact_text, log_text, mixed_text, user_text, write_row
+from foveate.context.tags import SUMS, TagEntry, block_of, parse_blocks, write_block
+from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, mixed_text, user_text, write_text
 from foveate.history.sizes import split_steps
 from foveate.plan import ArtefactSpec, Block, ShownLevel
 from foveate.strategy.build import made_of, made_short
@@ -26,13 +26,15 @@ def test_a_row_costs_what_it_is_counted_at_and_a_cut_one_no_more_than_planned(
     costs = overheads(7, counter)
     frame = costs.range if level in SUMS else costs.tag
     row = Block(7, 7, level, frame + costs.cut_note + room, is_cut=is_cut)
-    written = write_row(row, [(7, RowText(marked(text * 9, level)))], counter, costs)
-    whole = write_block(written.block)
-    assert counter.base(whole) == written.tokens
-    assert parse_blocks(whole) == [written.block]
+    entry = TagEntry(7, marked(text * 9, level))
+    written = write_text(row, [entry], counter, costs)
+    assert counter.base(written.text) == written.tokens
+    (block,) = parse_blocks(written.text)
+    assert write_block(block) == written.text
     if is_cut:
         assert written.tokens <= row.tokens
-        assert written.messages is None
+    else:
+        assert block == block_of(row, [entry])
 
 
 @given(conversations())
@@ -65,7 +67,7 @@ def test_a_steps_short_messages_are_found_by_their_position_in_the_turn() -> Non
     made = made_short(ArtefactSpec("s", "short", 3, 3), {2: "[result exec] 1\n", 4: "[result exec] 2\n"})
     row = Block(3, 3, "M", 100, artefact="s", short=(2, 4), first_step=2, last_step=4, is_range=True)
     steps = split_steps(messages)
-    shown = [log_text(row, step.messages, {"s": made}, step=step).text for step in steps]
+    shown = [log_text(row, step.messages, {"s": made}, step=step) for step in steps]
     assert [text.splitlines()[-1] for text in shown] == [
         "[user] Go",
         "[result exec] 1",
@@ -77,5 +79,5 @@ def test_a_steps_short_messages_are_found_by_their_position_in_the_turn() -> Non
 def test_what_is_not_made_yet_says_so() -> None:
     row = Block(1, 4, "A", 100, artefact="a")
     made = made_of(ArtefactSpec("a", "topic", 1, 4), "Harbour.")
-    assert artefact_text(row, {}).text == ONLY_NAMED
-    assert artefact_text(row, {"a": made}).text == "Harbour."
+    assert artefact_entry(row, {}).text == ONLY_NAMED
+    assert artefact_entry(row, {"a": made}).text == "Harbour."

@@ -103,7 +103,7 @@ def test_a_defect_in_a_plan_leads_to_a_simpler_context_and_an_event(
 def test_where_no_history_can_be_shown_at_all_there_is_still_a_context(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "write_row", _failing)
+    monkeypatch.setattr(texts, "write_text", _failing)
     monkeypatch.delenv(contexts.STRICT_VARIABLE)
 
     async def job(fov: Foveate) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from foveate.context.assemble import ContextParts, HistoryBlock
+from foveate.context.assemble import BlockText, ContextParts
 from foveate.context.board import NOTE_HEADINGS, Board, add_note, render, retrieve
 from foveate.context.board import Note as BoardNote
 from foveate.context.costs import block_tokens
@@ -81,7 +81,7 @@ def histories(draw: st.DrawFn) -> list[TagBlock]:
 
 def history_block(
     block: TagBlock, messages: Sequence[Message] | None = None, *, counter: Counter = O200K, is_stable: bool = True
-) -> HistoryBlock:
+) -> BlockText:
     tokens = block_tokens(block, counter)
     row = Block(
         block.first,
@@ -93,17 +93,17 @@ def history_block(
         is_range=block.is_range,
     )
     native = None if messages is None else tuple(messages)
-    return HistoryBlock(row, write_block(block), tokens, native, is_stable)
+    return BlockText(row, write_block(block), tokens, native, is_stable)
 
 
-def native_block(number: int, messages: Sequence[Message], counter: Counter = O200K) -> HistoryBlock:
+def native_block(number: int, messages: Sequence[Message], counter: Counter = O200K) -> BlockText:
     """A turn that may go out as messages."""
     text = turn_text(tuple(messages))
     return history_block(TagBlock(number, number, "R", (TagEntry(number, text),)), messages, counter=counter)
 
 
 @st.composite
-def native_turns(draw: st.DrawFn, number: int, counter: Counter = O200K) -> HistoryBlock:
+def native_turns(draw: st.DrawFn, number: int, counter: Counter = O200K) -> BlockText:
     prompt = Message("user", (Text(draw(words)),))
     return native_block(number, (prompt, *draw(conversations())), counter)
 
@@ -195,7 +195,7 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def native_sample() -> list[HistoryBlock]:
+def native_sample() -> list[BlockText]:
     return [
         native_block(14, parse_messages(RECORDS["openai"], "openai")),
         native_block(15, parse_messages(RECORDS["anthropic"], "anthropic")),

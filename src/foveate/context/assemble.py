@@ -37,8 +37,8 @@ REPLY_TOKENS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryBlock:
-    """A row of the plan, written."""
+class BlockText:
+    """A block of a plan, written out."""
 
     row: Block
     text: str
@@ -46,15 +46,15 @@ class HistoryBlock:
     tokens: int
     """The base tokens of the text."""
     messages: tuple[Message, ...] | None = None
-    """The turn's messages, where it may go out as the provider's own."""
+    """The messages it was written from, if it can be sent as messages in place of its text."""
     is_stable: bool = True
-    """The next context will show it byte for byte, unless a rebuild comes between."""
+    """The next context repeats it byte for byte, unless there is a rebuild."""
     extra_tokens: int = 0
-    """What the messages take beyond the text: arguments as they were recorded, images and files, signatures."""
+    """Tokens of the messages beyond the text: arguments as recorded, images and files, signatures."""
 
     @property
     def sent_tokens(self) -> int:
-        """What it takes at most, as text or as messages."""
+        """Maximum tokens, as text or as messages."""
         return self.tokens + self.extra_tokens
 
 
@@ -75,7 +75,7 @@ class ContextParts:
     """What stands fixed behind the pins, each as `tags.tag_document` makes it."""
     changing: Mapping[Section, str] = field(default_factory=dict)
     """Documents that change often, which stand with the board."""
-    history: Sequence[HistoryBlock] = ()
+    history: Sequence[BlockText] = ()
     at_work: int = 0
     """So many blocks of the history, the last ones, are of the turn in progress."""
     memory: str = ""
@@ -88,27 +88,18 @@ class ContextParts:
     order: Order = "cache-first"
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A segment before its tokens are scaled."""
-
-    segment: Segment
-    text: str
-    base_tokens: int
-
-
 def assemble(parts: ContextParts) -> Context:
     """A context within its budget; `BudgetExceeded` if what is never compressed does not fit by itself."""
     pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
     prompt = prompt_messages(parts.prompt)
-    fixed = _fixed_pieces(parts, pins_tokens)
+    fixed = _fixed_segments(parts, pins_tokens)
     prompt_tokens = parts.counter.base(_prompt_text(parts.prompt))
     prompt_extra = 0 if isinstance(parts.prompt, str) else _sizes(parts).extra_tokens(prompt)
-    system = "".join(piece.text for piece in fixed)
+    system = "".join(segment.text for segment in fixed)
     _check_fixed(parts, fixed, prompt, prompt_tokens + prompt_extra)
 
-    dynamic = _dynamic_pieces(parts)
-    inner_tokens = sum(piece.base_tokens for piece in [*fixed, *dynamic])
+    dynamic = _dynamic_segments(parts)
+    inner_tokens = sum(segment.tokens for segment in [*fixed, *dynamic])
     inner_tokens += sum(block.tokens for block in parts.history) + prompt_tokens + parts.tools_tokens
     native_from = _first_native(parts.history, prompt)
     while True:
@@ -124,22 +115,22 @@ def assemble(parts: ContextParts) -> Context:
             # Tagged text needs no framing of its own, so a turn that does not fit as messages still fits so.
             native_from += 1
 
-    history = _history_pieces(parts, native_from, dynamic)
+    history = _history_segments(parts, native_from, dynamic)
     shown = [*fixed, *_in_order(parts, history, dynamic)]
     behind = [
-        _piece("prompt", _prompt_text(parts.prompt), prompt_tokens),
-        _piece("tools", "", parts.tools_tokens, is_stable=True),
-        _piece("framing", "", framing),
-        _piece("attachments", "", extra),
+        Segment("prompt", prompt_tokens, is_stable=False, text=_prompt_text(parts.prompt)),
+        Segment("tools", parts.tools_tokens, is_stable=True),
+        Segment("framing", framing, is_stable=False),
+        Segment("attachments", extra, is_stable=False),
     ]
     segments = _scale_segments(parts, [*shown, *behind])
     context = Context(
-        text="".join(piece.text for piece in shown),
+        text="".join(segment.text for segment in shown),
         tokens=sum(segment.tokens for segment in segments),
         budget_tokens=parts.budget_tokens,
         segments=segments,
         system=system,
-        history="".join(piece.text for piece in history),
+        history="".join(segment.text for segment in history),
         layout=layout,
         calibration=parts.calibration,
     )
@@ -158,7 +149,7 @@ def _sizes(parts: ContextParts) -> SentSizes:
     return SentSizes.of(parts.model, parts.counter.encoding)
 
 
-def _with_notes(parts: ContextParts, index: int) -> list[HistoryBlock]:
+def _with_notes(parts: ContextParts, index: int) -> list[BlockText]:
     """The history, with notes for what is attached to one of its blocks."""
     sizes, block = _sizes(parts), parts.history[index]
     messages = tuple(map(sizes.without_media, block.messages or ()))
@@ -174,28 +165,25 @@ def _prompt_text(prompt: str | Sequence[Message]) -> str:
     return turn_text(prompt_messages(prompt))
 
 
-def _piece(name: SegmentName, text: str, base_tokens: int, *, is_stable: bool = False) -> _Piece:
-    return _Piece(Segment(name, 0, is_stable), text, base_tokens)
-
-
-def _fixed_pieces(parts: ContextParts, pins_tokens: int) -> list[_Piece]:
-    pieces = []
+def _fixed_segments(parts: ContextParts, pins_tokens: int) -> list[Segment]:
+    """The system message; like all segments before `_scale_segments`, in base tokens."""
+    encoding = parts.counter.encoding
+    segments = []
     if parts.system:
         # The next part begins on a new line, or the counts would not add up.
         system = parts.system if parts.system.endswith("\n") else f"{parts.system}\n"
-        pieces.append(_piece("system", system, _counted(system, parts.counter.encoding), is_stable=True))
-    if parts.explanation:
-        told = parts.explanation
-        pieces.append(_piece("explanation", told, _counted(told, parts.counter.encoding), is_stable=True))
+        segments.append(Segment("system", _counted(system, encoding), is_stable=True, text=system))
+    if explanation := parts.explanation:
+        segments.append(Segment("explanation", _counted(explanation, encoding), is_stable=True, text=explanation))
     if parts.pins:
-        pieces.append(_piece("pins", write_pins(parts.pins), pins_tokens, is_stable=True))
+        segments.append(Segment("pins", pins_tokens, is_stable=True, text=write_pins(parts.pins)))
     for name, text in parts.documents.items():
         if text:
-            pieces.append(_piece(name, text, parts.counter.base(text), is_stable=True))
-    return pieces
+            segments.append(Segment(name, parts.counter.base(text), is_stable=True, text=text))
+    return segments
 
 
-def _dynamic_pieces(parts: ContextParts) -> list[_Piece]:
+def _dynamic_segments(parts: ContextParts) -> list[Segment]:
     named: list[tuple[SegmentName, str]] = [
         ("memory", parts.memory),
         *parts.changing.items(),
@@ -203,29 +191,34 @@ def _dynamic_pieces(parts: ContextParts) -> list[_Piece]:
     ]
     for name, text in named:
         assert not text or (text.startswith("<") and text.endswith("\n")), f"the {name} is not in a tag of its own"
-    return [_piece(name, text, parts.counter.base(text), is_stable=parts.at_work > 0) for name, text in named if text]
+    is_stable = parts.at_work > 0
+    return [Segment(name, parts.counter.base(text), is_stable, text=text) for name, text in named if text]
 
 
-def _in_order(parts: ContextParts, history: Sequence[_Piece], dynamic: Sequence[_Piece]) -> list[_Piece]:
+def _in_order(parts: ContextParts, history: Sequence[Segment], dynamic: Sequence[Segment]) -> list[Segment]:
     if parts.order == "documented":
         return [*dynamic, *history]
     past = len(history) - parts.at_work
     return [*history[:past], *dynamic, *history[past:]]
 
 
-def _history_pieces(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece]) -> list[_Piece]:
-    pieces = []
+def _history_segments(parts: ContextParts, native_from: int, dynamic: Sequence[Segment]) -> list[Segment]:
+    segments = []
     is_stable = parts.order == "cache-first" or not dynamic
     for index, block in enumerate(parts.history):
         is_stable = is_stable and block.is_stable
         row = block.row
-        segment = Segment("history", 0, is_stable, row.first, row.last, row.level, is_native=index >= native_from)
-        pieces.append(_Piece(segment, block.text, block.tokens))
-    return pieces
+        is_native = index >= native_from
+        segments.append(
+            Segment("history", block.tokens, is_stable, row.first, row.last, row.level, is_native, block.text)
+        )
+    return segments
 
 
-def _check_fixed(parts: ContextParts, fixed: Sequence[_Piece], prompt: tuple[Message, ...], prompt_tokens: int) -> None:
-    named: dict[str, int] = {piece.segment.name: piece.base_tokens for piece in fixed}
+def _check_fixed(
+    parts: ContextParts, fixed: Sequence[Segment], prompt: tuple[Message, ...], prompt_tokens: int
+) -> None:
+    named: dict[str, int] = {segment.name: segment.tokens for segment in fixed}
     framing = MESSAGE_TOKENS * (bool(fixed) + provider_message_count(prompt)) + REPLY_TOKENS
     named |= {name: parts.counter.base(text) for name, text in parts.changing.items()}
     named |= {"prompt": prompt_tokens, "tool definitions": parts.tools_tokens, "framing of messages": framing}
@@ -233,7 +226,7 @@ def _check_fixed(parts: ContextParts, fixed: Sequence[_Piece], prompt: tuple[Mes
         raise BudgetExceeded(parts.budget_tokens, {name: _scaled(parts, tokens) for name, tokens in named.items()})
 
 
-def _first_native(history: Sequence[HistoryBlock], prompt: tuple[Message, ...]) -> int:
+def _first_native(history: Sequence[BlockText], prompt: tuple[Message, ...]) -> int:
     """From which block on all can go out as messages: whole tool pairs, and a user to begin with."""
     first = len(history)
     following: tuple[Message, ...] = _leading_results(prompt)
@@ -258,7 +251,7 @@ def _leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
     return prompt[:count]
 
 
-def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], prompt: tuple[Message, ...]) -> Layout:
+def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], prompt: tuple[Message, ...]) -> Layout:
     older, newer = parts.history[:native_from], parts.history[native_from:]
     native = [Native(block.messages or (), block.is_stable, turn=block.row.last) for block in newer]
     if results := _leading_results(prompt):
@@ -268,7 +261,7 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[_Piece], p
         else:
             # Their calls stand in tagged text, where no provider would find them.
             prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
-    tail = "".join(piece.text for piece in dynamic)
+    tail = "".join(segment.text for segment in dynamic)
     if parts.order == "documented" and tail:
         lead = tail + "".join(block.text for block in older) + (native_note(newer[0].row) if older and newer else "")
         return Layout("", lead, tuple(native), "", prompt, is_cacheable=False)
@@ -313,17 +306,17 @@ def _scaled(parts: ContextParts, base_tokens: int) -> int:
     return parts.counter.scale(base_tokens, parts.calibration)
 
 
-def _scale_segments(parts: ContextParts, pieces: Sequence[_Piece]) -> tuple[Segment, ...]:
-    """Each segment's share of the scaled total, so that they add up to it exactly."""
-    segments = []
+def _scale_segments(parts: ContextParts, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """The segments that are not empty, from base to scaled tokens, which add up exactly to the scaled total."""
+    found = []
     base = scaled = 0
-    for piece in pieces:
-        base += piece.base_tokens
+    for segment in segments:
+        base += segment.tokens
         upto = _scaled(parts, base)
-        if piece.base_tokens or piece.text:
-            segments.append(replace(piece.segment, tokens=upto - scaled, text=piece.text))
+        if segment.tokens or segment.text:
+            found.append(replace(segment, tokens=upto - scaled))
         scaled = upto
-    return tuple(segments)
+    return tuple(found)
 
 
 @lru_cache(maxsize=64)

@@ -25,7 +25,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -153,6 +153,8 @@ class TagEntry:
     number: int
     """Of the turn, or of the step; the first turn of an era."""
     text: str
+    tokens: int | None = field(default=None, compare=False)
+    """Tokens of the escaped text, if already known."""
 
 
 @dataclass(frozen=True, slots=True)

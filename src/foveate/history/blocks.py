@@ -1,13 +1,14 @@
-"""One row of a plan written out: its texts in its tags, and to the token what they cost. Pure."""
+"""Writes out one block of a plan: its texts in tags, with the exact token count. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from foveate.context.assemble import BlockText
 from foveate.context.costs import content_tokens, counting, frame_tokens, label_tokens
 from foveate.context.cut import cut_text
-from foveate.context.tags import SUMS, TagBlock, TagEntry, block_of
+from foveate.context.tags import SUMS, TagEntry, block_of, write_block
 from foveate.history.sizes import PRUNED, Step
 from foveate.plan import Artefact, Block, Overheads
 from foveate.strategy.build import short_texts
@@ -18,48 +19,39 @@ from foveate.turn import Message, ToolResult
 ONLY_NAMED = "(only named here: get_turns opens it)"
 
 
-@dataclass(frozen=True, slots=True)
-class RowText:
-    """One turn's or step's text at a level; its tokens where they are known already."""
+def write_text(
+    row: Block,
+    entries: Iterable[TagEntry],
+    counter: Counter,
+    costs: Overheads,
+    *,
+    messages: tuple[Message, ...] | None = None,
+    extra_tokens: int = 0,
+) -> BlockText:
+    """The block with these texts in its tags; if the plan says so, its text is cut to the block's tokens.
 
-    text: str
-    tokens: int | None = None
-    messages: tuple[Message, ...] | None = None
-    """Where it may go out as the provider's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A row's texts, and what they cost in all."""
-
-    block: TagBlock
-    tokens: int
-    messages: tuple[Message, ...] | None
-
-
-def write_row(row: Block, texts: Iterable[tuple[int, RowText]], counter: Counter, costs: Overheads) -> Written:
-    """The row with the text of each turn or step by its number; cut, where the plan says so, to the row's tokens."""
+    `messages` and `extra_tokens` are passed on. A cut block has no messages: they would be more than was planned.
+    """
+    assert not (messages and row.is_cut), "a cut block is sent as text"
     in_steps = bool(row.first_step)
     frame = costs.range if row.level in SUMS else costs.tag
-    entries: list[TagEntry] = []
+    shown: list[TagEntry] = []
     tokens = 0
-    messages: list[Message] | None = []
-    for number, given in texts:
-        text, size = given.text, given.tokens
+    for given in entries:
+        entry = given
         if row.is_cut and row.level != "E":
             count = counting(row.level, counter, in_steps=in_steps)
-            whole = size if size is not None else count(text)
-            text, size = cut_text(text, row.tokens - frame, count, whole), None
-        known = size is not None
-        tokens += size if known and size is not None else content_tokens(text, row.level, counter, in_steps=in_steps)
-        tokens += label_tokens(number, row.level, counter, in_steps=in_steps) if row.is_range else 0
-        entries.append(TagEntry(number, text))
-        if given.messages is None or row.is_cut or messages is None:
-            messages = None
+            whole = given.tokens if given.tokens is not None else count(given.text)
+            entry = TagEntry(given.number, cut_text(given.text, row.tokens - frame, count, whole))
+        if entry.tokens is None:
+            tokens += content_tokens(entry.text, row.level, counter, in_steps=in_steps)
         else:
-            messages += given.messages
-    block = block_of(row, entries)
-    return Written(block, tokens + frame_tokens(block, counter), tuple(messages) if messages else None)
+            tokens += entry.tokens
+        tokens += label_tokens(entry.number, row.level, counter, in_steps=in_steps) if row.is_range else 0
+        shown.append(entry)
+    block = block_of(row, shown)
+    tokens += frame_tokens(block, counter)
+    return BlockText(row, write_block(block), tokens, messages, extra_tokens=extra_tokens)
 
 
 def user_text(messages: Iterable[Message]) -> str:
@@ -85,20 +77,20 @@ def mixed_text(
 
 def log_text(
     row: Block, messages: tuple[Message, ...], made: Mapping[str, Artefact], *, step: Step | None = None
-) -> RowText:
-    """A turn's text at U or M, or that of one step of it; without messages it was pruned."""
+) -> str:
+    """The text at U or M of a turn, or of one of its steps; a turn without messages was pruned."""
     if not messages:
-        return RowText(f"{PRUNED}\n")
+        return f"{PRUNED}\n"
     if row.level == "U":
-        return RowText(user_text(messages))
+        return user_text(messages)
     assert row.first == row.last, "the positions of an M row are of one turn"
     found = made.get(row.artefact)
     short = short_texts(found) if found else {}
     place = step.position if step else 0
-    return RowText(mixed_text(messages, short, set(row.short), first_position=place))
+    return mixed_text(messages, short, set(row.short), first_position=place)
 
 
-def artefact_text(row: Block, made: Mapping[str, Artefact]) -> RowText:
-    """What an A row says."""
+def artefact_entry(row: Block, made: Mapping[str, Artefact]) -> TagEntry:
+    """The text of an A row; a note if it is not made yet."""
     found = made.get(row.artefact)
-    return RowText(found.text, found.tokens) if found and found.text else RowText(ONLY_NAMED)
+    return TagEntry(row.first, found.text, found.tokens) if found and found.text else TagEntry(row.first, ONLY_NAMED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from foveate.cache import BoundedCache
-from foveate.context.assemble import HistoryBlock
+from foveate.context.assemble import BlockText
 from foveate.context.context import PlanReport
 from foveate.context.costs import counting
 from foveate.history.late_writes import LateWrites
@@ -332,7 +332,7 @@ def _batches(wants: Sequence[ArtefactSpec]) -> Iterator[list[ArtefactSpec]]:
         yield batch
 
 
-def _stable(blocks: Sequence[HistoryBlock], *, is_open: bool) -> list[HistoryBlock]:
+def _stable(blocks: Sequence[BlockText], *, is_open: bool) -> list[BlockText]:
     """The blocks, of which the last one changes while its turn is open."""
     if not blocks or not is_open:
         return list(blocks)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from foveate.context.assemble import HistoryBlock
+from foveate.context.assemble import BlockText
 from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
 from foveate.context.thinking import is_signed
@@ -81,7 +81,7 @@ class KeptPlan:
 class HistoryView:
     """A session's history as it is shown now."""
 
-    blocks: list[HistoryBlock]
+    blocks: list[BlockText]
     planned: PlanReport
     churn: float = 0.0
     """The share of tokens that a plan made in this call changed."""
@@ -167,8 +167,8 @@ class PlanCache:
         strategy: Strategy,
         room_tokens: int,
         pending: Step | None,
-        appended: Sequence[HistoryBlock],
-    ) -> tuple[Plan, list[HistoryBlock]]:
+        appended: Sequence[BlockText],
+    ) -> tuple[Plan, list[BlockText]]:
         """All turns within the room; the newest step as it came, where it fits by itself."""
         last_turn = session.last_turn
         is_last = bool(appended) and pending is not None and appended[-1].row.last_step == pending.number
@@ -207,18 +207,18 @@ class PlanCache:
         if await self._writes.write(lambda: self._store.derived.keep_plan(self._session_id, self._name, packed)):
             self._stored = packed
 
-    async def _base(self, session: SessionRow, plan: KeptPlan) -> list[HistoryBlock]:
+    async def _base(self, session: SessionRow, plan: KeptPlan) -> list[BlockText]:
         """The plan's rows: texts as they were stored, raw turns from the log."""
         counter = exact_counter(session.encoding)
         costs = overheads(max(session.last_turn, 1), counter)
         raw_rows = [row for row, text in zip(plan.rows, plan.texts, strict=True) if text is None]
         raw = iter(await self._viewer.write(raw_rows, counter, costs))
         return [
-            next(raw) if text is None else HistoryBlock(row, text, tokens)
+            next(raw) if text is None else BlockText(row, text, tokens)
             for row, text, tokens in zip(plan.rows, plan.texts, plan.tokens, strict=True)
         ]
 
-    async def _appended(self, session: SessionRow, plan: KeptPlan | None) -> list[HistoryBlock]:
+    async def _appended(self, session: SessionRow, plan: KeptPlan | None) -> list[BlockText]:
         if plan is None:
             return []
         counter = exact_counter(session.encoding)
@@ -346,7 +346,7 @@ def _is_makeshift(row: Block, settled_turn: int) -> bool:
     return is_least and not row.first_step and row.last > settled_turn
 
 
-def _churn(old: KeptPlan | None, blocks: Sequence[HistoryBlock], texts: Sequence[str | None]) -> float:
+def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[str | None]) -> float:
     """The share of tokens that were not shown so before."""
     total = sum(block.tokens for block in blocks)
     if old is None or not total:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from foveate.cache import BoundedCache
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
-from foveate.context.assemble import HistoryBlock
+from foveate.context.assemble import BlockText
 from foveate.context.costs import counting, overheads
-from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_text, write_block
+from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_text
 from foveate.formats.sizes import SentSizes
-from foveate.history.blocks import ONLY_NAMED, RowText, artefact_text, log_text, write_row
+from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_text
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredHistory, gather, split_steps
 from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel
 from foveate.renditions import Unit, without_recalled
@@ -74,7 +74,7 @@ class TextReader:
         self._raw: BoundedCache[int, _Raw] = BoundedCache(MAX_CACHED_TURNS)
         self._open: tuple[int, _Raw] | None = None
         """The newest turn as it was read last."""
-        self._whole: BoundedCache[tuple[Hashable, ...], HistoryBlock] = BoundedCache(MAX_CACHED_TURNS)
+        self._whole: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
         self._era_texts: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
         self.pruned: int | None = None
         """When turns were pruned last, as of the last `renew`."""
@@ -105,7 +105,7 @@ class TextReader:
         last_turn: int,
         last_step: int | None = None,
         shown: Mapping[int, ShownLevel] | None = None,
-    ) -> tuple[Plan, list[HistoryBlock]]:
+    ) -> tuple[Plan, list[BlockText]]:
         """A new plan of the turns up to `last_turn`; of the turn in progress the steps so far.
 
         With `shown`, the levels that turns are shown at now, few of them change.
@@ -143,13 +143,14 @@ class TextReader:
         costs: Overheads,
         steps: Sequence[Step] = (),
         made: Mapping[str, Artefact] | None = None,
-    ) -> list[HistoryBlock]:
+    ) -> list[BlockText]:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
         made = made or {}
         self._whole.reserve(len(rows))
         written_before = {key: block for row in rows if (block := self._whole.get(key := _key(row, made)))}
         unwritten = [row for row in rows if not (_is_lasting(row) and _key(row, made) in written_before)]
-        texts = await self._texts([row for row in unwritten if not row.first_step and row.level not in SUMS], made)
+        turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
+        entries, raws = await self._entries(turn_rows, made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
         blocks = []
@@ -161,25 +162,23 @@ class TextReader:
                 blocks.append(replace(whole, row=row))
                 continue
             if planned.level == "E":
-                written = write_row(row, [(row.first_step or row.first, eras[planned])], counter, costs)
+                own = [eras[planned]]
             elif row.level == "A":
-                written = write_row(row, [(row.first, artefact_text(row, made))], counter, costs)
+                own = [artefact_entry(row, made)]
             elif row.first_step:
-                own = ((number, self._step_text(row, by_step[number], counter, made)) for number in _numbers(row))
-                written = write_row(row, own, counter, costs)
+                own = [self._step_entry(row, by_step[number], counter, made) for number in _numbers(row)]
             else:
-                found = ((number, texts[row.level, number]) for number in _numbers(row))
-                written = write_row(row, found, counter, costs)
-            extra = self._extra_tokens(row, written.messages)
-            text = write_block(written.block)
-            blocks.append(HistoryBlock(row, text, written.tokens, written.messages, extra_tokens=extra))
+                own = [entries[row.level, number] for number in _numbers(row)]
+            messages = _messages(row, raws, by_step)
+            extra = self._extra_tokens(row, messages)
+            blocks.append(write_text(row, own, counter, costs, messages=messages, extra_tokens=extra))
             if _is_lasting(row) and row.last in self._raw:
                 self._whole[_key(row, made)] = blocks[-1]
         return blocks
 
     async def appended(
         self, session: SessionRow, after_turn: int, after_step: int, counter: Counter, costs: Overheads
-    ) -> list[HistoryBlock]:
+    ) -> list[BlockText]:
         """What came after a plan was made: whole turns, and the steps of the turn it reached into, all raw."""
         rows = []
         steps: list[Step] = []
@@ -263,36 +262,38 @@ class TextReader:
         steps = split_steps(await self.raw(last_turn))
         return [step for step in steps if last_step is None or step.number <= last_step]
 
-    async def _texts(
+    async def _entries(
         self, rows: Sequence[Block], made: Mapping[str, Artefact]
-    ) -> dict[tuple[ShownLevel, int], RowText]:
+    ) -> tuple[dict[tuple[ShownLevel, int], TagEntry], dict[int, _Raw]]:
+        """The text of each turn of the rows at its level, and the turns that had to be read from the log for it."""
         wanted: dict[ShownLevel, list[int]] = {}
         by_turn: dict[int, Block] = {}
         for planned in rows:
             turns = range(planned.first, planned.last + 1)
             wanted.setdefault(planned.level, []).extend(turns)
             by_turn |= dict.fromkeys(turns, planned) if planned.level in ("U", "M") else {}
-        texts: dict[tuple[ShownLevel, int], RowText] = {}
+        entries: dict[tuple[ShownLevel, int], TagEntry] = {}
         derived = self._store.derived
         for first, last in _runs(wanted.get("T", ())):
             for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
-                texts["T", turn] = RowText(tiny, tokens)
+                entries["T", turn] = TagEntry(turn, tiny, tokens)
         for first, last in _runs([*wanted.get("C", ()), *wanted.get("S", ())]):
             for row in await derived.renditions(self._session_id, first, last):
-                texts["C", row.turn] = RowText(str(bodies.expand(row.compressed)), row.compressed_tokens)
-                texts["S", row.turn] = RowText(str(bodies.expand(row.smoothed)), row.smoothed_tokens)
-        missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in texts]
+                turn = row.turn
+                entries["C", turn] = TagEntry(turn, str(bodies.expand(row.compressed)), row.compressed_tokens)
+                entries["S", turn] = TagEntry(turn, str(bodies.expand(row.smoothed)), row.smoothed_tokens)
+        missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in entries]
         raws = await self._raws({turn for _, turn in missing})
         for level, turn in missing:
             raw = raws[turn]
             if level in ("R", "S"):
-                texts[level, turn] = RowText(raw.text, raw.tokens, (raw.messages or None) if level == "R" else None)
+                entries[level, turn] = TagEntry(turn, raw.text, raw.tokens)
             elif level in ("U", "M"):
-                texts[level, turn] = log_text(by_turn[turn], raw.messages, made)
+                entries[level, turn] = TagEntry(turn, log_text(by_turn[turn], raw.messages, made))
             else:
                 # A level that is not made yet is shown as a cut of the raw text.
-                texts[level, turn] = RowText(" ".join(raw.text.split()))
-        return texts
+                entries[level, turn] = TagEntry(turn, " ".join(raw.text.split()))
+        return entries, raws
 
     async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
         """Turns as they came; without messages where pruned. The newest turn may still grow, so it is read again."""
@@ -313,16 +314,16 @@ class TextReader:
                     self._open = turn, found[turn]
         return found
 
-    async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, RowText]:
-        texts: dict[Block, RowText] = {}
+    async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, TagEntry]:
+        entries: dict[Block, TagEntry] = {}
         for row in rows:
             key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
             text = self._era_texts.get(key) if row.era_level else ""
             if text is None:
                 text = self._era_texts[key] = await self._era_text(row, key[-1], counter)
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
-            texts[row] = RowText(text or hidden or ONLY_NAMED)
-        return texts
+            entries[row] = TagEntry(row.first_step or row.first, text or hidden or ONLY_NAMED)
+        return entries
 
     async def _era_text(self, row: Block, room_tokens: int, counter: Counter) -> str:
         """What a block of eras says; several are summed up together, so that none repeats another."""
@@ -340,19 +341,19 @@ class TextReader:
         whole = None if row.first_step or row.first != row.last else self._raw.get(row.first)
         return whole.extra_tokens if whole else self._sent.extra_tokens(messages)
 
-    def _step_text(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> RowText:
+    def _step_entry(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> TagEntry:
         if row.level in ("U", "M"):
-            return log_text(row, step.messages, made_before, step=step)
+            return TagEntry(step.number, log_text(row, step.messages, made_before, step=step))
         known = self._steps.texts(row.first, step, counter)
         made, item = known.made, known.item
         match row.level:
             case "R":
-                return RowText(turn_text(step.messages), item.raw - known.extra_tokens, step.messages)
+                return TagEntry(step.number, turn_text(step.messages), item.raw - known.extra_tokens)
             case "S":
-                return RowText(made.smoothed, item.smoothed)
+                return TagEntry(step.number, made.smoothed, item.smoothed)
             case "C":
-                return RowText(made.compressed, item.compressed)
-        return RowText(made.tiny, item.tiny)
+                return TagEntry(step.number, made.compressed, item.compressed)
+        return TagEntry(step.number, made.tiny, item.tiny)
 
 
 def is_from_log(row: Block) -> bool:
@@ -367,6 +368,14 @@ def _is_lasting(row: Block) -> bool:
 
 def _numbers(row: Block) -> range:
     return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
+
+
+def _messages(row: Block, raws: Mapping[int, _Raw], steps: Mapping[int, Step]) -> tuple[Message, ...] | None:
+    """The messages of a raw block; None for other levels, a cut block, and one with a pruned turn."""
+    if row.level != "R" or row.is_cut:
+        return None
+    parts = [steps[number].messages if row.first_step else raws[number].messages for number in _numbers(row)]
+    return tuple(message for part in parts for message in part) if all(parts) else None
 
 
 def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:

@@ -23,8 +23,8 @@ from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, Split
 from foveate.context.assemble import (
     MESSAGE_TOKENS,
     REPLY_TOKENS,
+    BlockText,
     ContextParts,
-    HistoryBlock,
     Order,
     assemble,
     prompt_messages,
@@ -244,7 +244,7 @@ class Contexts:
         session: SessionRow,
         counter: Counter,
         request: Request,
-        blocks: Sequence[HistoryBlock],
+        blocks: Sequence[BlockText],
         *,
         fixed_tokens: int,
     ) -> None:
@@ -451,14 +451,14 @@ def given_settings(session: SessionRow) -> dict[str, object]:
     return given
 
 
-def _at_work(session: SessionRow, blocks: Sequence[HistoryBlock], prompt: str | Sequence[Message]) -> int:
+def _at_work(session: SessionRow, blocks: Sequence[BlockText], prompt: str | Sequence[Message]) -> int:
     """How many of the blocks are of the turn in progress, unless a prompt ends it."""
     if session.head == "closed" or _said_by_user(prompt_messages(prompt)):
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
 
 
-def _shows(blocks: Sequence[HistoryBlock], turn: int) -> bool:
+def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
     """Whether the turn itself is shown, and not only a range it is in."""
     rows = (block.row for block in blocks)
     return any(row.first <= turn <= row.last and row.level not in SUMS for row in rows)
@@ -486,7 +486,7 @@ def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _visible(blocks: Sequence[HistoryBlock]) -> set[int]:
+def _visible(blocks: Sequence[BlockText]) -> set[int]:
     """The turns that are shown verbatim, or nearly so."""
     rows = (block.row for block in blocks)
     return {
