@@ -19,7 +19,7 @@ from foveate.context import invariants
 from foveate.context.context import Context, Segment, SegmentName
 from foveate.context.pairs import loose_ends, provider_message_count
 from foveate.context.pins import ShownPin, check_pins, write_pins
-from foveate.context.render import Layout, Native, message_count
+from foveate.context.render import Layout, Stretch, message_count
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
 from foveate.formats.sizes import SentSizes, has_media
@@ -253,7 +253,7 @@ def _leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], prompt: tuple[Message, ...]) -> Layout:
     older, newer = parts.history[:native_from], parts.history[native_from:]
-    native = [Native(block.messages or (), block.is_stable, turn=block.row.last) for block in newer]
+    native = [Stretch((), block.messages or (), block.row.last, block.is_stable) for block in newer]
     if results := _leading_results(prompt):
         prompt = prompt[len(results) :]
         if native:
@@ -273,7 +273,7 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
         if past < native_from:
             texts.insert(past, (tail, True))
         else:
-            native[past - native_from] = replace(native[past - native_from], before=tail)
+            native[past - native_from] = replace(native[past - native_from], texts=(tail,))
         tail = ""
     stable = next((index for index, (_, is_stable) in enumerate(texts) if not is_stable), len(texts))
     return Layout(

@@ -37,17 +37,6 @@ _EPHEMERAL: Final = {"type": "ephemeral"}
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
-    """A turn, or a step of one, that is sent as messages."""
-
-    messages: tuple[Message, ...]
-    is_stable: bool
-    before: str = ""
-    """Text of ours that is sent before it, in the same message if it begins with the user's."""
-    turn: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Layout:
     """What goes where in a request."""
 
@@ -55,7 +44,8 @@ class Layout:
     """Tagged history that the next context repeats."""
     lead: str = ""
     """What else comes before the native turns."""
-    native: tuple[Native, ...] = ()
+    native: tuple[Stretch, ...] = ()
+    """The newest turns, or their steps, sent as messages."""
     tail: str = ""
     """Memory and board, where a prompt follows; in a turn in progress they are sent before that turn."""
     prompt: tuple[Message, ...] = ()
@@ -63,22 +53,24 @@ class Layout:
     """Nothing that changes comes before the native turns."""
 
     def stretches(self) -> Iterator[Stretch]:
-        """The request piece by piece, in order: what every renderer and every count goes by."""
+        """The parts of the request in order, as all renderers and counts use them."""
         if lead := tuple(text for text in (self.stable_lead, self.lead) if text):
             yield Stretch(lead)
-        for native in self.native:
-            yield Stretch((native.before,) if native.before else (), native.messages, native)
+        yield from self.native
         if self.tail or self.prompt:
             yield Stretch((self.tail,) if self.tail else (), self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Texts of ours, and the messages right behind them; both may be empty."""
+    """Part of a request: texts of ours, and the messages that follow them. Both may be empty."""
 
     texts: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
-    native: Native | None = None
+    turn: int = 0
+    """The recorded turn whose messages they are; 0 if they are not of the history."""
+    is_stable: bool = False
+    """The next context repeats it."""
 
     @property
     def shown(self) -> tuple[Message, ...]:
@@ -109,7 +101,7 @@ def canonical_messages(layout: Layout, system: str, *, has_tools: bool = True) -
     newest = layout.native[-1].turn if layout.native else 0
     for stretch in layout.stretches():
         own = list(stretch.shown)
-        if stretch.native and stretch.native.turn != newest:
+        if stretch.turn and stretch.turn != newest:
             own = list(map(_with_named_files, own))
         if not has_tools:
             own = list(map(_as_text, own))
@@ -153,11 +145,11 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
     native: list[Message] = []
     for stretch in layout.stretches():
         prepared = acceptance.prepare(stretch.shown)
-        native += prepared if stretch.native else ()
+        native += prepared if stretch.turn else ()
         own = _behind(stretch.texts, _render_native(prepared, format), format)
         if marks and layout.stable_lead and not stretch.messages and stretch.texts[0] == layout.stable_lead:
             own[0] = _mark(own[0], 0)
-        if own and any(stretch.native is edge for edge in edges):
+        if own and any(stretch is edge for edge in edges):
             own[-1] = _mark(own[-1])
         rendered.extend(own)
     joined = _two_sided(rendered, format) if format in _TWO_SIDED else rendered
@@ -167,8 +159,8 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
     return sent
 
 
-def _edges(layout: Layout) -> Sequence[Native]:
-    """The native turns at whose end a breakpoint is worth its place."""
+def _edges(layout: Layout) -> Sequence[Stretch]:
+    """The native turns that end with a breakpoint."""
     return list(takewhile(lambda native: native.is_stable, layout.native))[-NATIVE_BREAKPOINTS:]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from foveate.context import invariants
 from foveate.context.assemble import assemble
-from foveate.context.render import Layout, Native
+from foveate.context.render import Layout, Stretch
 from foveate.errors import InvariantBroken
 from foveate.turn import Message, ToolCall
 from support.contexts import sample_parts
@@ -23,7 +23,7 @@ def test_a_broken_promise_is_named_as_a_defect() -> None:
 
 
 def test_messages_that_a_provider_would_refuse_are_not_given_out() -> None:
-    hanging = Native((Message("assistant", (ToolCall("exec", {}, id="a"),)),), is_stable=True)
+    hanging = Stretch(messages=(Message("assistant", (ToolCall("exec", {}, id="a"),)),), turn=1, is_stable=True)
     context = replace(assemble(sample_parts()), layout=Layout(native=(hanging,)))
     with pytest.raises(InvariantBroken, match="tool_pairs_whole"):
         context.messages("openai")
