@@ -17,7 +17,8 @@ def test_a_context_above_its_budget_is_noticed_with_what_takes_how_much() -> Non
     context = assemble(sample_parts())
     found = problem(replace(context, budget_tokens=context.tokens - 1))
     assert found is not None
-    assert "explanation 195" in found
+    (explanation,) = (segment for segment in context.segments if segment.name == "explanation")
+    assert f"explanation {explanation.tokens}" in found
     assert problem(replace(context, budget_tokens=context.tokens)) is None
 
 

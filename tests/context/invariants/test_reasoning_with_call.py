@@ -9,6 +9,7 @@ from hypothesis import given
 
 from foveate.context.assemble import ContextParts, assemble
 from foveate.context.invariants.reasoning_with_call import problem
+from foveate.context.render import render_layout
 from foveate.formats import parse_messages
 from foveate.tokens import O200K
 from support import contexts
@@ -29,7 +30,7 @@ def assembled(name: str, records: list[Any]) -> Any:
 
 def test_thinking_that_left_its_call_is_noticed_for_anthropic() -> None:
     context = assemble(sample_parts())
-    sent: Any = copy.deepcopy(context.messages("anthropic"))
+    sent: Any = copy.deepcopy(render_layout(context.layout, context.system, "anthropic", cache=True))
     assert problem("anthropic", sent, context.native_messages) is None
     assistant = next(record for record in sent if "Needs root." in str(record))
     assistant["content"].pop(0)
@@ -47,8 +48,8 @@ def test_a_reasoning_item_without_what_it_led_to_is_noticed_for_responses() -> N
     ]
     context = assembled("openai-responses", records)
     sent = context.messages("openai-responses")
-    assert sent[1:5] == records
-    assert problem("openai-responses", [*sent[:3], *sent[4:]], context.native_messages) == (
+    assert sent[:4] == records
+    assert problem("openai-responses", [*sent[:2], *sent[3:]], context.native_messages) == (
         "the reasoning 'rs_1' stands without the call it led to"
     )
 
