@@ -12,6 +12,8 @@ import math
 from functools import lru_cache
 from importlib.resources import files
 
+from foveate.words import stop_words
+
 FIRST_RANK = 60
 """Words before this place in the list carry nothing at all."""
 MAX_WORD_WEIGHT = 1.15
@@ -136,31 +138,13 @@ ERRORS = as_words(
     overflow deadlock regression rejected unavailable unreachable fehler abgestürzt échec erreur fallo error ошибка"""
 )
 
-DROPPABLE = as_words(
-    """a an the this that these those is are was were been being am does did has have had having
-    i me my mine we us our it its there here which your whom of so then just really very quite
-    actually basically simply literally honestly definitely certainly oh ah wow hey hi hello
-    please let lets let's i'm i've we're we've you're you've it's that's there's
-    got gonna kind sort bit lot lots thing things stuff such own like truly totally super
-    ein eine einen einem einer der die das den dem des ist sind war waren und ich wir mein auch noch schon mal ja doch
-    denn dann le la les une du de et est sont je nous que qui el los las una unos y es son yo
-    il lo gli è os um uma het een en zijn"""
-)
+DROPPABLE = stop_words("telegram")
 """What telegraphic text leaves out: articles, pronouns of who speaks, auxiliaries, filler."""
 
-LIGHT = as_words(
-    """the a an really very just quite actually basically simply literally honestly definitely certainly oh
-    ah wow hey hi hello please truly totally super der die das ein eine einen le la les une
-    el los las"""
-)
+LIGHT = stop_words("headline")
 """What a headline leaves out."""
 
-SPEECHLESS = DROPPABLE | as_words(
-    """you he him his she her hers they them their who what and be to with for by from at about into get gets
-    getting go going know yes good happy do thanks thank
-    okay ok yeah sure well great nice also some something someone think mean how
-    why when where will can would could should may might must"""
-)
+SPEECHLESS = DROPPABLE | stop_words("factless")
 """Words that carry no fact of their own."""
 
 OPENERS = as_words("and but so then also well oh wow yeah yes hey hi hello okay ok sure great nice cool")

@@ -21,6 +21,7 @@ from foveate.compress.tools import smooth_call, smooth_result
 from foveate.text import compact_json, message_text, part_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from foveate.words import LANGUAGES, stop_words
 
 __all__ = ["conclusions", "rules", "smooth_messages", "smooth_prose"]
 
@@ -470,20 +471,9 @@ NO_SPACE_AFTER = frozenset(
 )
 """Behind these a lone punctuation mark is spoken of, not written."""
 
-COMMON = frozenset(
-    "the a an and or but if of to in on at for with from by as is are was were be been am do does did not no yes it its"
-    " this that these those there i you he she we they me him her us them my your our their what which who when"
-    " where why"
-    " how can could should would will shall may might must have has had please thanks let make use need want"
-    " get all any"
-    " some then than so just now also only into about after before out up more same new one two fix add run".split()
-)
+COMMON = stop_words("prose", "en")
 
-FOREIGN = frozenset(
-    "der die das und ist nicht ein eine mit auf den dem von zu wir ich sie le la les des du et est une un dans pour que"
-    " qui pas sur el los las y en es por para con una del se o os da em um uma il di che non per sono het een van niet"
-    " och att som det yang dan di ini itu untuk saya och w na nie jest".split()
-)
+FOREIGN = stop_words("prose", *(language for language in LANGUAGES if language != "en"))
 
 
 @cache

@@ -12,6 +12,8 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
+from foveate.words import stop_words
+
 MAX_QUERY_CHARS = 20_000
 """Of a longer query its beginning and its end are read."""
 MAX_PHRASES = 24
@@ -29,16 +31,7 @@ ENDING_CHARS = 3
 """Words that differ in so many last characters may be forms of the same."""
 LEAST_SHARED_CHARS = 4
 
-_STOP_WORDS = """
-    a about after again all also am an and any are aren't as at be because been before being between both but by
-    can can't could couldn't d did didn't do does doesn't doing don't down during each either else for from further
-    get go got had hadn't has hasn't have haven't having he her here hers him his how i i'd i'll i'm i've if in into is
-    isn't it it's its just let let's like ll m may me might mine more most must my no nor not now of off on once one
-    only or other our ours out over own please re s same shall she should shouldn't so some still such t tell than that
-    that's the their theirs them then there there's these they this those through to too under until up us ve very was
-    wasn't we we're were weren't what what's when where whether which while who whom whose why will with without won't
-    would wouldn't yes you your yours"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+STOP_WORDS = stop_words("search", "en")
 _SILENT = frozenset(word.replace("'", " ") for word in STOP_WORDS)
 
 # Scripts that are written without spaces: kana, ideographs and their extensions, Hangul left out since it has spaces.

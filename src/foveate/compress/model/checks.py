@@ -17,10 +17,10 @@ from functools import lru_cache
 from foveate.compress.clauses import sentences
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import CLAIMS, GuardSource
-from foveate.compress.lexicon import as_words
 from foveate.compress.reader import read_turn
 from foveate.text import MARK_WORDS, part_text, turn_text
 from foveate.turn import Attachment, Message, Text
+from foveate.words import stop_words
 
 FAINT = 1e-6
 """The weight of facts that only the full text has: an answer may name them, and need not."""
@@ -188,35 +188,16 @@ _TECHNICAL = re.compile(
 )
 """Paths and identifiers, which are in no language."""
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-_COMMON = {
-    "English": as_words(
-        """the and is are was were of to in that it for with as this be by on not or an from have has had but they you
-        his her which will would their there been what when who"""
-    ),
-    "German": as_words(
-        """der die das und ist sind war nicht ein eine einen einem einer mit auf den dem des von zu zum zur wir ich sie
-        es für im auch als wird werden hat haben bei nach aus dass wurde oder noch nur aber"""
-    ),
-    "French": as_words(
-        """le la les des du et est une un dans pour que qui pas sur avec au aux par ce cette il elle nous vous sont été
-        mais ou ne se son sa ses être l'a d'un"""
-    ),
-    "Spanish": as_words(
-        """el la los las y es en un una que de del por para con no se su lo como más pero al está este esta fue son
-        hay muy también cuando"""
-    ),
-    "Italian": as_words(
-        """il lo la gli le e è un una di del della che non per con sono nel nella da dal come più ma si questo questa
-        anche ha"""
-    ),
-    "Portuguese": as_words(
-        """o a os as e é um uma de do da dos das que não em no na nos nas para com por se mais mas foi são está ao
-        também"""
-    ),
-    "Dutch": as_words(
-        """de het een en van is niet op te dat die in met voor zijn er aan ook als bij door naar maar om wordt werd"""
-    ),
+_LANGUAGES = {
+    "English": "en",
+    "German": "de",
+    "French": "fr",
+    "Spanish": "es",
+    "Italian": "it",
+    "Portuguese": "pt",
+    "Dutch": "nl",
 }
+_COMMON = {name: stop_words("language", code) for name, code in _LANGUAGES.items()}
 
 
 def foreign_language(text: str, source: str) -> str:

@@ -3,9 +3,10 @@
     [openers]  what may stand before a question      [asks]    what a question begins with, without a question mark
     [polite]   what may stand before an order        [orders]  what it must also say, where the language has it
     [tells]    what an order to tell begins with     [memory]  what speaks of the past of the conversation
-    [you]      what is asked of the other one        [small]   what says nothing by itself
+    [you]      what is asked of the other one
 
-A language without spaces has its words anywhere in a sentence.
+Small talk is what has only the `chat` words of `foveate.words`. A language without spaces has its words anywhere in
+a sentence.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import cache
 from importlib.resources import files
 
 from foveate.recall.words import STOP_WORDS
+from foveate.words import stop_words
 
 ENGLISH = "en"
 SPACED = (ENGLISH, "de", "fr", "es", "it", "pt", "nl")
@@ -78,7 +80,7 @@ def load(name: str) -> Language:
         else:
             section += [entry.strip() for entry in line.split(",") if entry.strip()]
     is_spaced = name not in UNSPACED
-    small = frozenset(found["small"]) | (STOP_WORDS if name == ENGLISH else frozenset())
+    small = stop_words("chat", name) | (STOP_WORDS if name == ENGLISH else frozenset())
     openers = _any(found.get("openers", ()))
     begins = rf"^[\u00bf\u00a1]*(?:(?:{openers}),?\s+){{0,{MAX_OPENERS}}}" if is_spaced else ""
     return Language(

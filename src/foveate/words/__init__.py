@@ -1,0 +1,40 @@
+"""Stop words: words so frequent in a language that they say little about a text.
+
+`LANGUAGE.txt` lists each word once, under a heading that names the uses it has:
+
+    [search]    a search query ignores it
+    [chat]      a question or remark made of such words alone is small talk
+    [telegram]  telegraphic text leaves it out: articles, auxiliaries, filler
+    [headline]  a headline leaves it out
+    [factless]  it stays in telegraphic text, and states no fact
+    [prose]     shows that a text is prose in this language
+    [language]  shows which language a text is in
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Literal, get_args
+
+Use = Literal["search", "chat", "telegram", "headline", "factless", "prose", "language"]
+LANGUAGES = ("de", "en", "es", "fr", "id", "it", "ja", "nl", "pl", "pt", "ru", "sv", "zh")
+
+
+def stop_words(use: Use, *languages: str) -> frozenset[str]:
+    """The words that have a use in these languages; without languages, in all of them."""
+    return frozenset().union(*(_read(language)[use] for language in languages or LANGUAGES))
+
+
+@cache
+def _read(language: str) -> Mapping[Use, frozenset[str]]:
+    found: dict[str, set[str]] = {use: set() for use in get_args(Use)}
+    uses: list[str] = []
+    for line in files(__name__).joinpath(f"{language}.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            uses = line.strip("[]").split()
+        else:
+            for use in uses:
+                found[use].update(line.split())
+    return {use: frozenset(found[use]) for use in get_args(Use)}
