@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 from foveate.agents.tasks import TaskList, parse_tasks
 from foveate.errors import InputError, InvalidToolCall
+from foveate.grammar import TASK_MARK, is_fence
 from foveate.turn import Json, Message
 
 Reason = Literal["done", "question", "blocked"]
@@ -45,8 +46,7 @@ _DRESS = r"[ \t*_#`]*"
 # In capitals and at the start of a line, as it is asked for: "Status: done" is what reports say of a part.
 _STATUS = re.compile(rf"{_DRESS}STATUS{_DRESS}:{_DRESS}(?P<word>[A-Za-z]+)\b[*_`]*\s*(?P<mark>[:.,;-]*)\s*(?P<text>.*)")
 _TASKS = re.compile(rf"{_DRESS}TASKS{_DRESS}:[\s*_]*")
-_LISTED = re.compile(r"\s*(?:[-*+•]|\d{1,4}[.)])\s+\S.*|\s*#+\s.*|\s{2,}\S.*")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_LISTED = re.compile(rf"\s*{TASK_MARK}\s+\S.*|\s*#+\s.*|\s{{2,}}\S.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _read_lines(text: str) -> _Written:
     is_fenced = False
     while lines:
         line = lines.popleft()
-        if _FENCE.match(line):
+        if is_fence(line):
             is_fenced = not is_fenced
         elif is_fenced:
             continue
@@ -208,13 +208,13 @@ def _take_list(lines: deque[str]) -> list[str]:
     """The list that comes next, in a fence or not."""
     while lines and not lines[0].strip():
         lines.popleft()
-    is_fenced = bool(lines and _FENCE.match(lines[0]))
+    is_fenced = bool(lines and is_fence(lines[0]))
     if is_fenced:
         lines.popleft()
     listed = []
     while lines and _LISTED.fullmatch(lines[0]):
         listed.append(lines.popleft())
-    if is_fenced and lines and _FENCE.match(lines[0]):
+    if is_fenced and lines and is_fence(lines[0]):
         lines.popleft()
     return listed
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from foveate.errors import InputError
+from foveate.grammar import TASK_MARK
 
 MAX_TASKS = 500
 MAX_TASK_CHARS = 2_000
 MAX_DEPTH = 8
 SPACES_PER_DEPTH = 2
 
-_ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+•]|\d{1,4}[.)])(?:\s+(?:\[(?P<mark>[ xX✓✔]?)\](?:\s+|$))?(?P<text>.*))?")
+_ITEM = re.compile(rf"(?P<indent>\s*){TASK_MARK}(?:\s+(?:\[(?P<mark>[ xX✓✔]?)\](?:\s+|$))?(?P<text>.*))?")
 _TICKS = frozenset("xX✓✔")
 
 

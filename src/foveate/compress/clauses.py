@@ -15,6 +15,7 @@ from typing import Literal
 
 from foveate.compress.lexicon import CJK_CONDITIONS, CJK_NEGATIONS, MONTHS, STRICT_CONDITIONS, as_words
 from foveate.compress.telegraph import bare, is_negation
+from foveate.grammar import ABBREVIATIONS, LOOSE_ITEM, OTHER_ENDS, SENTENCE_END, WIDE_ENDS, is_fence
 
 ClauseKind = Literal["prose", "item", "heading", "code", "row"]
 
@@ -29,8 +30,6 @@ MIN_CLAUSE_WORDS = 5
 MAX_LEAD_WORDS = 14
 MAX_GROUP_WORDS = 60
 
-_FENCE = re.compile(r"\A\s*(?:```|~~~)")
-_ITEM = re.compile(r"\A\s*(?:[-*+•▪]|\d{1,3}[.)]|[a-z]\))\s+(?=\S)")
 _HEADING = re.compile(r"\A\s*#{1,6}\s+|\A\s*\*\*[^*]{1,80}\*\*:?\s*$")
 _ROW = re.compile(r"\A\s*\|.*\|\s*$")
 _RULE = re.compile(r"\A[\s|:=_*+-]*$")
@@ -40,12 +39,12 @@ _CODE_LINE = re.compile(
 _PROTECTED = re.compile(
     r"`[^`\n]{1,300}`|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|„[^“\n]{1,300}“|\([^()\n]{1,300}\)"
 )
-_SENTENCE_END = re.compile(r"[.!?…]{1,8}[\"'”’)\]*_»]{0,4}\s+|[。！？]{1,8}[」』”]?\s*|[؟۔।]{1,8}\s*")
 _CLAUSE_END = re.compile(
     r";\s+|(?<!\s)\s+(?:[—–]|--?)\s+|,\s+(?=(?:and|so|then|und|et|y)\s+(?:I|we|you|he|she|it|they|the|this|that|there|my|our|your|his|her|their|a|an)\b)|，|；"
 )
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nos|fig|eq|sec|mr|mrs|ms|dr|prof|st|jr|sr|inc|ltd|co|dept|est|min|max|al|ca|bzw"
+    rf"(?:\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))}"
+    r"|no|nos|fig|eq|sec|mr|mrs|ms|dr|prof|st|jr|sr|inc|ltd|co|dept|est|min|max|al|ca|bzw"
     r"|usw|z\.\s?b|d\.\s?h|u\.\s?a|nr|bspw|p\.\s?ex|sra?|a\.m|p\.m|u\.s|approx)|\b[A-Za-z])\.$",
     re.IGNORECASE,
 )
@@ -103,7 +102,7 @@ def _lines(text: str) -> Iterator[tuple[ClauseKind, str]]:
     in_fence, waiting = False, ""
     for raw in text.splitlines():
         line = raw[:MAX_LINE_CHARS]
-        if _FENCE.match(line):
+        if is_fence(line):
             in_fence = not in_fence
             continue
         stripped = line.strip()
@@ -125,7 +124,7 @@ def _lines(text: str) -> Iterator[tuple[ClauseKind, str]]:
 
 
 def _line_kind(line: str, stripped: str) -> ClauseKind:
-    if _ITEM.match(line):
+    if LOOSE_ITEM.match(line):
         return "item"
     if _ROW.match(line):
         return "row"
@@ -138,7 +137,7 @@ def _line_kind(line: str, stripped: str) -> ClauseKind:
 
 def _tidy(kind: ClauseKind, line: str) -> str:
     if kind == "item":
-        return line[_ITEM.match(line).end() :] if _ITEM.match(line) else line  # type: ignore[union-attr]
+        return LOOSE_ITEM.sub("", line)
     if kind == "heading":
         return re.sub(r"^\d{1,2}[.)]\s+", "", line.strip("#* ")) or line
     if kind == "row":
@@ -156,7 +155,7 @@ def _governs(line: str) -> bool:
 
 def _governed(lead: str, items: list[str]) -> Iterator[Clause]:
     # With full stops inside, a reader would take the later sentences for claims of their own.
-    items = [_SENTENCE_END.sub(", ", item).rstrip(".;, ") for item in items]
+    items = [SENTENCE_END.sub(", ", item).rstrip(".;, ") for item in items]
     joined = f"{lead} {', '.join(items)}" if items else lead
     if len(joined.split()) <= MAX_GROUP_WORDS or len(lead.split()) > MAX_LEAD_WORDS:
         yield Clause("item" if items else "prose", joined)
@@ -178,7 +177,7 @@ def sentences(text: str) -> list[str]:
     spans = _protected(text)
     found: list[str] = []
     start = 0
-    for match in _SENTENCE_END.finditer(text):
+    for match in SENTENCE_END.finditer(text):
         end = match.end()
         if end >= len(text):
             break
@@ -192,7 +191,7 @@ def sentences(text: str) -> list[str]:
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     mark, behind = match.group()[0], text[match.end() : match.end() + 1]
-    if mark in "。！？؟۔।":
+    if mark in WIDE_ENDS + OTHER_ENDS:
         return True
     if behind.islower() and mark in ".…" and not _WORD_END.search(text, max(0, match.start() - 3), match.start()):
         return False

@@ -18,6 +18,7 @@ from typing import Literal
 
 from foveate.compress.lines import clip
 from foveate.compress.tools import smooth_call, smooth_result
+from foveate.grammar import ABBREVIATIONS, CAPITAL_GAP, FENCE, ITEM, SENTENCE_GAP, SMALL_START
 from foveate.text import compact_json, message_text, part_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -46,7 +47,6 @@ _RULE = re.compile(
     r"|requires?|should"
     r"|exactly|without|except|if|allowed|forbidden|deny|confirm\w*|error|instead)\b|\d|`|\""
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^a-z])")
 _HEADING = re.compile(r"^\s*(?:#{1,6} |\*\*[^*]+\*\*:?$)")
 
 
@@ -113,9 +113,9 @@ def conclusions(text: str) -> str:
     if len(text.split()) <= REASONING_WORDS:
         return text
     before, _, last = text.rpartition("\n\n")
-    sentences = [sentence for part in before.split("\n") for sentence in _SENTENCE.split(part) if sentence.strip()]
+    sentences = [sentence for part in before.split("\n") for sentence in CAPITAL_GAP.split(part) if sentence.strip()]
     if not before:
-        *sentences, last = _SENTENCE.split(last)
+        *sentences, last = CAPITAL_GAP.split(last)
     room = int(len(text) * REASONING_SHARE) - len(last)
     chosen: list[str] = []
     for sentence in reversed(sentences):
@@ -139,7 +139,7 @@ def rules(text: str) -> str:
         (index, sentence)
         for index, line in enumerate(lines)
         if not _HEADING.match(line)
-        for sentence in _SENTENCE.split(line)
+        for sentence in CAPITAL_GAP.split(line)
     ]
     room = int(len(text) * RULES_SHARE)
     chosen = _choose(sentences, room)
@@ -176,9 +176,7 @@ MIN_REPEATED_WORDS = 5
 MAX_PROSE_CHARS = 200_000
 """A longer text is no prose; it passes as it is."""
 
-_FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _INDENTED = re.compile(r"^(?: {4}|\t| {1,3}\t)")
-_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)]) +")
 _VERBATIM = re.compile(
     r"^\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
     r"|(?:import|from|def|class|function|const|var|return|export|elif|else:|SELECT|INSERT|UPDATE)\b.*[\w)'\";:,{(*]$)"
@@ -196,9 +194,7 @@ _PLACES = 0xF8FF - _FIRST_PLACE
 _PLACE = re.compile("[\ue000-\uf8ff]")
 _WORD = re.compile(r"(?<![\w'’-])[A-Za-z]{3,}(?![\w'’-])")
 _ANY_WORD = re.compile(r"[A-Za-z][a-z'’]*")
-_SENTENCE_END = re.compile(r"((?<=[.!?…])\s+)")
-_SENTENCE_START = re.compile(r"(?:\A|([.!?])\s+)([a-z][a-z']*)(?=[\s,])")
-_NO_END = ("e.g", "i.e", "etc", "vs", "cf", "approx", ".", "!", "?")
+_NO_END = (*ABBREVIATIONS, ".", "!", "?")
 """Behind these a full stop ends no sentence."""
 _LOOSE_MARK = re.compile(r"(?<![A-Za-z])([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
 _SPACES = re.compile(r"(?<=\S)[ \t]{2,}|(?<=\S)\t(?=\S)")
@@ -251,7 +247,7 @@ def _blocks(text: str) -> Iterator[_Block]:
     prose: list[str] = []
     fence: list[str] = []
     for line in text.split("\n"):
-        opened = _FENCE.match(line)
+        opened = FENCE.match(line)
         if fence:
             fence.append(line)
             if opened and opened[1].startswith(fence[0].strip()[:3]) and line.strip() == opened[1]:
@@ -277,7 +273,7 @@ def _kind(line: str, is_fence: bool) -> _Kind:
         return "verbatim"
     if not line.strip():
         return "blank"
-    if _ITEM.match(line):
+    if ITEM.match(line):
         return "item"
     return "verbatim" if _INDENTED.match(line) or _VERBATIM.search(line) else "prose"
 
@@ -286,7 +282,7 @@ def _smooth_block(block: _Block, seen: set[str], *, is_answer: bool) -> str:
     text = block.text
     if _PLACE.search(text) or text.count('"') % 2 or text.count("`") % 2 or _ODD_SPACE.search(text):
         return text
-    mark = _ITEM.match(text) if block.kind == "item" else re.match(r"[ \t]*", text)
+    mark = ITEM.match(text) if block.kind == "item" else re.match(r"[ \t]*", text)
     lead = mark[0] if mark else ""
     taken: list[str] = []
 
@@ -335,7 +331,7 @@ def _repair(masked: str, *, is_sentence: bool) -> str:
     masked = PRONOUN.sub("I", masked)
     masked = _LOOSE_MARK.sub(_tightened, masked)
     if is_sentence:
-        masked = _SENTENCE_START.sub(_capitalised, masked)
+        masked = SMALL_START.sub(_capitalised, masked)
     return masked.strip(" \t\n")
 
 
@@ -357,7 +353,7 @@ def _capitalised(found: re.Match[str]) -> str:
 
 def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_answer: bool) -> str:
     """The sentences that say something not yet said; `seen` has those before."""
-    pieces = _SENTENCE_END.split(masked)
+    pieces = SENTENCE_GAP.split(masked)
     sentences, gaps = pieces[::2], [*pieces[1::2], ""]
     kept: list[str] = []
     for index, sentence in enumerate(sentences):

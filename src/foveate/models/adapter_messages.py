@@ -17,6 +17,7 @@ from foveate.formats import CALL_IDS
 from foveate.formats.exchanges import Family, FamilyPart, Results, Utterance, exchanges, note_of
 from foveate.formats.exchanges import PairedResult as Result
 from foveate.formats.parse import arguments_object, parse_arguments
+from foveate.grammar import unfence_json
 from foveate.models import Answer, Finish
 from foveate.models.failures import BrokenOff
 from foveate.models.names import Kind, ModelName
@@ -44,7 +45,6 @@ REDACTED: Final = "redacted_thinking"
 MAX_TOOL_NAME_CHARS: Final = 64
 
 _FAMILIES: Final[Mapping[Kind, Family]] = {"anthropic": "anthropic", "google": "gemini"}
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
 
 
 def to_messages(messages: Sequence[Message], parsed: ModelName, *, system: str, marks: bool) -> list[ModelMessage]:
@@ -283,7 +283,7 @@ def answer_of(response: ModelResponse, expected: AnswerShape) -> Answer:
     for part in response.parts:
         parts.extend(_canonical(part, expected))
     if expected.is_structured:
-        parts = [Text(_unfenced(part.text)) if isinstance(part, Text) else part for part in parts]
+        parts = [Text(unfence_json(part.text)) if isinstance(part, Text) else part for part in parts]
     message = Message("assistant", tuple(parts), model=expected.name, usage=_usage(response))
     return Answer(message, _finish(response, message))
 
@@ -314,11 +314,6 @@ def _canonical(part: ModelResponsePart, expected: AnswerShape) -> list[Part]:
             arguments = parse_arguments(args, "arguments")
             return [ToolCall(part.tool_name, arguments, id=part.tool_call_id, signature=signature)]
     return []
-
-
-def _unfenced(text: str) -> str:
-    match = _FENCED.fullmatch(text)
-    return match[1] if match else text
 
 
 def _usage(response: ModelResponse) -> Usage:

@@ -10,6 +10,7 @@ import re
 from enum import Enum
 from functools import lru_cache
 
+from foveate.grammar import QUESTION_MARKS, prompt_sentences
 from foveate.recall.questions import Language, language_of
 
 MAX_CHARS = 4_000
@@ -17,9 +18,6 @@ MAX_CHARS = 4_000
 LEAST_TELLING = 2
 """A question with fewer words that tell something may be small talk."""
 
-_ENDS = "!.?\u3002\uff01\uff1f\u061f"
-_SENTENCE = re.compile(rf"[^{_ENDS}\n]*[{_ENDS}]*\s*")
-_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _OPENS_A_QUESTION = "\u00bf"
 _IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+[-_/.:]?\d[\w./:-]*|\w+_\w+|[\w-]+/[\w./-]+|[a-z]+[A-Z]\w*|[A-Z]{3,}\w*)\b")
 
@@ -62,15 +60,15 @@ def is_question(text: str) -> bool:
 def has_question_marks(text: str) -> bool:
     """Whether every sentence of a text ends with a question mark. Needs no language, so it is quick."""
     sentences = _sentences(text)
-    return bool(sentences) and all(sentence.endswith(_QUESTION_MARKS) for sentence in sentences)
+    return bool(sentences) and all(sentence.endswith(QUESTION_MARKS) for sentence in sentences)
 
 
 def _sentences(text: str) -> list[str]:
-    return [match[0].strip() for match in _SENTENCE.finditer(text[-MAX_CHARS:].strip()) if match[0].strip()]
+    return prompt_sentences(text[-MAX_CHARS:].strip())
 
 
 def _is_question(sentence: str, language: Language) -> bool:
     plain = language.polite.sub("", sentence)
-    if sentence.endswith(_QUESTION_MARKS) or _OPENS_A_QUESTION in sentence or language.tells.search(plain):
+    if sentence.endswith(QUESTION_MARKS) or _OPENS_A_QUESTION in sentence or language.tells.search(plain):
         return True
     return bool(language.asks.search(plain) and (language.orders is None or language.orders.search(plain)))

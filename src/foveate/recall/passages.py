@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from foveate.grammar import index_borders
 from foveate.recall.embed import STATIC, STATIC_NAME, index_maker
 from foveate.recall.words import extra_words
 from foveate.store.rows import NewPassages, PassageText, Speaker
@@ -36,8 +37,6 @@ EMBEDDED_CHARS = 400
 WITHOUT_VECTORS = index_maker("")
 """Who makes entries whose vectors another model makes later."""
 
-# Behind the end of a sentence, with its closing quotes and brackets, or of a line.
-_BORDER = re.compile(r"(?<=[.!?…])[\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f]+\s*|\n\s*")
 _SPACE = re.compile(r"\s")
 
 
@@ -183,7 +182,7 @@ def _starts(text: str, most: int) -> Iterator[int]:
     """Where each passage of a text begins."""
     yield 0
     start = last = 0
-    for border in (*(match.end() for match in _BORDER.finditer(text)), len(text)):
+    for border in (*index_borders(text), len(text)):
         while border - start > most:
             # The sentence does not fit any more: the passage ends before it, or inside it where it is too long alone.
             start = last if last > start else _break(text, start, most)

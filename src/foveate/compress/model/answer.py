@@ -14,6 +14,7 @@ from foveate.compress.marks import escape_inline, marked, one_line
 from foveate.compress.model.checks import SourceWords, made_up, said_by_another, visible, wrong_in
 from foveate.compress.model.request import NAMES, SPEAKERS, find_passages, with_passages
 from foveate.compress.smooth import smooth_messages
+from foveate.grammar import unfence_json
 from foveate.models import Answer
 from foveate.renditions import Count, Level
 from foveate.turn import Message
@@ -23,7 +24,6 @@ MAX_ANSWER_CHARS = 400_000
 TRUNCATED = "the answer was cut off at its output limit; say less"
 FILTERED = "the provider's filter stopped the answer"
 
-_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 _TOOLS_NOTE = re.compile(r"(?<!\s)\s*\{\d+ tools? called\}")
 
 
@@ -83,9 +83,8 @@ def load_object(answer: Answer) -> tuple[dict[str, object] | None, str]:
         problem = "the answer is far too long"
     if problem:
         return None, problem
-    fenced = _FENCE.fullmatch(text)
     try:
-        loaded = json.loads(fenced[1] if fenced else text)
+        loaded = json.loads(unfence_json(text))
     except (ValueError, RecursionError):
         return None, "the answer is not one JSON object alone"
     return (loaded, "") if isinstance(loaded, dict) else (None, "the answer is no JSON object")

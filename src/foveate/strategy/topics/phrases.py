@@ -14,6 +14,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from foveate.grammar import message_sentences, replace_fenced
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
@@ -24,13 +26,11 @@ MAX_SENTENCES = 3
 MAX_OPENERS = 4
 """`okay, great, thanks, and now: …`"""
 
-_CODE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _QUOTED_LINE = re.compile(r"^[ \t]*>.*$|^(?: {4}|\t).*$", re.MULTILINE)
 _QUOTED = re.compile(
     r"`[^`\n]*`|\"[^\"\n]*\"|“[^“”\n]*”|„[^„“”\n]*[“”]|«[^«»\n]*»|「[^「」\n]*」|『[^『』\n]*』|‹[^‹›\n]*›"
     r"|(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)‘[^‘’\n]*’(?!\w)"
 )
-_SENTENCE = re.compile(r"(?<![.!?…。！？؟।])[.!?…。！？؟।]+(?=\s|$|[^\x00-\x7f])|\n+")
 _MARKS = r",.;:!?…\-–—，、。：；！？،؛؟।()"
 _SPACES = re.compile(r"\s+")
 _EMPHASIS = re.compile(r"\*{1,3}|__")
@@ -62,8 +62,8 @@ def load_phrases(chosen: tuple[str, ...] | None = None, own: tuple[str, ...] = (
 
 def find_phrase(text: str, phrases: Phrases) -> str:
     """The phrase by which a message ends the topic before it; nothing if it has none."""
-    said = _QUOTED.sub(" \u0000 ", _QUOTED_LINE.sub("\u0000", _CODE.sub("\u0000", text[:MAX_CHARS])))
-    for sentence in _SENTENCE.split(said.strip())[:MAX_SENTENCES]:
+    said = _QUOTED.sub(" \u0000 ", _QUOTED_LINE.sub("\u0000", replace_fenced(text[:MAX_CHARS], "\u0000")))
+    for sentence in message_sentences(said.strip())[:MAX_SENTENCES]:
         rest = _plain(sentence)
         for _ in range(MAX_OPENERS + 1):
             found = _begins(rest, phrases.phrases)
