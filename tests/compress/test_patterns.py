@@ -1,16 +1,17 @@
-"""Every pattern of the compressors takes time in proportion to its text, whatever the text is."""
+"""Every pattern that compressors use takes time in proportion to its text, whatever the text is."""
 
 import pytest
 
 import foveate.compress
 import foveate.context
+import foveate.grammar
 import foveate.text
 from foveate.compress.exchange import change
 from foveate.compress.tools import key_lines, smooth_result, summarise_call
 from foveate.turn import Text, ToolCall, ToolResult
 from support.pattern_steps import check_growth, unbounded_patterns
 
-PATTERNS = dict(unbounded_patterns(foveate.compress, foveate.context, foveate.text))
+PATTERNS = dict(unbounded_patterns(foveate.compress, foveate.context, foveate.grammar, foveate.text))
 
 
 @pytest.mark.parametrize("name", PATTERNS)
