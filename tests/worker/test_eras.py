@@ -9,7 +9,7 @@ import pytest
 from foveate import Foveate
 from foveate.models import Ask
 from foveate.settings import Settings
-from foveate.testing.scripted import Behaviour, Fails, Says, SaysJson
+from foveate.testing.scripted import Behaviour, Fails, Refuses, Says, SaysJson
 from foveate.worker.renditions import unpack_units
 from support.engine import settings
 from support.refining import MODEL, said, scripted_store
@@ -130,5 +130,42 @@ def test_an_era_that_fails_costs_its_calls_once_over_restarts_too(tmp_path: Path
                 await (talk(fov) if process == 0 else fov.settle(session_id="s"))
                 asked += len(model.asks)
         assert 2 <= asked <= 2 * 2  # two eras
+
+    asyncio.run(run())
+
+
+def test_two_processes_ask_for_an_era_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        path = tmp_path / "chat.db"
+        async with scripted_store(path, honest, settings()) as (fov, _):
+            await talk(fov)
+        async with (
+            scripted_store(path, honest, rolling()) as (one, first),
+            scripted_store(path, honest, rolling()) as (other, second),
+        ):
+            await asyncio.gather(one.settle(session_id="s"), other.settle(session_id="s"))
+            assert len(first.asks) + len(second.asks) == 2
+
+    asyncio.run(run())
+
+
+def test_a_refusal_gives_up_one_era_and_not_those_after_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        asked = 0
+
+        def refuse_once(ask: Ask) -> Behaviour:
+            nonlocal asked
+            asked += 1
+            return Refuses() if asked == 1 else honest(ask)
+
+        async with scripted_store(tmp_path / "rules.db", honest, settings()) as (fov, _):
+            await talk(fov)
+            by_rules = await units_of(fov)
+        async with scripted_store(tmp_path / "chat.db", refuse_once, rolling()) as (fov, model):
+            await talk(fov)
+            by_model = await units_of(fov)
+            assert len(model.asks) == 2
+            assert by_model[0] == by_rules[0]
+            assert by_model[1] != by_rules[1]
 
     asyncio.run(run())

@@ -14,10 +14,10 @@ import pytest
 from foveate import Foveate
 from foveate.store import MessageRow
 from foveate.store.rows import NewRendition
-from foveate.worker.attempt import SourceTurnRows
 from foveate.worker.pool import Job, Pool, PoolClosed
 from foveate.worker.process import JOBS, JobError, job_function, job_name, pack_call, unpack_call
 from foveate.worker.renditions import make_local
+from foveate.worker.turns import SourceTurnRows
 from support.engine import settings, talk, with_store
 
 

@@ -28,9 +28,8 @@ from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind, Material
 from foveate.strategy.gradient import Gradient
 from foveate.turn import Json
-from foveate.worker.artefacts import cutter, make_all, pack_made, unpack_made
+from foveate.worker.artefacts import cutter, make_all, pack_made, pack_wants, unpack_made
 from foveate.worker.loop import Worker
-from foveate.worker.rewording import pack_wants
 
 MAX_ROUNDS = 8
 """Plans made until nothing is wanted that is not there."""

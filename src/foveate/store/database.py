@@ -241,6 +241,7 @@ def _writes(job: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenat
 class _DueQueue(_Part):
     sessions = _reads(queue.sessions)
     claim = _writes(queue.claim)
+    lease_roll_ups = _writes(queue.lease_roll_ups)
     reserve = _writes(queue.reserve)
     refine = _writes(derived.refine)
     postpone = _writes(queue.postpone)

@@ -133,7 +133,7 @@ class Derived(Protocol):
 
     @property
     def due(self) -> DueQueue:
-        """Turns queued for a model."""
+        """Turns, eras and artefacts queued for a model."""
 
     async def unsettled(self) -> list[str]:
         """The sessions that have turns without renditions, open turns included."""
@@ -197,7 +197,7 @@ class Derived(Protocol):
 
 
 class DueQueue(Protocol):
-    """Turns queued for a model. Open turns wait until they are closed; ancestors queue their own."""
+    """What is queued for a model. Open turns wait until they are closed; ancestors queue their own."""
 
     async def sessions(self) -> list[tuple[str, int]]:
         """The sessions with queued turns and the first due time of each, the earliest first."""
@@ -209,6 +209,9 @@ class DueQueue(Protocol):
 
         A turn without remaining calls is marked incomplete and leaves the queue.
         """
+
+    async def lease_roll_ups(self, session_id: str, owner: str, lease_seconds: float) -> bool:
+        """Lease the requests for a session's eras and artefacts; False while anybody has the lease."""
 
     async def reserve(self, due: DueTurn, calls: int) -> None:
         """Record, before they are made, the total calls that the turn may have."""

@@ -1,4 +1,4 @@
-"""The queue of turns that wait for a model, and the leases of both queues. Functions of a connection.
+"""What waits for a model: turns, eras and artefacts, with leases and counted calls. Functions of a connection.
 
 A rendition with a due time is a queue entry and counts the calls made for its turn, so after a restart, or in another
 process, work continues within the same limit.
@@ -17,6 +17,8 @@ from foveate.store.sql import Connection
 
 MAX_LEASE_US = 3_600_000_000
 """A lease that ends later than this was given before the clock was set back, and is ignored."""
+ROLL_UPS = 0
+"""The number in a lease of a session's eras and artefacts; turns are numbered from 1."""
 
 # An open turn may still grow; it waits until it is closed.
 _CLOSED = "(r.turn < s.last_turn OR s.head = 'closed')"
@@ -72,6 +74,14 @@ def leased_turns(connection: Connection, session: int) -> set[int]:
 def lease(connection: Connection, session: int, turns: Sequence[int], owner: str, lease_seconds: float) -> None:
     values = {"session": session, "owner": owner, "until_us": sql.now_us() + int(lease_seconds * 1_000_000)}
     connection.executemany(ADD_LEASE, [{**values, "turn": turn} for turn in turns])
+
+
+def lease_roll_ups(connection: Connection, session_id: str, owner: str, lease_seconds: float) -> bool:
+    session = number_of(connection, session_id)
+    if ROLL_UPS in leased_turns(connection, session):
+        return False
+    lease(connection, session, [ROLL_UPS], owner, lease_seconds)
+    return True
 
 
 def sessions(connection: Connection) -> list[tuple[str, int]]:

@@ -1,22 +1,34 @@
-"""What a strategy wants, made of turns: quick and local, in a thread, and whatever goes wrong, something is made."""
+"""Artefacts of a strategy: made of turns by rules at once, and worded by a model where one is named for roll-ups.
+
+A fault in a maker gives a simpler artefact. A model is asked once for each artefact on display.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import secrets
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from foveate.compress.eras import era_text
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import cut_text
-from foveate.plan import Artefact
-from foveate.store import bodies
+from foveate.models import Answer, Ask
+from foveate.models.settings import ModelsSettings
+from foveate.plan import Artefact, ArtefactSpec
+from foveate.renditions import without_recalled
+from foveate.store import MessageRow, SessionRow, bodies
+from foveate.store.codec import restore_message
 from foveate.store.rows import ArtefactRow
-from foveate.strategy import Strategy
-from foveate.strategy.build import Material, made_of, short_texts
-from foveate.tokens import Counter
+from foveate.strategy import Strategy, load
+from foveate.strategy.build import ArtefactAssignment, ArtefactKind, Material, SourceTurn, made_of, short_texts
+from foveate.tokens import Counter, EncodingName, exact_counter
+from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
+from foveate.worker.renditions import unpack_units
 
+MAX_READ_TURNS = 400
+"""Of more turns than this their units are read, not their messages."""
 FALLBACK_TOKENS = 200
 """What stands in for something that could not be made takes no more."""
 
@@ -68,3 +80,129 @@ def unpack_made(row: ArtefactRow) -> Artefact:
     return Artefact(
         row.name, row.kind, row.first_turn, row.last_turn, row.tokens, kept["text"], sizes=sizes, data=kept["data"]
     )
+
+
+def pack_wants(wants: Sequence[ArtefactSpec]) -> bytes:
+    return bodies.squeeze([asdict(wanted) for wanted in wants])
+
+
+def unpack_wants(data: bytes) -> list[ArtefactSpec]:
+    kept: Any = bodies.expand(data)
+    return [ArtefactSpec(**wanted) for wanted in kept]
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """An artefact as it is kept, and what it was made of; can be pickled."""
+
+    wanted: ArtefactSpec
+    before: ArtefactRow
+    rows: Sequence[MessageRow]
+    units: Mapping[int, bytes]
+    """Packed, by turn."""
+    goals: Sequence[bytes]
+    encoding: EncodingName
+    strategy: str
+    """Whose artefact it is."""
+
+    @property
+    def kind(self) -> ArtefactKind:
+        return load(self.strategy).artefacts[self.wanted.kind]
+
+    def material(self) -> Material:
+        counter = exact_counter(self.encoding)
+        messages: dict[int, list[MessageRow]] = {}
+        for row in self.rows:
+            if row.body is not None:
+                messages.setdefault(row.turn, []).append(row)
+        turns = [
+            SourceTurn(
+                turn,
+                tuple(without_recalled([restore_message(row) for row in messages.get(turn, ())])),
+                unpack_units(self.units[turn]) if turn in self.units else (),
+                "",
+            )
+            for turn in sorted({*messages, *self.units})
+        ]
+        goals: Any = [bodies.expand(goal) for goal in self.goals]
+        return Material(self.wanted, turns, counting("A", counter), cutter(counter), goals=goals)
+
+
+def write_artefact_request(basis: Basis, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
+    return basis.kind.load_wording().request(basis.material(), nonce=nonce, settings=settings)
+
+
+def weigh_artefact(assignment: ArtefactAssignment, answer: Answer, basis: Basis) -> ArtefactRow | None:
+    """The artefact with the wording that passed; None if it stays as it was."""
+    try:
+        judged = basis.kind.load_wording().judge(assignment, answer, basis.material(), unpack_made(basis.before))
+    except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
+        _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
+        return None
+    if judged.made is None:
+        _log.info("%s stays as it was: %s", basis.wanted.name, judged.reason)
+        return None
+    return pack_made(counted(judged.made, exact_counter(basis.encoding)))
+
+
+class ArtefactJob(RollUpJob):
+    """One artefact."""
+
+    kind = "artefacts"
+
+    def __init__(self, context: QueueContext, session: SessionRow, wanted: ArtefactSpec, before: ArtefactRow) -> None:
+        super().__init__(context, session, f"artefact {wanted.name}")
+        self.wanted, self.before = wanted, before
+        self._basis: Basis | None = None
+        self._assignment: ArtefactAssignment | None = None
+
+    async def request(self) -> Ask | None:
+        self._basis = await self._read()
+        job = (self._basis, secrets.token_hex(NONCE_BYTES), self.context.settings)
+        (self._assignment,) = await self.context.pool.run(write_artefact_request, [job])
+        return self._assignment.ask if self._assignment else None
+
+    async def keep(self, answer: Answer) -> bool:
+        (made,) = await self.context.pool.run(weigh_artefact, [(self._assignment, answer, self._basis)])
+        if made:
+            artefacts = self.context.store.artefacts
+            await artefacts.replace_made(self.session_id, self.session.strategy, self.before, made)
+        return bool(made)
+
+    async def note(self, *, is_asked: bool) -> None:
+        name = _request_name(self.session, self.wanted)
+        await self._due.note_requested(self.session_id, "artefact", name, int(is_asked))
+
+    async def _read(self) -> Basis:
+        store, session, wanted = self.context.store, self.session, self.wanted
+        first, last = max(1, wanted.first), wanted.last
+        kind = load(session.strategy).artefacts[wanted.kind]
+        is_read = kind.reads_messages and last - first < MAX_READ_TURNS
+        rows = await store.read(session.id, first, last) if is_read else []
+        units = {row.turn: row.units for row in await store.derived.renditions(session.id, first, last)}
+        goals = [row.data for row in await store.artefacts.goals(session.id)]
+        return Basis(wanted, self.before, rows, units, goals, session.encoding, session.strategy)
+
+
+async def artefact_jobs(context: QueueContext, session: SessionRow) -> AsyncGenerator[ArtefactJob, None]:
+    """The artefacts on display that no model was asked for, newest first."""
+    store = context.store
+    packed = await store.derived.offer(session.id, session.strategy)
+    if packed is None:
+        return
+    wants = sorted(unpack_wants(packed), key=lambda wanted: -wanted.last)
+    requested = store.derived.due.requested
+    unasked = [one for one in wants if not await requested(session.id, "artefact", _request_name(session, one))]
+    if not unasked:
+        return
+    rows = {row.name: row for row in await store.artefacts.made(session.id, session.strategy)}
+    settled = await store.derived.settled(session.id)
+    for wanted in unasked:
+        # What has no units yet, as an open turn, is asked for when it has.
+        if wanted.last <= settled and wanted.name in rows:
+            yield ArtefactJob(context, session, wanted, rows[wanted.name])
+
+
+def _request_name(session: SessionRow, wanted: ArtefactSpec) -> str:
+    """One for each artefact, so that no process undoes another's note."""
+    return f"{session.strategy}:{wanted.name}"

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from itertools import count
 
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.model.eras import EraAssignment, assign_era, judge_era
 from foveate.context.costs import content_tokens
-from foveate.events import EventBus
-from foveate.models import Answer
-from foveate.models.caller import Caller
+from foveate.models import Answer, Ask
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Unit
 from foveate.store import SessionRow, Store
 from foveate.store.rows import ERA_FANOUT, EraRow
 from foveate.tokens import EncodingName, exact_counter
-from foveate.worker.attempt import NONCE_BYTES
-from foveate.worker.pool import Pool
+from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
 from foveate.worker.renditions import pack_units, unpack_units
-from foveate.worker.rounds import Rounds
 
 ERA_TOKENS = 640
 """As much of an era as is kept; it is shown at any size up to this."""
@@ -64,45 +60,44 @@ def _row(level: int, place: int, units: Sequence[Unit], encoding: EncodingName) 
     return EraRow(level, place, content_tokens(text, "E", counter), pack_units(units))
 
 
-class EraRefiner:
-    """Asks a model once for each era that rules have made. What it can't have stays as it is, for good."""
+class EraJob(RollUpJob):
+    """One era."""
 
-    def __init__(self, store: Store, settings: ModelsSettings, *, pool: Pool, caller: Caller, events: EventBus) -> None:
-        self._store = store
-        self._settings = settings
-        self._pool = pool
-        self.rounds = Rounds(settings, caller, self._ask_for_all, store=store, name="eras", events=events)
+    kind = "eras"
 
-    async def _ask_for_all(self, session_id: str) -> None:
-        session = await self._store.get_session(session_id)
-        for level in count(1):
-            end = await self._store.derived.next_era(session_id, level)
-            if not end:
-                return
-            # What ends before a fork is the ancestor's.
-            first = (session.fork_turn - 1) // ERA_FANOUT**level if session.parent is not None else 0
-            asked = await self._store.derived.due.requested(session_id, "era", str(level))
-            for place in range(max(first, asked), end):
-                await self._refine(session, level, place)
+    def __init__(self, context: QueueContext, session: SessionRow, level: int, place: int) -> None:
+        super().__init__(context, session, f"era {place} of level {level}")
+        self.level, self.place = level, place
+        self._packed: list[bytes] = []
+        self._assignment: EraAssignment | None = None
 
-    async def _refine(self, session: SessionRow, level: int, place: int) -> None:
-        packed = await read_units(self._store, session.id, level, place)
-        nonce = secrets.token_hex(NONCE_BYTES)
-        (assignment,) = await self._pool.run(write_era_request, [(packed, session.encoding, nonce, self._settings)])
+    async def request(self) -> Ask | None:
+        self._packed = await read_units(self.context.store, self.session_id, self.level, self.place)
+        job = (self._packed, self.session.encoding, secrets.token_hex(NONCE_BYTES), self.context.settings)
+        (self._assignment,) = await self.context.pool.run(write_era_request, [job])
+        return self._assignment.ask if self._assignment else None
 
-        async def note(is_asked: bool) -> None:
-            reached = place + 1 if is_asked else place
-            await self._store.derived.due.note_requested(session.id, "era", str(level), reached)
-
-        if not assignment:
-            await note(True)
-            return
-        answered = await self.rounds.ask(session.id, assignment.ask, note)
-        if answered is None:
-            return
-        (units,) = await self._pool.run(weigh_era, [(assignment, answered.answer, packed, session.encoding)])
+    async def keep(self, answer: Answer) -> bool:
+        job = (self._assignment, answer, self._packed, self.session.encoding)
+        (units,) = await self.context.pool.run(weigh_era, [job])
         if units:
-            era = _row(level, place, unpack_units(units), session.encoding)
-            await self._store.derived.add_eras(session.id, [era])
-        else:
-            await self.rounds.mark_unfit(answered)
+            era = _row(self.level, self.place, unpack_units(units), self.session.encoding)
+            await self.context.store.derived.add_eras(self.session_id, [era])
+        return bool(units)
+
+    async def note(self, *, is_asked: bool) -> None:
+        await self._due.note_requested(self.session_id, "era", str(self.level), self.place + int(is_asked))
+
+
+async def era_jobs(context: QueueContext, session: SessionRow) -> AsyncGenerator[EraJob, None]:
+    """The eras of a session that no model was asked for, in order."""
+    derived = context.store.derived
+    for level in count(1):
+        end = await derived.next_era(session.id, level)
+        if not end:
+            return
+        # What ends before a fork is the ancestor's.
+        first = (session.fork_turn - 1) // ERA_FANOUT**level if session.parent is not None else 0
+        asked = await derived.due.requested(session.id, "era", str(level))
+        for place in range(max(first, asked), end):
+            yield EraJob(context, session, level, place)

@@ -24,12 +24,11 @@ from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.rows import ERA_FANOUT, Claim, EraRow, NewRendition
 from foveate.turn import Json, turn_id
-from foveate.worker.eras import EraRefiner, make_era, read_units
+from foveate.worker.eras import make_era, read_units
 from foveate.worker.index import Indexer
 from foveate.worker.pool import Pool
 from foveate.worker.refine import Refiner
 from foveate.worker.renditions import make_coarse, make_local
-from foveate.worker.rewording import Rewording
 
 RESUME_SECONDS = 0.5
 """Work that an earlier program left is begun this long after a store was opened; a short command leaves it."""
@@ -61,8 +60,6 @@ class Worker:
         self._pool = Pool(settings.compress.processes)
         self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
-        self._eras = EraRefiner(store, settings.models, pool=self._pool, caller=caller, events=events).rounds
-        self._rewording = Rewording(store, settings.models, pool=self._pool, caller=caller, events=events).rounds
         self._sessions: dict[str, None] = {}
         """What is to be looked at, in order: a session goes behind the others after each batch."""
         self._quiet: dict[str, asyncio.TimerHandle] = {}
@@ -128,7 +125,7 @@ class Worker:
     def reword(self, session_id: str) -> None:
         """A session shows something that a model may word."""
         if self._settings.enabled and not self._closed:
-            self._rewording.wake(session_id)
+            self._refiner.wake_roll_ups(session_id)
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> None:
         """Make here and now what a session lacks, its open turn included, as far as it needs nobody else's model."""
@@ -149,11 +146,10 @@ class Worker:
             await self.finish(session_id, progress)
             if self._embeddings != STATIC:
                 await self._indexer.finish(session_id, progress)
-            await self._eras.settle(session_id)
         await self._refiner.settle(session_ids, progress)
         await asyncio.gather(*self._beside, return_exceptions=True)
-        for session_id in dict.fromkeys([*unfinished, *(self._rewording.waiting if session_ids is None else ())]):
-            await self._rewording.settle(session_id)
+        waiting = self._refiner.waiting if session_ids is None else ()
+        await self._refiner.settle_roll_ups(dict.fromkeys([*unfinished, *waiting]))
 
     async def _unfinished(self) -> list[str]:
         """The sessions that lack something."""
@@ -178,8 +174,6 @@ class Worker:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await self._refiner.close()
-        await self._eras.close()
-        await self._rewording.close()
         await asyncio.to_thread(self._pool.close)
 
     async def _drain(self) -> None:
@@ -229,9 +223,7 @@ class Worker:
         await self._make_eras(session_id)
         if session_id in self._recorded:
             # What an earlier program left is finished by rules; models, which cost, wait until the session goes on.
-            self._refiner.wake()
-            self._eras.wake(session_id)
-            self._rewording.wake(session_id)
+            self._refiner.wake(session_id)
         if is_indexed:
             self._failures.pop(session_id, None)
         else:

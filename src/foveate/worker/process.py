@@ -28,12 +28,12 @@ import msgspec
 JOBS: Mapping[str, str] = {
     "make-renditions": "foveate.worker.renditions:make_local",
     "make-passages": "foveate.worker.renditions:make_passages",
-    "write-request": "foveate.worker.attempt:write_request",
-    "weigh-answer": "foveate.worker.attempt:weigh",
+    "write-request": "foveate.worker.turns:write_request",
+    "weigh-answer": "foveate.worker.turns:weigh",
     "write-era-request": "foveate.worker.eras:write_era_request",
     "weigh-era": "foveate.worker.eras:weigh_era",
-    "write-artefact-request": "foveate.worker.rewording:write_artefact_request",
-    "weigh-artefact": "foveate.worker.rewording:weigh_artefact",
+    "write-artefact-request": "foveate.worker.artefacts:write_artefact_request",
+    "weigh-artefact": "foveate.worker.artefacts:weigh_artefact",
     "play": "foveate.replay.compare:play",
 }
 """Every job, and the function that does it."""

@@ -1,8 +1,8 @@
-"""The refiner: turns that have their renditions get better ones from a model, in their own time.
+"""The model queue: turns, eras and artefacts that rules have made get better texts from a model, in the background.
 
-Nobody waits for it. The queue is what is due in the store, so a restart goes on where this ended; calls are counted
-there before they are made, so no turn ever costs more than its limit. What can't be had stays as rules made it,
-marked, and is tried again later; what is held back by a cap, a rate or a breaker waits until that says so.
+Nobody waits for it. What is due, leased and counted is in the store, so a restart continues where this ended and
+nothing ever costs more than its limit. A job that fails keeps what rules made and is tried again later, up to its limit
+of calls; one held back by a cap, a rate or a breaker waits until that allows it.
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
 
 from foveate.cache import BoundedCache
 from foveate.compress.local import LocalCompressor
 from foveate.compress.model import PROMPT_VERSION, groups
-from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound
-from foveate.events import Event, EventBus, EventKind
+from foveate.errors import ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound
+from foveate.events import EventBus
 from foveate.models.caller import Caller
+from foveate.models.names import models_for
 from foveate.renditions import Level
 from foveate.settings import Settings
 from foveate.store import Store
-from foveate.store.rows import DueTurn, PostponedTurn, RedoRequest
-from foveate.turn import Json, turn_id
-from foveate.worker.attempt import Attempt, AttemptState, Means, SourceTurnRows
+from foveate.store.rows import RedoRequest
+from foveate.worker.artefacts import artefact_jobs
+from foveate.worker.eras import era_jobs
+from foveate.worker.jobs import Job, QueueContext, RollUpJob, Setback
 from foveate.worker.pool import Pool
+from foveate.worker.turns import Parts, TurnJob
 
 START_SECONDS = 0.5
 """A program that ends sooner, such as a command that records, leaves models alone."""
@@ -53,9 +56,8 @@ POLL_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
 BEATS = 3
 """A lease is renewed so many times before it would end."""
-ABOUT_THE_TURN = ("too-long", "refused")
-"""Reasons to give up one turn; the next may do."""
-MAX_PROBLEM_CHARS = 300
+ABOUT_THE_JOB = ("too-long", "refused")
+"""Reasons to give up one job; the next may pass."""
 
 Progress = Callable[[int], object]
 
@@ -67,7 +69,7 @@ def _clock_us() -> int:
 
 
 class Refiner:
-    """Asks models for the turns that are due, some at a time. It starts when it is first woken."""
+    """Asks models for what is due: several turns at a time, roll-ups one by one. It starts when it is first woken."""
 
     def __init__(
         self,
@@ -81,120 +83,151 @@ class Refiner:
     ) -> None:
         self._store = store
         self._due = store.derived.due
-        self._events = events
         self._settings = settings.models
         self._lease_seconds = settings.compress.lease_seconds
-        self._means = Means(store, pool, caller, settings.models, groups(settings.models))
+        self._context = QueueContext(store, events, pool, caller, settings.models)
+        self._groups = groups(settings.models)
+        self._roll_up = next(iter(models_for("roll-up", settings.models)), None)
         self._now_us = now_us
         self._woken = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._unavailable_until = 0.0
-        self._told: set[str] = set()
-        self._parts: BoundedCache[int, AttemptState] = BoundedCache(MAX_PARTS)
-        """What passed of turns that wait for the rest, by the rendition they have."""
-        self._failures = 0
-        """Attempts in a row that failed, of whatever turns."""
+        self._has_roll_ups = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._roll_ups: dict[str, bool] = {}
+        """The sessions that were woken, and whether that was after their roll-ups were last looked at."""
+        self._unavailable_until: dict[str, float] = {}
+        """By model, on the monotonic clock."""
+        self._warned: set[str] = set()
+        self._parts: Parts = BoundedCache(MAX_PARTS)
+        self._failures: Counter[str] = Counter()
+        """Jobs in a row that failed, by model."""
         self._closed = False
 
     @property
     def asked(self) -> tuple[tuple[Level, ...], ...]:
         """The levels of each call that a turn takes; none if no model is named."""
-        return tuple(group.levels for group in self._means.groups)
+        return tuple(group.levels for group in self._groups)
 
-    def wake(self) -> None:
-        """Something may be due."""
-        if self._closed or not self._means.groups:
-            return
-        self._woken.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The sessions whose eras and artefacts are queued or in progress."""
+        return tuple(self._roll_ups)
+
+    def wake(self, session_id: str) -> None:
+        """Turns, eras or artefacts may be due."""
+        if not self._closed and self._groups:
+            self._woken.set()
+            self._start("turns", self._endless, self._settings.concurrency)
+        self.wake_roll_ups(session_id)
+
+    def wake_roll_ups(self, session_id: str) -> None:
+        """Eras or artefacts of a session may be due."""
+        if not self._closed and self._roll_up:
+            self._roll_ups[session_id] = True
+            self._has_roll_ups.set()
+            self._start("roll-ups", self._endless_roll_ups, 1)
+
+    def _start(self, lane: str, feed: Callable[[str], AsyncGenerator[Job, None]], width: int) -> None:
+        if lane not in self._tasks:
+            self._tasks[lane] = asyncio.create_task(self._run(feed, width))
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
-        """Work off what is due now, here; what was put off until later is left for then."""
-        if not self._means.groups:
+        """Work off the turns that are due now; what was put off until later is left for then."""
+        if not self._groups:
             return
-        self._unavailable_until = 0.0
+        self._unavailable_until.pop(self._turn_model, None)
         moment_us = self._now_us()
-        while not self._is_unavailable:
+        while self._is_available(self._turn_model):
             owner = uuid.uuid4().hex
-            await self._work(owner, self._finite(session_ids, moment_us, owner), progress)
+            feed = self._finite(session_ids, moment_us, owner)
+            await self._work(owner, feed, self._settings.concurrency, progress)
             if not await self._due_sessions(session_ids, moment_us):
                 return
             await asyncio.sleep(POLL_SECONDS)  # another task or process has the rest in hand
 
+    async def settle_roll_ups(self, session_ids: Iterable[str]) -> None:
+        """Ask for the eras and artefacts of sessions that no model was asked for; a setback ends a session's kind."""
+        if not self._roll_up:
+            return
+        self._unavailable_until.pop(self._roll_up, None)
+        left = list(session_ids)
+        while left:
+            owner = uuid.uuid4().hex
+            await self._work(owner, self._finite_roll_ups(left, owner), 1)
+            if left:
+                await asyncio.sleep(POLL_SECONDS)
+
     async def want_again(self, session_id: str) -> int:
         """Have made again what older compressors made, what is marked, and what no model made though one could."""
-        model_version = PROMPT_VERSION if self._means.groups else None
+        model_version = PROMPT_VERSION if self._groups else None
         wanted = RedoRequest(local_version=LocalCompressor().version, model_version=model_version)
         return await self._due.want_again(session_id, wanted, self._now_us())
 
     async def close(self) -> None:
         self._closed = True
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run(self, feed: Callable[[str], AsyncGenerator[Job, None]], width: int) -> None:
         await asyncio.sleep(START_SECONDS)
         while True:
             try:
                 owner = uuid.uuid4().hex
-                await self._work(owner, self._endless(owner))
+                await self._work(owner, feed(owner), width)
             except Exception:  # noqa: BLE001 - the worker's boundary: a fault must not stop what comes later
                 _log.warning("asking models in the background failed; it goes on later", exc_info=True)
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _work(self, owner: str, feed: AsyncGenerator[DueTurn, None], progress: Progress | None = None) -> None:
-        """Take turns from the feed, some at a time, until it ends."""
+    async def _work(
+        self, owner: str, feed: AsyncGenerator[Job, None], width: int, progress: Progress | None = None
+    ) -> None:
+        """Take jobs from the feed, up to `width` at a time, until it ends."""
         taking = asyncio.Lock()
 
         async def work() -> None:
             while True:
                 async with taking:
-                    due = await anext(feed, None)
-                if due is None:
+                    job = await anext(feed, None)
+                if job is None:
                     return
-                await self._refine(due)
+                await self._do(job)
                 if progress:
                     progress(1)
 
         # What is leased stays so until the last task has ended, and not only until the feed has.
         beat = _Beat(self._store, owner, self._lease_seconds)
         async with beat, aclosing(feed), asyncio.TaskGroup() as tasks:
-            for _ in range(self._settings.concurrency):
+            for _ in range(width):
                 tasks.create_task(work())
 
     async def _finite(
         self, session_ids: Sequence[str] | None, moment_us: int, owner: str
-    ) -> AsyncGenerator[DueTurn, None]:
-        """What was due at a moment and nobody else has in hand."""
-        while True:
-            found = False
+    ) -> AsyncGenerator[TurnJob, None]:
+        """The turns that were due at a moment and nobody else has in hand."""
+        is_found = True
+        while is_found and self._is_available(self._turn_model):
+            is_found = False
             for session_id in await self._due_sessions(session_ids, moment_us):
                 async with aclosing(self._claimed(session_id, moment_us, owner)) as claimed:
-                    async for due in claimed:
-                        found = True
-                        yield due
-            if not found or self._is_unavailable:
-                return
+                    async for job in claimed:
+                        is_found = True
+                        yield job
 
-    async def _endless(self, owner: str) -> AsyncGenerator[DueTurn, None]:
-        """What is due, forever; waits while nothing is."""
+    async def _endless(self, owner: str) -> AsyncGenerator[Job, None]:
+        """The turns that are due; waits while there are none."""
         while True:
             self._woken.clear()
-            found = False
-            now_us = self._now_us()
-            for session_id in [] if self._is_unavailable else await self._due_sessions(None, now_us):
-                async with aclosing(self._claimed(session_id, now_us, owner)) as claimed:
-                    async for due in claimed:
-                        found = True
-                        yield due
-            if not found:
+            is_found = False
+            async with aclosing(self._finite(None, self._now_us(), owner)) as jobs:
+                async for job in jobs:
+                    is_found = True
+                    yield job
+            if not is_found:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(await self._seconds_to_next()):
                         await self._woken.wait()
 
-    async def _claimed(self, session_id: str, moment_us: int, owner: str) -> AsyncGenerator[DueTurn, None]:
+    async def _claimed(self, session_id: str, moment_us: int, owner: str) -> AsyncGenerator[TurnJob, None]:
         """A few turns of one session, so that the others get theirs; those that nobody takes are given back."""
         try:
             claims = await self._due.claim(
@@ -210,13 +243,54 @@ class Refiner:
         taken = 0
         try:
             for due in claims:
-                if self._is_unavailable:
+                if not self._is_available(self._turn_model):
                     return
                 taken += 1
-                yield due
+                yield TurnJob(self._context, self._groups, due, self._parts)
         finally:
             for due in claims[taken:]:
-                await asyncio.shield(self._due.postpone(due, PostponedTurn(due_us=due.due_us, calls=due.calls)))
+                await asyncio.shield(TurnJob(self._context, self._groups, due, self._parts).give_back(due.due_us))
+
+    async def _finite_roll_ups(self, session_ids: list[str], owner: str) -> AsyncGenerator[RollUpJob, None]:
+        """The eras and artefacts of sessions; those sessions that somebody else has in hand stay in the list."""
+        for session_id in list(session_ids):
+            try:
+                if not await self._due.lease_roll_ups(session_id, owner, self._lease_seconds):
+                    continue
+                async with aclosing(self._session_roll_ups(session_id)) as jobs:
+                    async for job in jobs:
+                        yield job
+            except SessionNotFound:
+                pass  # deleted meanwhile
+            session_ids.remove(session_id)
+            await self._due.release(owner)
+
+    async def _endless_roll_ups(self, owner: str) -> AsyncGenerator[Job, None]:
+        """The eras and artefacts of the sessions that were woken; waits while there are none."""
+        while True:
+            await self._has_roll_ups.wait()
+            self._has_roll_ups.clear()
+            left = list(self._roll_ups)
+            self._roll_ups = dict.fromkeys(left, False)
+            async with aclosing(self._finite_roll_ups(left, owner)) as jobs:
+                async for job in jobs:
+                    yield job
+            self._roll_ups = {name: is_new for name, is_new in self._roll_ups.items() if is_new or name in left}
+            if left:
+                await asyncio.sleep(LOOK_SECONDS)
+                self._has_roll_ups.set()
+
+    async def _session_roll_ups(self, session_id: str) -> AsyncGenerator[RollUpJob, None]:
+        """One job after another: each is done before the next is taken. One that is put off ends its kind."""
+        session = await self._store.get_session(session_id)
+        for find in (era_jobs, artefact_jobs):
+            async with aclosing(find(self._context, session)) as jobs:
+                async for job in jobs:
+                    if not self._is_available(job.model):
+                        return
+                    yield job
+                    if job.is_waiting:
+                        break
 
     async def _due_sessions(self, session_ids: Collection[str] | None, moment_us: int) -> list[str]:
         return [
@@ -226,134 +300,67 @@ class Refiner:
         ]
 
     async def _seconds_to_next(self) -> float:
-        if self._is_unavailable:
+        if not self._is_available(self._turn_model):
             return MAX_WAIT_SECONDS
         moments = [due_us for _, due_us in await self._due.sessions()]
         seconds = (min(moments, default=2**62) - self._now_us()) / 1_000_000
         return min(MAX_WAIT_SECONDS, seconds) if seconds > 0 else LOOK_SECONDS
 
     @property
-    def _is_unavailable(self) -> bool:
-        return time.monotonic() < self._unavailable_until
+    def _turn_model(self) -> str:
+        return self._groups[0].models[0]
 
-    async def _refine(self, due: DueTurn) -> None:
-        """One turn, to whatever end; its lease is given back with what came of it."""
-        attempt: Attempt | None = None
+    def _is_available(self, model: str) -> bool:
+        return time.monotonic() >= self._unavailable_until.get(model, 0.0)
+
+    async def _do(self, job: Job) -> None:
+        """One job, to whatever end."""
         try:
-            session = await self._store.get_session(due.session_id)
-            rows = await self._store.read(due.session_id, due.turn, due.turn)
-            if len(rows) != due.messages or any(row.body is None for row in rows):
-                await self._due.postpone(due, PostponedTurn(due_us=None, calls=due.calls))  # pruned meanwhile
-                return
-            original = SourceTurnRows(due.turn, rows, session.encoding)
-            before = self._parts.pop(due.rendition) or AttemptState()
-            attempt = Attempt(self._means, due, original, sum(row.tokens for row in rows), parts=before)
-            attempt.on_ask = lambda model: self._tell("llm-summarizing", due, {"model": model})
-            await attempt.run()
-            await self._conclude(attempt)
+            setback = await job.run()
+            if setback:
+                await self._set_back(job, setback)
+            elif job.was_answered and self._failures.pop(job.model, 0) >= OUTAGE_FAILURES:
+                await self._due.hurry(self._now_us())
         except SessionNotFound:
             return  # deleted meanwhile
-        except Exception:  # noqa: BLE001 - the worker's boundary: one turn's fault must not stop the rest
-            _log.warning("%s of %s can't be given to a model", turn_id(due.turn), due.session_id, exc_info=True)
-            calls = attempt.calls if attempt else due.calls
-            await self._due.postpone(due, PostponedTurn(due_us=None, calls=calls, is_marked=True))
+        except Exception:  # noqa: BLE001 - the worker's boundary: one job's fault must not stop the rest
+            _log.warning("%s of %s can't be given to a model", job.about, job.session_id, exc_info=True)
+            await job.abandon()
 
-    async def _conclude(self, attempt: Attempt) -> None:
-        due = attempt.due
-        if not attempt.was_asked:
-            await self._due.postpone(due, PostponedTurn(due_us=None, calls=due.calls))
-        elif attempt.failed:
-            await self._fail(attempt, min((error for _, error in attempt.failed), key=_finality))
-        elif attempt.has_passed:
-            await self._keep(attempt)
-        else:
-            # At temperature 0 the same model says the same again, and a turn costs what it is long.
-            seconds = self._later_seconds(attempt) if attempt.is_garbled else None
-            problem = "its answer could not be read" if attempt.is_garbled else "its answers did not pass the guard"
-            await self._put_off(attempt, problem, seconds)
-
-    async def _keep(self, attempt: Attempt) -> None:
-        """What passed stands from now on; what was put off while no model answered is due."""
-        made = attempt.refined()
-        if await self._due.refine(attempt.due, made):
-            self._tell("compressed", attempt.due, {"maker": made.maker, "calls": attempt.calls})
-        if not attempt.failed:
-            was_down, self._failures = self._failures >= OUTAGE_FAILURES, 0
-            if was_down:
-                await self._due.hurry(self._now_us())
-
-    async def _hold(self, attempt: Attempt, error: ModelHeldBack) -> None:
-        """Nothing is wrong with the turn: it and the session's others wait until the model may be asked again."""
-        self._remember(attempt)
-        seconds = max(error.retry_after_seconds, LEAST_HOLD_SECONDS)
-        until_us = self._now_us() + int(seconds * 1_000_000)
-        await self._due.postpone(attempt.due, PostponedTurn(due_us=until_us, calls=attempt.calls))
-        with suppress(SessionNotFound):
-            await self._due.hold(attempt.due.session_id, until_us)
-
-    async def _fail(self, attempt: Attempt, error: ModelError) -> None:
+    async def _set_back(self, job: Job, setback: Setback) -> None:
+        """Decide when the job is tried again, if ever."""
+        error, seconds = setback.error, self._later_seconds(job)
         if isinstance(error, ModelHeldBack) and error.reason != "calls":
-            await self._hold(attempt, error)
+            await job.hold(self._moment_us(max(error.retry_after_seconds, LEAST_HOLD_SECONDS)))
             return
-        if isinstance(error, ModelUnavailable) and error.reason in ABOUT_THE_TURN:
-            await self._put_off(attempt, error.problem, None)
-            return
-        if isinstance(error, ModelUnavailable):
-            if str(error) not in self._told:
-                self._told.add(str(error))
+        is_final = setback.is_final
+        if isinstance(error, ModelUnavailable) and error.reason in ABOUT_THE_JOB:
+            is_final = True
+        elif isinstance(error, ModelUnavailable):
+            if str(error) not in self._warned:
+                self._warned.add(str(error))
                 _log.warning("%s; turns are compressed without it", error)
-            if attempt.parts.passed:  # another model is there, and goes on with its part
-                await self._put_off(attempt, error.problem, None)
-                return
-            self._unavailable_until = time.monotonic() + UNAVAILABLE_SECONDS
-            await self._put_off(attempt, error.problem, 0.0)
-            return
-        self._failures += 1
-        asked_for = error.retry_after_seconds if isinstance(error, ModelFailed) else None
-        await self._put_off(attempt, error.problem, max(self._later_seconds(attempt), asked_for or 0.0))
+            if not is_final:
+                self._unavailable_until[job.model] = time.monotonic() + UNAVAILABLE_SECONDS
+                seconds = 0.0
+        elif error:
+            self._failures[job.model] += 1
+            asked_for = error.retry_after_seconds if isinstance(error, ModelFailed) else None
+            seconds = max(seconds, asked_for or 0.0)
+        is_over = is_final or job.calls >= self._settings.max_calls_per_turn
+        await job.put_off(setback.problem, None if is_over else self._moment_us(seconds))
 
-    def _later_seconds(self, attempt: Attempt) -> float:
-        seconds = longest_wait_seconds(attempt.calls, self._settings.backoff_seconds)
+    def _moment_us(self, seconds: float) -> int:
+        return self._now_us() + int(seconds * 1_000_000)
+
+    def _later_seconds(self, job: Job) -> float:
+        seconds = longest_wait_seconds(job.calls, self._settings.backoff_seconds)
         return seconds * random.uniform(LEAST_JITTER, 1)  # noqa: S311 - jitter
-
-    async def _put_off(self, attempt: Attempt, problem: str, seconds: float | None) -> None:
-        """What rules made stands, and the turn is marked. It waits for another attempt, if it has calls left."""
-        due = attempt.due
-        is_over = seconds is None or attempt.calls >= self._settings.max_calls_per_turn
-        due_us = None if is_over or seconds is None else self._now_us() + int(seconds * 1_000_000)
-        if due_us is None and attempt.usable:
-            await self._keep(attempt)
-        else:
-            self._remember(attempt)
-            noted = PostponedTurn(due_us=due_us, calls=attempt.calls, refusals=attempt.refusals, is_marked=True)
-            await self._due.postpone(due, noted)
-        data: dict[str, Json] = {
-            "model": attempt.parts.maker or self._means.groups[0].models[0],
-            "problem": problem[:MAX_PROBLEM_CHARS],
-            "calls": attempt.calls,
-            "is_given_up": due_us is None,
-        }
-        self._tell("compression-failed", due, data)
-
-    def _remember(self, attempt: Attempt) -> None:
-        """What passed is not asked for again in the next attempt; after a restart it is."""
-        if attempt.parts.passed:
-            self._parts[attempt.due.rendition] = attempt.parts
-
-    def _tell(self, kind: EventKind, due: DueTurn, data: dict[str, Json]) -> None:
-        self._events.publish(Event(kind, due.session_id, datetime.now(UTC), turn_id(due.turn), data))
 
 
 def longest_wait_seconds(calls: int, backoff_seconds: float) -> float:
     """Until a turn is tried again that took so many calls."""
     return float(min(backoff_seconds * LATER * LATER_GROWTH ** max(0, calls - 1), MAX_LATER_SECONDS))
-
-
-def _finality(error: ModelError) -> int:
-    """The lower, the more can be hoped for: what is held back comes by itself, what failed may pass another time."""
-    if isinstance(error, ModelHeldBack):
-        return 2 if error.reason == "calls" else 0
-    return 1 if isinstance(error, ModelFailed) else 3
 
 
 class _Beat:

@@ -222,6 +222,17 @@ async def a_renewed_lease_holds_until_it_is_given_back(store: Store, _: OpenStor
     assert [due.calls for due in await _claim(store)] == [3]
 
 
+async def roll_ups_are_leased_to_one_owner(store: Store, _: OpenStore) -> None:
+    await _talked(store, 1)
+    due = store.derived.due
+    assert await due.lease_roll_ups("s", "a", LONG_SECONDS)
+    assert not await due.lease_roll_ups("s", "b", LONG_SECONDS)
+    assert [claim.turn for claim in await _claim(store)] == [1]
+    await due.release("a")
+    assert await due.lease_roll_ups("s", "b", 0.0)
+    assert await due.lease_roll_ups("s", "a", LONG_SECONDS)
+
+
 async def a_fork_leaves_its_ancestors_turns_to_the_ancestor(store: Store, _: OpenStore) -> None:
     await _talked(store, 3)
     await store.fork_session(new_session("f"), "s", 3)
@@ -279,6 +290,7 @@ CASES: tuple[Case, ...] = (
     what_was_put_off_can_be_hurried_in_every_session,
     what_was_made_in_part_is_marked_and_made_anew_when_wanted,
     a_renewed_lease_holds_until_it_is_given_back,
+    roll_ups_are_leased_to_one_owner,
     a_fork_leaves_its_ancestors_turns_to_the_ancestor,
     a_local_rendition_is_made_again_if_it_is_old_or_incomplete,
     what_no_model_or_an_older_prompt_made_can_be_wanted_again,

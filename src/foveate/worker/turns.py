@@ -1,4 +1,4 @@
-"""One attempt at one turn: a model is asked, its answers are weighed, and every call is counted before it is made."""
+"""Turns in the model queue: a model is asked for better renditions, and every call is counted before it is made."""
 
 from __future__ import annotations
 
@@ -6,40 +6,32 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from foveate.cache import BoundedCache
 from foveate.compress.model import PROMPT_VERSION, Assignment, Group, assign, is_worth_asking, judge
 from foveate.context.costs import content_tokens
-from foveate.errors import ModelError, ModelHeldBack
+from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound
 from foveate.models import Answer
-from foveate.models.caller import Caller, CallReport
+from foveate.models.caller import CallReport
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import TINY_TOKENS, Level, shape_level, without_recalled
-from foveate.store import MessageRow, Store, bodies
+from foveate.store import MessageRow, bodies
 from foveate.store.codec import restore_message
-from foveate.store.rows import LOCAL_MAKER, DueTurn, RefinedTurn
+from foveate.store.rows import LOCAL_MAKER, DueTurn, PostponedTurn, RefinedTurn
 from foveate.text import MARK_WORDS, encodable
 from foveate.tokens import EncodingName, exact_counter
-from foveate.turn import Message
-from foveate.worker.pool import Pool
+from foveate.turn import Json, Message, turn_id
+from foveate.worker.jobs import NONCE_BYTES, Job, QueueContext, Setback
 
-NONCE_BYTES = 8
+MAX_PROBLEM_CHARS = 300
 OPTIONAL: frozenset[Level] = frozenset({"S"})
 """What rules made of these levels is as good as complete; a model's that does not pass is no reason to mark a turn."""
 
+_log = logging.getLogger(__name__)
 _MARK = re.compile(rf"\[(?:{MARK_WORDS})\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What every attempt uses."""
-
-    store: Store
-    pool: Pool
-    caller: Caller
-    settings: ModelsSettings
-    groups: tuple[Group, ...]
 
 
 @dataclass(slots=True)
@@ -52,9 +44,10 @@ class AttemptState:
 
 @dataclass(slots=True)
 class Attempt:
-    """A turn before a model."""
+    """One attempt at one turn."""
 
-    means: Means
+    context: QueueContext
+    groups: tuple[Group, ...]
     due: DueTurn
     original: SourceTurnRows
     raw_tokens: int
@@ -66,8 +59,7 @@ class Attempt:
     parts: AttemptState = field(default_factory=AttemptState)
     failed: list[tuple[Group, ModelError]] = field(default_factory=list)
     """Who could not be asked, and why."""
-    on_ask: Callable[[str], None] | None = None
-    """Called with the model's name before the first call."""
+    is_announced: bool = False
     _promised: int = 0
     _noted: int = 0
     _asked: set[Level] = field(default_factory=set)
@@ -102,8 +94,8 @@ class Attempt:
 
     async def run(self) -> None:
         """Ask for what has not passed yet; `failed` says what could not be asked."""
-        wanted = [group for group in self.means.groups if not self.parts.passed.keys() >= set(group.levels)]
-        mode = self.means.settings.mode
+        wanted = [group for group in self.groups if not self.parts.passed.keys() >= set(group.levels)]
+        mode = self.context.settings.mode
         if mode == "separate":
             await asyncio.gather(*(self._run(group, None) for group in wanted))
             return
@@ -139,20 +131,21 @@ class Attempt:
 
     async def _assign(self, group: Group, source: str | None) -> Assignment | None:
         nonce = secrets.token_hex(NONCE_BYTES)
-        job = (group, self.original, nonce, self.means.settings, source)
-        (assignment,) = await self.means.pool.run(write_request, [job])
+        job = (group, self.original, nonce, self.context.settings, source)
+        (assignment,) = await self.context.pool.run(write_request, [job])
         if assignment:
             self._asked.update(assignment.levels)
         return assignment
 
     async def _ask(self, group: Group, assignment: Assignment) -> CallReport:
         allowed = await self._allow(group.models[0])
-        if self.on_ask:
-            self.on_ask(group.models[0])
-            self.on_ask = None
+        if not self.is_announced:
+            self.is_announced = True
+            data: dict[str, Json] = {"model": group.models[0]}
+            self.context.publish("llm-summarizing", self.due.session_id, turn_id(self.due.turn), data)
         spent = 0
         try:
-            answered = await self.means.caller.ask(
+            answered = await self.context.caller.ask(
                 assignment.ask,
                 group.models,
                 session_id=self.due.session_id,
@@ -174,14 +167,14 @@ class Attempt:
     async def _allow(self, model: str) -> int:
         """How many calls may be made next, noted in the store before they are."""
         used = self.calls + self._promised
-        left = self.means.settings.max_calls_per_turn - used
+        left = self.context.settings.max_calls_per_turn - used
         allowed = self._noted - used if self._noted > used else -(-left // 2)
         if allowed <= 0:
             raise ModelHeldBack(model, "the turn has no calls left", reason="calls", retry_after_seconds=0.0)
         self._promised += allowed
         if used + allowed > self._noted:
             self._noted = used + allowed
-            await self.means.store.derived.due.reserve(self.due, self._noted)
+            await self.context.store.derived.due.reserve(self.due, self._noted)
         return allowed
 
     async def _weigh(self, group: Group, assignment: Assignment, answered: CallReport) -> None:
@@ -192,9 +185,9 @@ class Attempt:
 
     async def _weighed(self, assignment: Assignment, answered: CallReport) -> AnswerVerdict:
         job = (assignment, answered.answer, self.original, self._above())
-        (weighed,) = await self.means.pool.run(weigh, [job])
+        (weighed,) = await self.context.pool.run(weigh, [job])
         if not weighed.passed:
-            await self.means.caller.mark_unfit(answered)
+            await self.context.caller.mark_unfit(answered)
         self.parts.passed.update(weighed.passed)
         self.refusals += weighed.refusals
         self.is_garbled = weighed.is_garbled
@@ -217,7 +210,7 @@ class Attempt:
         passed = self.parts.passed.get(above)
         if passed:
             return _marked(passed.text)
-        kept = await self.means.store.derived.renditions(self.due.session_id, self.due.turn, self.due.turn)
+        kept = await self.context.store.derived.renditions(self.due.session_id, self.due.turn, self.due.turn)
         return _marked(str(bodies.expand(kept[0].smoothed if above == "S" else kept[0].compressed))) if kept else None
 
 
@@ -226,7 +219,99 @@ def _marked(text: str) -> str:
     return text if _MARK.match(text) else f"[user] {text}"
 
 
-_log = logging.getLogger(__name__)
+Parts = BoundedCache[int, AttemptState]
+"""What passed of turns that wait for the rest, by their rendition. After a restart it is asked for again."""
+
+
+class TurnJob(Job):
+    """One claimed turn; its lease ends with the outcome."""
+
+    def __init__(self, context: QueueContext, groups: tuple[Group, ...], due: DueTurn, parts: Parts) -> None:
+        super().__init__(context, due.session_id, turn_id(due.turn), groups[0].models[0], due.calls)
+        self._groups = groups
+        self._turn = due
+        self._parts = parts
+        self._attempt: Attempt | None = None
+
+    async def run(self) -> Setback | None:
+        due, store = self._turn, self.context.store
+        session = await store.get_session(due.session_id)
+        rows = await store.read(due.session_id, due.turn, due.turn)
+        if len(rows) != due.messages or any(row.body is None for row in rows):
+            await self.give_back()  # pruned meanwhile
+            return None
+        original = SourceTurnRows(due.turn, rows, session.encoding)
+        before = self._parts.pop(due.rendition) or AttemptState()
+        tokens = sum(row.tokens for row in rows)
+        attempt = self._attempt = Attempt(self.context, self._groups, due, original, tokens, parts=before)
+        try:
+            await attempt.run()
+        finally:
+            self.calls = attempt.calls
+        if not attempt.was_asked:
+            await self.give_back()
+            return None
+        if attempt.failed:
+            error = min((error for _, error in attempt.failed), key=_finality)
+            # If something passed, another model is there, and its part is kept.
+            return Setback(error.problem, error, isinstance(error, ModelUnavailable) and bool(attempt.parts.passed))
+        if attempt.has_passed:
+            self.was_answered = True
+            await self._keep(attempt)
+            return None
+        # At temperature 0 the same model says the same again, and a turn costs what it is long.
+        if attempt.is_garbled:
+            return Setback("its answer could not be read")
+        return Setback("its answers did not pass the guard", is_final=True)
+
+    async def give_back(self, due_us: int | None = None) -> None:
+        """Nothing was asked."""
+        await self._due.postpone(self._turn, PostponedTurn(due_us=due_us, calls=self._turn.calls))
+
+    async def hold(self, until_us: int) -> None:
+        """The session's other turns wait too."""
+        self._remember()
+        await self._due.postpone(self._turn, PostponedTurn(due_us=until_us, calls=self.calls))
+        with suppress(SessionNotFound):
+            await self._due.hold(self.session_id, until_us)
+
+    async def put_off(self, problem: str, due_us: int | None) -> None:
+        """The rules' rendition stays, marked; what passed is kept if there is no further attempt."""
+        attempt = self._attempt
+        if due_us is None and attempt and attempt.usable:
+            await self._keep(attempt)
+        else:
+            self._remember()
+            refusals = attempt.refusals if attempt else 0
+            noted = PostponedTurn(due_us=due_us, calls=self.calls, refusals=refusals, is_marked=True)
+            await self._due.postpone(self._turn, noted)
+        data: dict[str, Json] = {
+            "model": (attempt.parts.maker if attempt else "") or self.model,
+            "problem": problem[:MAX_PROBLEM_CHARS],
+            "calls": self.calls,
+            "is_given_up": due_us is None,
+        }
+        self.context.publish("compression-failed", self.session_id, self.about, data)
+
+    async def abandon(self) -> None:
+        await self._due.postpone(self._turn, PostponedTurn(due_us=None, calls=self.calls, is_marked=True))
+
+    async def _keep(self, attempt: Attempt) -> None:
+        made = attempt.refined()
+        if await self._due.refine(self._turn, made):
+            data: dict[str, Json] = {"maker": made.maker, "calls": attempt.calls}
+            self.context.publish("compressed", self.session_id, self.about, data)
+
+    def _remember(self) -> None:
+        if self._attempt and self._attempt.parts.passed:
+            self._parts[self._turn.rendition] = self._attempt.parts
+
+
+def _finality(error: ModelError) -> int:
+    """The lower, the better the prospects: what is held back needs only time, what failed may pass another time."""
+    if isinstance(error, ModelHeldBack):
+        return 2 if error.reason == "calls" else 0
+    return 1 if isinstance(error, ModelFailed) else 3
 
 
 @dataclass(frozen=True, slots=True)
