@@ -208,8 +208,13 @@ class Story(History, Protocol):
         """Artefacts made so far, by name."""
         ...
 
+    @property
+    def first_read(self) -> int:
+        """The oldest turn that `infos` returns. For older ones return a plan with `reads_from`."""
+        ...
+
     def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
-        """The turns from `first` to `last`, oldest first."""
+        """The turns from `first` to `last`, oldest first; turns before `first_read` are left out."""
         ...
 
 
@@ -277,6 +282,23 @@ class Plan:
     events: tuple[PlanEvent, ...] = ()
     notes: Mapping[str, Json] = field(default_factory=dict)
     """Information for people, e.g. {"tier": 3, "reliability": 0.385}."""
+    reads_from: int | None = None
+    """The oldest turn whose `infos` it needs. If that is before `Story.first_read`, the turns are read and the strategy
+    plans again; the rest of this plan is ignored."""
+
+    def missing_from(self, story: Story) -> int | None:
+        """The oldest turn that it needs and that is not read yet; None if nothing is missing."""
+        first = story.first_read if self.reads_from is None else max(1, self.reads_from)
+        return first if first < story.first_read else None
+
+
+def request_turns(story: Story, first: int, budget_tokens: int) -> Plan | None:
+    """A plan that requests the turns from `first` on; None if they are read already.
+
+    A strategy calls it before `story.infos`: `if older := request_turns(story, first, budget_tokens): return older`.
+    """
+    plan = Plan((), (), 0, budget_tokens, reads_from=first)
+    return None if plan.missing_from(story) is None else plan
 
 
 def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:

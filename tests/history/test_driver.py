@@ -13,7 +13,7 @@ from foveate.context.tags import parse_blocks
 from foveate.errors import HistoryExceedsBudget, SettingsError, UnknownStrategy
 from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import INFOS_CHUNK_TURNS
-from foveate.plan import Artefact, ArtefactSpec, Block, Frame, Overheads, Plan, PlanEvent, Story
+from foveate.plan import Artefact, ArtefactSpec, Block, Frame, Overheads, Plan, PlanEvent, Story, request_turns
 from foveate.store import SessionRow
 from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, Material, made_of, made_short, short_message
@@ -228,14 +228,24 @@ def test_steps_of_a_turn_at_work_are_shown_message_by_message_too(tmp_path: Path
     _run(tmp_path, job)
 
 
-def test_old_turns_are_read_when_a_plan_asks_for_them(tmp_path: Path) -> None:
+def test_old_turns_are_read_when_a_plan_requests_them(tmp_path: Path) -> None:
+    planned: list[int] = []
+
     class Reading(Summing):
+        """Looks at one turn after the other, the newest first."""
+
         def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-            turns = [story.infos(turn, turn)[0].turn for turn in range(story.last_turn, 0, -1)]
-            assert turns == list(range(story.last_turn, 0, -1))
-            assert len(story.infos(1, story.last_turn + 5)) == story.last_turn
+            planned.append(story.first_read)
+            assert [info.turn for info in story.infos(-3, story.last_turn + 5)] == list(
+                range(story.first_read, story.last_turn + 1)
+            )
             assert story.infos(story.last_turn + 1, story.last_turn + 9) == []
-            return Plan((), (), 0, budget_tokens)
+            for turn in range(story.last_turn, 0, -1):
+                if older := request_turns(story, turn, budget_tokens):
+                    assert story.infos(turn, turn) == []
+                    return older
+                assert [info.turn for info in story.infos(turn, turn)] == [turn]
+            return Plan((), (), 0, budget_tokens, reads_from=-1)
 
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
@@ -245,6 +255,7 @@ def test_old_turns_are_read_when_a_plan_asks_for_them(tmp_path: Path) -> None:
         await talk(session, 2, first=count + 1)
         await _view(session, Reading())
         infos = session._contexts.storyteller._infos
+        assert planned == [count - INFOS_CHUNK_TURNS, count - 2 * INFOS_CHUNK_TURNS - 1, 1, 1]
         assert infos.first == 1
         assert len(infos.over) == count + 1
 

@@ -116,4 +116,4 @@ def test_a_class_that_has_only_a_plan_gets_the_defaults(monkeypatch: pytest.Monk
     strategies.load.cache_clear()
     made = make_strategy(NAME, Settings())
     assert isinstance(made, strategies.Strategy)
-    assert (made.documents, made.recalls, made.rebuild_schedule) == ((), True, None)
+    assert (made.documents, made.recalls, made.rebuild_schedule) == (("goals",), True, None)

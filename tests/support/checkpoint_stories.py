@@ -45,6 +45,7 @@ class MadeUpStory:
     era_tokens: int | None = 100
     fanout: int = 32
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    first_read: int = 1
 
     @property
     def last_turn(self) -> int:

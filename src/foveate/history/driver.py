@@ -36,7 +36,7 @@ MAX_ROUNDS = 8
 MAX_TRIES = 6
 """Plans made, each for less room, until their texts fit; then the gradient shows the history, which always does."""
 MAX_READS = 64
-"""Times a plan may ask for older turns; each reads as many again, so no conversation is that long."""
+"""Times that a plan may request older turns; each one doubles the turns read, so no conversation is that long."""
 BATCH_TURNS = 512
 """Turns that are read together to make something of them."""
 MAX_REMEMBERED = 2_000
@@ -45,17 +45,9 @@ MEANWHILE_TURNS = 1_000
 """A strategy that has a longer history to work up does so in the background; the gradient shows it meanwhile."""
 
 
-class _Unread(Exception):
-    """A plan asks for turns that are not in memory yet."""
-
-    def __init__(self, turn: int) -> None:
-        super().__init__(f"T-{turn}")
-        self.turn = turn
-
-
 @dataclass(frozen=True, slots=True)
 class StoredStory:
-    """A `foveate.strategy.Story` in memory; what it lacks is read when a plan asks for it."""
+    """A `foveate.plan.Story` in memory; older turns are read when a plan requests them."""
 
     gathered: StoredHistory
     read: Infos
@@ -81,11 +73,12 @@ class StoredStory:
     def era(self, level: int, index: int) -> Era | None:
         return self.gathered.era(level, index)
 
+    @property
+    def first_read(self) -> int:
+        return self.read.first
+
     def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
-        low = max(1, first)
-        if low <= min(last, self.last_turn) and low < self.read.first:
-            raise _Unread(low)
-        return self.read.between(low, last)
+        return self.read.between(first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +221,18 @@ class StatefulDriver:
         return plan, story
 
     async def _asked(self, task: _Task, story: StoredStory, room_tokens: int) -> tuple[Plan, StoredStory]:
-        """A plan, and the story as far back as it had to be read for it."""
+        """A plan that has all the turns it needs, and the story with these turns."""
         for _ in range(MAX_READS):
-            try:
-                if story.last_turn <= MEANWHILE_TURNS:
-                    return task.strategy.plan(story, room_tokens, task.seen.costs), story
-                return await asyncio.to_thread(task.strategy.plan, story, room_tokens, task.seen.costs), story
-            except _Unread as unread:
-                infos = await story.read.reaching(self._store, self._session_id, unread.turn)
-                story = replace(story, read=infos)
-        raise AssertionError("a plan asks for ever older turns")
+            if story.last_turn <= MEANWHILE_TURNS:
+                plan = task.strategy.plan(story, room_tokens, task.seen.costs)
+            else:
+                plan = await asyncio.to_thread(task.strategy.plan, story, room_tokens, task.seen.costs)
+            missing = plan.missing_from(story)
+            if missing is None:
+                return plan, story
+            infos = await story.read.reaching(self._store, self._session_id, missing)
+            story = replace(story, read=infos)
+        raise AssertionError(f"a plan of {task.name} requested older turns more than {MAX_READS} times")
 
     async def _make(self, task: _Task, story: StoredStory, lacking: Sequence[ArtefactSpec]) -> list[Artefact]:
         """What is lacking, in the order it was wanted; what a preview had made before is taken from memory."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from foveate.errors import HistoryExceedsBudget
-from foveate.plan import Block, Overheads, Plan, Story, TurnSizes
+from foveate.plan import Block, Overheads, Plan, Story, TurnSizes, request_turns
 from foveate.strategy import Strategy, text_file
 from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
@@ -35,6 +35,8 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         shown = {row.first for row in rows if row.level != "E"}
         is_whole = len(shown) == story.last_turn and all(row.level == "R" and not row.is_cut for row in rows)
         if not is_whole and self.when_full == "fail":
+            if older := request_turns(story, 1, budget_tokens):
+                return older
             raise HistoryExceedsBudget(_needed_tokens(story, overheads), budget_tokens)
         bands = bands_of(rows, {"R": 1.0, "S": 0.0, "C": 0.0, "T": 0.0, "E": 0.0})
         tokens = sum(row.tokens for row in rows)

@@ -101,6 +101,8 @@ class ListedStory:
     """Oldest first."""
     fanout: int = 32
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    first_read: int = 1
+    """The oldest turn that `infos` returns; `drive` lowers it when a plan requests older ones."""
 
     @property
     def last_turn(self) -> int:
@@ -115,7 +117,7 @@ class ListedStory:
         return Era(level, index, index * size + 1, last, 120) if index >= 0 and last <= self.last_turn else None
 
     def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
-        return [info for info in self.turns if first <= info.turn <= last]
+        return [info for info in self.turns if max(first, self.first_read) <= info.turn <= last]
 
 
 def item_of(info: TurnInfo) -> TurnSizes:
@@ -150,21 +152,32 @@ def drive(
     strategy: Strategy, story: ListedStory, budget_tokens: int, overheads: Overheads = USUAL_OVERHEADS
 ) -> tuple[Plan, ListedStory]:
     """The plan that is shown in the end, as the driver would come to it, and the story after it."""
-    plan = strategy.plan(story, budget_tokens, overheads)
+    plan, story = _read_and_plan(strategy, story, budget_tokens, overheads)
     for _ in range(MAX_ROUNDS):
         lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
         if not lacking:
             break
         story = replace(story, made={**story.made, **{wanted.name: pretend(wanted, story) for wanted in lacking}})
-        plan = strategy.plan(story, budget_tokens, overheads)
+        plan, story = _read_and_plan(strategy, story, budget_tokens, overheads)
     return plan, story if plan.state is None else replace(story, state=plan.state)
+
+
+def _read_and_plan(
+    strategy: Strategy, story: ListedStory, budget_tokens: int, overheads: Overheads
+) -> tuple[Plan, ListedStory]:
+    """A plan that has all the turns it needs, and the story with these turns."""
+    plan = strategy.plan(story, budget_tokens, overheads)
+    while (missing := plan.missing_from(story)) is not None:
+        story = replace(story, first_read=missing)
+        plan = strategy.plan(story, budget_tokens, overheads)
+    return plan, story
 
 
 def pretend(wanted: ArtefactSpec, story: ListedStory) -> Artefact:
     """Something made, of the size that was wanted, without content."""
     sizes: dict[int, int] = {}
     if wanted.first == wanted.last:
-        (info,) = story.infos(wanted.first, wanted.last)
+        (info,) = [info for info in story.turns if info.turn == wanted.first]
         sizes = {message.position: min(message.tokens, SHORT_TOKENS) for message in info.messages}
     return Artefact(
         wanted.name, wanted.kind, wanted.first, wanted.last, wanted.tokens, "made up", sizes, dict(wanted.data)

@@ -8,19 +8,23 @@ def test_my_strategy_conforms(case, tmp_path):
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from foveate import client as api
+from foveate import strategy as strategies
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
 from foveate.context.tags import TagBlock, parse_blocks
 from foveate.demo import load_conversation
 from foveate.events import Event
 from foveate.history.blocks import user_text
+from foveate.plan import Frame
 from foveate.session import Session
 from foveate.settings import load_settings
+from foveate.testing.histories import ListedStory, drive, exchange
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
@@ -241,6 +245,23 @@ async def clocks_may_run_backwards(fov: api.Foveate, strategy: str) -> None:
         await looked_at(session)
 
 
+async def older_turns_are_requested(_fov: api.Foveate, strategy: str) -> None:
+    """A plan from few turns in memory requests the others, and becomes the plan from all of them."""
+    settings = strategies.load(strategy)()
+    if not settings.keeps_story:
+        return
+    turns = [exchange(number, 120, 80, 60, 40) for number in range(1, 61)]
+    for budget in BUDGETS_TOKENS:
+        for is_one_off in (False, True):
+            whole = ListedStory(turns, Frame(budget, is_one_off=is_one_off))
+            part = replace(whole, first_read=turns[-1].turn)
+            for _ in range(2):
+                expected, whole = drive(settings, whole, budget)
+                plan, part = drive(settings, part, budget)
+                assert replace(plan, reads_from=None) == replace(expected, reads_from=None), budget
+                part = replace(part, first_read=turns[-1].turn)
+
+
 def _is_ordered(blocks: Sequence[TagBlock]) -> bool:
     places = [(block.first, block.first_step, block.last, block.last_step) for block in blocks]
     return places == sorted(places)
@@ -306,4 +327,5 @@ CASES: tuple[Case, ...] = (
     pruned_words_are_gone_at_once,
     an_empty_session_has_a_context,
     clocks_may_run_backwards,
+    older_turns_are_requested,
 )

@@ -296,3 +296,14 @@ def test_the_kept_bulks_have_a_limit() -> None:
     assert len(book.bulks) == MAX_BULKS
     assert (book.bulks[0].first, book.bulks[0].last, book.bulks[1].first) == (1, 5, 6)
     assert sum(topic.tokens for topic in book.bulks[0].topics) == 50
+
+
+def test_a_sealed_turn_that_is_not_in_memory_is_requested() -> None:
+    turns = talk(6, 20, 100)
+    topic = TopicState(1, 1, 3, 7, "manual", 360)
+    book = TopicsState(start=4, subject=4, seen=3, topics=(topic,), sealed=1, tail=1)
+    story = ListedStory(turns, state=book.as_json())
+    assert TOPICS.plan(replace(story, first_read=6), ROOM, USUAL_OVERHEADS).reads_from == 3
+    plan, after = settled(TOPICS, replace(story, first_read=3), ROOM)
+    assert TopicsState.from_json(after.state).topics[0].last == 2
+    assert settled(TOPICS, story, ROOM)[0] == plan

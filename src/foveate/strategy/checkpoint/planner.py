@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foveate.plan import Artefact, ArtefactSpec, Block, Overheads, Plan, PlanEvent, ShownLevel, Story, TurnSizes
+from foveate.plan import (
+    Artefact,
+    ArtefactSpec,
+    Block,
+    Overheads,
+    Plan,
+    PlanEvent,
+    ShownLevel,
+    Story,
+    TurnSizes,
+    request_turns,
+)
 from foveate.strategy.checkpoint.blocks import CheckpointLayout, checkpoint_rows, newest_rows, user_rows
 from foveate.strategy.checkpoint.flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, CheckpointFlow, sized
 from foveate.strategy.checkpoint.state import DETAILED, CheckpointEntry, CheckpointState
@@ -57,6 +68,9 @@ class CheckpointPlanner:
         last = self.story.last_turn
         if not last or self.room < MIN_HISTORY_TOKENS:
             return self._smallest()
+        first = max(book.tiny_through, self._skipped_through(book)) + 1
+        if older := request_turns(self.story, first, self.budget):
+            return older
         room = self.room
         for _ in range(MAX_TRIES):
             tried = self._try(book, room)
@@ -94,8 +108,8 @@ class CheckpointPlanner:
     def _try(self, book: CheckpointState, room: int) -> _Tried:
         flow = CheckpointFlow(self.settings, book, room, self.overheads)
         last = self.story.last_turn
-        if last - book.through > MAX_CATCH_UP_TURNS:
-            flow.book = self._skipped(book, last - MAX_CATCH_UP_TURNS, room)
+        if skipped := self._skipped_through(book):
+            flow.book = self._skipped(book, skipped, room)
         tinies = {item.turn: item.tiny for item in self.items if not item.step}
         infos = self.story.infos(flow.book.tiny_through + 1, last)
         turns = [sized(info, min(TINY_TOKENS, tinies.get(info.turn) or TINY_TOKENS)) for info in infos]
@@ -110,6 +124,11 @@ class CheckpointPlanner:
         architecture = flow.book.architecture_wanted
         needed = (*wants.values(), *([architecture] if architecture else ()))
         return _Tried(flow, self._lay_out(flow, wants), needed)
+
+    def _skipped_through(self, book: CheckpointState) -> int:
+        """The last of the turns that are too many to go through one by one; 0 if there are none."""
+        last = self.story.last_turn
+        return last - MAX_CATCH_UP_TURNS if last - book.through > MAX_CATCH_UP_TURNS else 0
 
     def _skipped(self, book: CheckpointState, through: int, room: int) -> CheckpointState:
         """A book whose turns up to here are rolled over at once: too many to go through one by one."""

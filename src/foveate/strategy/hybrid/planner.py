@@ -10,7 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foveate.plan import ArtefactSpec, Block, Overheads, Plan, PlanEvent, ShownLevel, Story, TurnInfo, TurnSizes
+from foveate.plan import (
+    ArtefactSpec,
+    Block,
+    Overheads,
+    Plan,
+    PlanEvent,
+    ShownLevel,
+    Story,
+    TurnInfo,
+    TurnSizes,
+    request_turns,
+)
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.hybrid.blocks import (
     HybridDraft,
@@ -71,6 +82,8 @@ class HybridPlanner:
         if not last or self.window < MIN_HISTORY_TOKENS:
             return self._smallest()
         book = self._opened()
+        if older := request_turns(self.story, book.rolled + 1, self.budget):
+            return older
         self.infos = self.story.infos(book.rolled + 1, last)
         self._systems = [(info.turn, tokens) for info in self.infos if (tokens := _system_tokens(info))]
         self.protection = protect(

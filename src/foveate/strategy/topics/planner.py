@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foveate.plan import ArtefactSpec, Block, Overheads, Plan, ShownLevel, Story, TurnSizes
+from foveate.plan import ArtefactSpec, Block, Overheads, Plan, ShownLevel, Story, TurnSizes, request_turns
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import bands_of, compact_rows, stub_row
 from foveate.strategy.topics.blocks import Current, current_rows
@@ -56,12 +56,23 @@ class TopicsPlanner:
     def plan(self) -> Plan:
         if not self.story.last_turn or self.budget < MIN_HISTORY_TOKENS:
             return self._smallest()
-        flow, wants = self._lived()
+        book = TopicsState.from_json(self.story.state)
+        if book.tail and book.topics and (older := request_turns(self.story, book.seen, self.budget)):
+            return older
+        flow = self._opened(book)
+        return request_turns(self.story, flow.book.start, self.budget) or self._planned(flow)
+
+    def _planned(self, flow: TopicFlow) -> Plan:
+        """The plan, once the turns of the current topic are read."""
+        wants = self._lived(flow)
         past = self._past(flow)
         current = self._current(flow, self.budget - past.tokens)
         if current is None:
             return self._smallest()
-        rows = (*self._filled(flow, past, current), *current.rows)
+        full = self._full(flow, past, current)
+        if full and (older := request_turns(self.story, full[0].first, self.budget)):
+            return older
+        rows = (*past.rows[: len(past.rows) - len(full)], *self._raw_rows(full), *current.rows)
         tokens = sum(row.tokens for row in rows)
         if tokens > self.budget:
             return self._smallest()
@@ -87,27 +98,31 @@ class TopicsPlanner:
         beside = frame.own_tokens + frame.prompt_tokens
         return self.budget + beside if beside <= self.budget * MAX_BESIDE else self.budget
 
-    def _lived(self) -> tuple[TopicFlow, list[ArtefactSpec]]:
-        """The conversation up to its newest turn, and what says where topics begin in what is new of it."""
-        story, settings, last = self.story, self.settings, self.story.last_turn
-        book = TopicsState.from_json(story.state)
+    def _opened(self, book: TopicsState) -> TopicFlow:
+        """The flow up to where the current topic begins."""
+        story, last = self.story, self.story.last_turn
         if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) > book.tail:
             book = book.reopened()
         # A preview is planned from scratch: what was merged for another room may have room of its own in this one.
         book = book.unmerged() if story.frame.is_one_off else book
-        flow = TopicFlow(settings, book, self.rooms, story.made, self.overheads)
+        flow = TopicFlow(self.settings, book, self.rooms, story.made, self.overheads)
         flow.merge(0)
         flow.events.clear()
-        reads = settings.subject_distance is not None or settings.phrases or settings.phrase_languages != ()
-        first = max(2, book.seen + 1, last - MAX_READ_TURNS + 1)
-        wants = [boundary_wanted(settings, turn) for turn in range(first, last + 1)] if reads else []
         if last - book.seen > MAX_CATCH_UP_TURNS:
             cut = last - MAX_CATCH_UP_TURNS
             flow.skip(cut, sum(item.raw for item in story.newest() if item.turn <= cut))
-        for info in story.infos(flow.book.start, last):
+        return flow
+
+    def _lived(self, flow: TopicFlow) -> list[ArtefactSpec]:
+        """Take the flow to the newest turn; the artefacts that detect where topics begin in the new turns."""
+        settings, last = self.settings, self.story.last_turn
+        reads = settings.subject_distance is not None or settings.phrases or settings.phrase_languages != ()
+        first = max(2, flow.book.seen + 1, last - MAX_READ_TURNS + 1)
+        wants = [boundary_wanted(settings, turn) for turn in range(first, last + 1)] if reads else []
+        for info in self.story.infos(flow.book.start, last):
             flow.add(info)
         flow.finish()
-        return flow, wants
+        return wants
 
     def _past(self, flow: TopicFlow) -> _Past:
         """Past topics, and the newest bulks that fit their tier; what is left out is named."""
@@ -158,21 +173,24 @@ class TopicsPlanner:
             items.append(item)
         return items
 
-    def _filled(self, flow: TopicFlow, past: _Past, current: Current) -> Sequence[Block]:
-        """The sealed part, its newest topics in full where that is asked for and room is left."""
+    def _full(self, flow: TopicFlow, past: _Past, current: Current) -> list[TopicState]:
+        """The newest sealed topics that are shown in full, where that is asked for and room is left; oldest first."""
         if not self.settings.keep_full and not self.story.frame.is_one_off:
-            return past.rows
+            return []
         rows = list(past.rows)
         left = self.budget - past.tokens - sum(row.tokens for row in current.rows)
-        full: list[Block] = []
+        full: list[TopicState] = []
         for topic in reversed(flow.book.topics):
             if not rows or rows[-1].first != topic.first or topic.tokens - rows[-1].tokens > left:
                 break
             left -= topic.tokens - rows.pop().tokens
-            tag = self.overheads.tag
-            turns = self.story.infos(topic.first, topic.last)
-            full[:0] = [Block(info.turn, info.turn, "R", info.tokens + tag) for info in turns]
-        return [*rows, *full]
+            full.insert(0, topic)
+        return full
+
+    def _raw_rows(self, topics: Sequence[TopicState]) -> list[Block]:
+        """The turns of topics, each in full."""
+        infos = [info for topic in topics for info in self.story.infos(topic.first, topic.last)]
+        return [Block(info.turn, info.turn, "R", info.tokens + self.overheads.tag) for info in infos]
 
     def _summaries(self, flow: TopicFlow, past: _Past) -> list[ArtefactSpec]:
         """Those that are shown, and those of what was sealed or merged just now, so that they can be looked up."""
