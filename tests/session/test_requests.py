@@ -18,6 +18,7 @@ from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, ContextParts,
 from foveate.context.pins import write_pins
 from foveate.context.render import FORMATS
 from foveate.errors import BudgetExceeded, UnknownFormat
+from foveate.text import encodable
 from support import contexts
 from support.contexts import sample_parts
 from support.engine import opened, talk, with_store
@@ -62,7 +63,7 @@ def test_whatever_the_format_everything_counted_is_in_the_request(parts: Context
     for name in FORMATS:
         request = context.request(name)
         assert messages_of(name, request) == context.messages(name)
-        assert system_of(name, request) == context.system
+        assert system_of(name, request) == encodable(context.system)
         assert tools_of(name, request) == []
 
 
