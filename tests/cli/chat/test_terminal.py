@@ -68,7 +68,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
         terminal.wait_for("/retry asks again.")
         terminal.wait_for("> ")
         terminal.type(CTRL_D)
-        terminal.wait_for("To go on: foveate chat s")
+        terminal.wait_for("To resume: foveate chat s")
         assert terminal.wait_for_end() == 0
     stopped, half = shell.json("show", "s", "T-5", "T-6")
     assert [message["parts"][0]["text"] for message in stopped["messages"]] == [
