@@ -156,6 +156,8 @@ def test_consecutive_contexts_extend_the_same_messages(turns: int, with_older: b
     older = [history_block(TagBlock(1, 9, "E", (TagEntry(1, "Began."),)))] if with_older else []
     history = [*older, *(data.draw(native_turns(10 + index)) for index in range(turns + 1))]
     whole = [block for block in history if not loose_ends(block.messages or ())]
+    # The line that names the first native turn is new where there was no native turn before.
+    assume(any(block.messages for block in whole[:-1]))
     parts = ContextParts(
         explanation=EXPLANATION,
         budget_tokens=100_000,

@@ -26,6 +26,7 @@ from foveate.plan import Band, Block, Cause, Plan, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.tokens import exact_counter
+from foveate.turn import Json
 
 MAKESHIFT_SHARE = 0.9
 """How much of its room a plan made before its turns are compressed may fill, counting what is appended to it."""
@@ -149,7 +150,9 @@ class PlanCache:
         if sum(block.sent_tokens for block in blocks) > limit:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
             fresh, blocks = await self._fitted(session, strategy, limit, pending, appended)
-            return HistoryView(blocks, PlanReport(fresh.bands, cause or "full", True, session.last_turn), churn)
+            notes = _schedule_notes(schedule_of(strategy), cause or "full")
+            report = PlanReport(fresh.bands, cause or "full", True, session.last_turn, notes=notes)
+            return HistoryView(blocks, report, churn)
         if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
         return HistoryView(blocks, _report(plan, schedule_of(strategy), is_new=cause is not None), churn)
@@ -312,11 +315,17 @@ class PlanCache:
         return session.last_turn - 1, 0
 
 
+def _schedule_notes(schedule: Schedule, cause: Cause | None) -> dict[str, Json]:
+    """Says so where turns are too large for the schedule."""
+    is_early = schedule.mode != "watermark" and cause == "full"
+    return {"schedule": FULL_EARLY.format(schedule.interval_turns)} if is_early else {}
+
+
 def _report(plan: KeptPlan, schedule: Schedule, *, is_new: bool) -> PlanReport:
     state = plan.state
-    notes = {"uncompressed": MAKESHIFT} if state.awaited_turn else {}
-    if schedule.mode != "watermark" and plan.cause == "full":
-        notes["schedule"] = FULL_EARLY.format(schedule.interval_turns)
+    notes = _schedule_notes(schedule, plan.cause)
+    if state.awaited_turn:
+        notes["uncompressed"] = MAKESHIFT
     return PlanReport(
         plan.bands,
         plan.cause,

@@ -187,6 +187,7 @@ class Contexts:
         room = allotments.split(budget, fixed, prompt, one_off=takes_rest, board_tokens_used=used)
         room = chosen.room(room, one_off=one_off)
         slack = max(LEAST_SLACK_TOKENS, budget // 50)
+        ends_turn = bool(_said_by_user(prompt_messages(request.prompt)))
         frame = Frame(
             budget,
             fixed,
@@ -195,7 +196,7 @@ class Contexts:
             session.model,
             asked_tokens=request.budget_tokens,
             own_tokens=fixed - self._given_tokens(request, [*documents.values(), *changing.values()], exact),
-            open_limit_tokens=0 if one_off else budget - fixed - prompt - used - room.recall - slack,
+            open_limit_tokens=0 if one_off or ends_turn else budget - fixed - prompt - used - room.recall - slack,
         )
         query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
         try:

@@ -252,7 +252,12 @@ def test_damaged_lines_are_reported_and_the_rest_is_read() -> None:
     whole = lines_of(said("user", "one"))
     content = whole + b"\n\t\n" + b'{"type": "\xff"}\n' + b'"text"\n' + whole[:50]
     items = [item for item in read_bytes(content) if not isinstance(item, SessionHeader)]
-    assert [type(item).__name__ for item in items] == ["Found", "Problem", "Problem", "Problem"]
+    assert [type(item).__name__ for item in items] == [
+        "TranscriptMessage",
+        "TranscriptProblem",
+        "TranscriptProblem",
+        "TranscriptProblem",
+    ]
     reasons = [(item.place, item.reason) for item in items if isinstance(item, TranscriptProblem)]
     assert reasons[0] == ("line 4", "invalid UTF-8 at byte 10")
     assert "object" in reasons[1][1]
