@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from foveate.errors import Damaged, ModelError
 from foveate.models.caller import Caller
@@ -32,14 +34,17 @@ class Indexer:
         self._pool = pool
         self._caller = caller
         self._embedder: Embedder | None = None
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> bool:
         """Make all that a session lacks; False if its vectors are to be made later.
 
         Until then its turns are found by their words. An index that can't be written waits to be rebuilt.
         """
+        lock = self._locks.get(session_id) or self._locks.setdefault(session_id, asyncio.Lock())
         try:
-            await self._finish(session_id, progress)
+            async with lock:  # two at once would pay for the same vectors twice
+                await self._finish(session_id, progress)
         except Damaged as error:
             _log.warning("session %s is not indexed: %s", session_id, error)
         except ModelError as error:
