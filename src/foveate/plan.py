@@ -25,7 +25,7 @@ the rest. M is a turn message by message, some of them short. A is an artefact, 
 
 @dataclass(frozen=True, slots=True)
 class TurnSizes:
-    """A turn, or one step of a turn still at work, and what its text costs at each level."""
+    """A turn, or one step of a turn in progress, and what its text costs at each level."""
 
     turn: int
     step: int

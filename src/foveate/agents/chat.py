@@ -31,9 +31,9 @@ from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_
 __all__ = ["AnswerPiece", "AnswerSummary", "Chat", "ChatEvent", "Notice", "RequestSent", "ToolRequest", "ToolResponse"]
 
 MAX_TOOL_ROUNDS = 8
-"""After so many calls of tools for one prompt the model is asked once more, without tools."""
+"""Limit of tool rounds for one prompt; then the model is asked once more, without tools."""
 MAX_CALLS_PER_ROUND = 16
-"""Tool calls of one answer that are executed; the others are told so."""
+"""Tool calls of one answer that are executed; the others get an error result."""
 DEFAULT_MAX_OUTPUT_TOKENS = 4_096
 WINDOW_MARGIN_TOKENS = 64
 """What a provider may add to a request by itself."""

@@ -163,7 +163,7 @@ async def run(
 
 
 class _Run:
-    """One run at work."""
+    """One run in progress."""
 
     chat: Chat
 

@@ -56,7 +56,7 @@ def _has_surrogates(text: str) -> bool:
 
 
 def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | TranscriptProblem]:
-    """Each line's number and value, one line in memory at a time; blank lines are passed over."""
+    """Each line's number and value, one line in memory at a time; blank lines are skipped."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
         number += 1

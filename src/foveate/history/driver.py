@@ -139,7 +139,7 @@ class StatefulDriver:
     async def _is_building(
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int
     ) -> bool:
-        """Whether the strategy is still at work on a history that was there before it; if it has to be, it begins."""
+        """Whether the strategy is still processing a history that was there before it; if it has to be, it begins."""
         task = self._building.get(name)
         if task is None:
             is_new = session.last_turn > MEANWHILE_TURNS and strategy.builds

@@ -482,7 +482,7 @@ def _said_by_user(messages: Sequence[Message]) -> str:
 
 
 def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
-    """The same as long as a prompt's turn is at work and the turns before it are shown as they were."""
+    """The same as long as a prompt's turn is in progress and the turns before it are shown as they were."""
     told = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

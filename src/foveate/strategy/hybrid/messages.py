@@ -158,7 +158,7 @@ class TurnSection:
 
 
 def sections_of(infos: Sequence[TurnInfo], *, in_steps: bool, reach: Place, window_tokens: int) -> list[TurnSection]:
-    """The blocks that turns may become, oldest first; `in_steps` if the newest is at work and large."""
+    """The blocks that turns may become, oldest first; `in_steps` if the newest is in progress and large."""
     sections: list[TurnSection] = []
     for info in infos:
         if not info.is_open:
