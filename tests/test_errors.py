@@ -10,6 +10,7 @@ import pytest
 
 from foveate import errors
 from foveate.errors import FoveateError, SettingsError
+from support.failures import fail
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, FoveateError)]
 SAMPLES: dict[str, Any] = {
@@ -39,10 +40,6 @@ def test_an_error_survives_pickling(kind: type[FoveateError]) -> None:
     assert type(again) is kind
     assert str(again) == str(error)
     assert vars(again) == vars(error)
-
-
-def fail() -> None:
-    raise SettingsError("store.synchronous", "takes full or normal")
 
 
 def test_an_error_of_a_process_pool_reaches_its_caller() -> None:
