@@ -24,8 +24,8 @@ from foveate.plan import Artefact, Frame, MessageSize, TurnInfo
 from foveate.strategy import Strategy
 from foveate.strategy.build import Material, SourceTurn
 from foveate.strategy.topics import Topics
+from foveate.strategy.topics.boundaries import boundary_wanted
 from foveate.strategy.topics.build import gists, make_boundary
-from foveate.strategy.topics.flow import boundary_wanted
 from foveate.strategy.topics.state import TopicsState
 from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, farness, margin
 from foveate.testing.histories import ListedStory, drive

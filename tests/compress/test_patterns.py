@@ -4,14 +4,14 @@ import pytest
 
 import foveate.compress
 import foveate.context
-import foveate.grammar
 import foveate.text
+import foveate.words.grammar
 from foveate.compress.exchange import change
 from foveate.compress.tools import key_lines, smooth_result, summarise_call
 from foveate.turn import Text, ToolCall, ToolResult
 from support.pattern_steps import check_growth, unbounded_patterns
 
-PATTERNS = dict(unbounded_patterns(foveate.compress, foveate.context, foveate.grammar, foveate.text))
+PATTERNS = dict(unbounded_patterns(foveate.compress, foveate.context, foveate.words.grammar, foveate.text))
 
 
 @pytest.mark.parametrize("name", PATTERNS)

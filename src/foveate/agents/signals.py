@@ -22,8 +22,8 @@ from typing import Any, Literal, TypeAlias
 
 from foveate.agents.tasks import TaskList, parse_tasks
 from foveate.errors import InputError, InvalidToolCall
-from foveate.grammar import TASK_MARK, is_fence
 from foveate.turn import Json, Message
+from foveate.words.grammar import TASK_MARK, is_fence
 
 Reason = Literal["done", "question", "blocked"]
 

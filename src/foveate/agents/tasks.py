@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from foveate.errors import InputError
-from foveate.grammar import TASK_MARK
+from foveate.words.grammar import TASK_MARK
 
 MAX_TASKS = 500
 MAX_TASK_CHARS = 2_000

@@ -15,7 +15,7 @@ from typing import Literal
 
 from foveate.compress.lexicon import CJK_CONDITIONS, CJK_NEGATIONS, MONTHS, STRICT_CONDITIONS, as_words
 from foveate.compress.telegraph import bare, is_negation
-from foveate.grammar import ABBREVIATIONS, LOOSE_ITEM, OTHER_ENDS, SENTENCE_END, WIDE_ENDS, is_fence
+from foveate.words.grammar import ABBREVIATIONS, LOOSE_ITEM, OTHER_ENDS, SENTENCE_END, WIDE_ENDS, is_fence
 
 ClauseKind = Literal["prose", "item", "heading", "code", "row"]
 

@@ -18,11 +18,11 @@ from typing import Literal
 
 from foveate.compress.lines import clip
 from foveate.compress.tools import smooth_call, smooth_result
-from foveate.grammar import ABBREVIATIONS, CAPITAL_GAP, FENCE, ITEM, SENTENCE_GAP, SMALL_START
 from foveate.text import compact_json, message_text, part_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from foveate.words import LANGUAGES, stop_words
+from foveate.words.grammar import ABBREVIATIONS, CAPITAL_GAP, FENCE, ITEM, SENTENCE_GAP, SMALL_START
 
 __all__ = ["conclusions", "rules", "smooth_messages", "smooth_prose"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from foveate.context import thinking
+from foveate.context import signatures
 from foveate.context.board import Board
 from foveate.context.render import Layout, render_layout, render_request
 from foveate.context.tools import ToolSet
@@ -138,15 +138,15 @@ class Context:
         where the next context will still be the same.
         """
         rendered = render_layout(self.layout, self.system, format, cache=cache)
-        if format != thinking.FORMAT:
+        if format != signatures.FORMAT:
             return rendered
         # Thinking that was made under another prefix is left out: the provider would reject the request.
         shown = [*self.native_messages, *self.layout.prompt]
-        return thinking.without_unbound(self.system, self._definitions(format), rendered, filter(_is_answer, shown))
+        return signatures.without_unbound(self.system, self._definitions(format), rendered, filter(_is_answer, shown))
 
-    def prefix(self, format: str = thinking.FORMAT) -> str:  # noqa: A002
+    def prefix(self, format: str = signatures.FORMAT) -> str:  # noqa: A002
         """A hash of the whole request, which is stored with an answer that has signed thinking."""
-        return thinking.request_prefix(self.system, self._definitions(format), self.messages(format))
+        return signatures.request_prefix(self.system, self._definitions(format), self.messages(format))
 
     def _definitions(self, format: str) -> Sequence[Mapping[str, Json]]:  # noqa: A002
         return self.offer.definitions(format) if self.offer else ()

@@ -18,7 +18,7 @@ import msgspec
 from foveate.context.assemble import BlockText
 from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
-from foveate.context.thinking import is_signed
+from foveate.context.signatures import is_signed
 from foveate.history.late_writes import LateWrites
 from foveate.history.sizes import Step, split_steps
 from foveate.history.texts import TextReader, is_from_log

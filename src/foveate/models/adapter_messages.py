@@ -17,7 +17,6 @@ from foveate.formats import CALL_IDS
 from foveate.formats.exchanges import Family, FamilyPart, Results, Utterance, exchanges, note_of
 from foveate.formats.exchanges import PairedResult as Result
 from foveate.formats.parse import arguments_object, parse_arguments
-from foveate.grammar import unfence_json
 from foveate.models import Answer, Finish
 from foveate.models.failures import BrokenOff
 from foveate.models.names import Kind, ModelName
@@ -33,6 +32,7 @@ from foveate.turn import (
     ToolResult,
     Usage,
 )
+from foveate.words.grammar import unfence_json
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponsePart, UserContent

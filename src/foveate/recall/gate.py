@@ -10,8 +10,8 @@ import re
 from enum import Enum
 from functools import lru_cache
 
-from foveate.grammar import QUESTION_MARKS, prompt_sentences
 from foveate.recall.questions import Language, language_of
+from foveate.words.grammar import QUESTION_MARKS, prompt_sentences
 
 MAX_CHARS = 4_000
 """Of a longer prompt the end is read: there is what it asks for."""

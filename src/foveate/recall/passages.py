@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from foveate.grammar import index_borders
 from foveate.recall.embed import STATIC, STATIC_NAME, index_maker
 from foveate.recall.words import extra_words
 from foveate.store.rows import NewPassages, PassageText, Speaker
 from foveate.text import encodable, part_text
 from foveate.turn import Message, Part, Text, ToolCall, ToolResult
+from foveate.words.grammar import index_borders
 
 PASSAGE_CHARS = 300
 """About 75 tokens of English; passages of what people and models say are no longer."""

@@ -20,7 +20,7 @@ from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
-from foveate.context.thinking import is_signed
+from foveate.context.signatures import is_signed
 from foveate.context.tools import ToolSet
 from foveate.errors import InvalidMessage, SessionExists, TurnNotFound
 from foveate.events import EventBus

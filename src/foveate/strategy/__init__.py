@@ -131,7 +131,7 @@ def _strategy_in(module: ModuleType, name: str) -> type[Strategy]:
 
 
 REGISTRY: Registry[type[Strategy]] = Registry(
-    "foveate.strategies", (__name__,), skipped=("build", "layout", "wording"), member_of=_strategy_in
+    "foveate.strategies", (__name__,), skipped=("build", "clause_summary", "layout"), member_of=_strategy_in
 )
 
 

@@ -14,10 +14,10 @@ from foveate.compress.marks import escape_inline, marked, one_line
 from foveate.compress.model.checks import SourceWords, made_up, said_by_another, visible, wrong_in
 from foveate.compress.model.request import NAMES, SPEAKERS, find_passages, with_passages
 from foveate.compress.smooth import smooth_messages
-from foveate.grammar import unfence_json
 from foveate.models import Answer
 from foveate.renditions import Count, Level
 from foveate.turn import Message
+from foveate.words.grammar import unfence_json
 
 MAX_ANSWER_CHARS = 400_000
 """No more of an answer is read."""

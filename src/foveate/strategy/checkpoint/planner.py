@@ -19,7 +19,7 @@ from foveate.plan import (
     request_turns,
 )
 from foveate.strategy.checkpoint.blocks import CheckpointLayout, checkpoint_rows, newest_rows, user_rows
-from foveate.strategy.checkpoint.flow import MIN_CHECKPOINT_TOKENS, TINY_SHARE, CheckpointFlow, sized
+from foveate.strategy.checkpoint.compressions import MIN_CHECKPOINT_TOKENS, TINY_SHARE, CheckpointFlow, sized
 from foveate.strategy.checkpoint.state import DETAILED, CheckpointEntry, CheckpointState
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import TINY_TOKENS, bands_of, compact_rows, rolled_rows, stub_row
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 from collections.abc import Iterator
 
 from foveate.plan import Frame
-from foveate.strategy.checkpoint.flow import Compression
+from foveate.strategy.checkpoint.compressions import Compression
 from foveate.turn import Json, turn_id
 
 MAX_TRIES = 4

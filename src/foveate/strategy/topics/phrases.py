@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from foveate.grammar import message_sentences, replace_fenced
+from foveate.words.grammar import message_sentences, replace_fenced
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

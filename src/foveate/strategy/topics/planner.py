@@ -10,7 +10,7 @@ from foveate.plan import ArtefactSpec, Block, Overheads, Plan, ShownLevel, Story
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import bands_of, compact_rows, stub_row
 from foveate.strategy.topics.blocks import Current, current_rows
-from foveate.strategy.topics.flow import Rooms, TopicFlow, boundary_wanted
+from foveate.strategy.topics.boundaries import Rooms, TopicFlow, boundary_wanted
 from foveate.strategy.topics.state import BulkState, TopicsState, TopicState
 from foveate.turn import Json
 

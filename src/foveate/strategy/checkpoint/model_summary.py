@@ -13,7 +13,7 @@ from foveate.strategy import text_file
 from foveate.strategy.build import Material
 from foveate.strategy.checkpoint.build import ModelWording, body_tokens, reword_checkpoint
 from foveate.strategy.checkpoint.extract import Find
-from foveate.strategy.wording import ClauseWording, JudgedClauses
+from foveate.strategy.clause_summary import ClauseWording, JudgedClauses
 from foveate.turn import Json
 
 MAX_LISTED = 8

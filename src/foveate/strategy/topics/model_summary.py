@@ -15,8 +15,8 @@ from foveate.plan import Artefact
 from foveate.renditions import Unit
 from foveate.strategy import text_file
 from foveate.strategy.build import Material
+from foveate.strategy.clause_summary import ClauseWording, JudgedClauses
 from foveate.strategy.topics.build import MAX_TITLE_CHARS, reword_topic
-from foveate.strategy.wording import ClauseWording, JudgedClauses
 from foveate.turn import Json
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate.grammar import (
+from foveate.words.grammar import (
     FENCE,
     ITEM,
     LOOSE_ITEM,

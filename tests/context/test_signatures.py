@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from foveate.context.thinking import request_prefix, without_unbound
+from foveate.context.signatures import request_prefix, without_unbound
 from foveate.formats import parse_messages
 from foveate.turn import Message
 from support.engine import opened
