@@ -1,0 +1,1 @@
+"""`foveate serve`: one process with the gateway, the HTTP API and MCP. It needs the extra `foveate[server]`."""
