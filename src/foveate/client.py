@@ -307,14 +307,15 @@ class Foveate:
         max_results: int = 10,
         *,
         session_id: str | None = None,
+        session_ids: Collection[str] | None = None,
         role: str | None = None,
         tool: str | None = None,
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """Search one session or all; see `Session.search`."""
-        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
+        """Search one session, several by their ids, or all; see `Session.search`."""
+        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=session_ids)
         if session_id is None:
             return await self._searcher.search_all(query, max_results, wanted)
         return await self._searcher.search(await self._store.get_session(session_id), query, max_results, wanted)

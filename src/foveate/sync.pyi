@@ -264,6 +264,7 @@ class Foveate:
         max_results: int = 10,
         *,
         session_id: str | None = None,
+        session_ids: Collection[str] | None = None,
         role: str | None = None,
         tool: str | None = None,
         after: str | float | datetime | None = None,

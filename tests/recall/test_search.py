@@ -41,6 +41,19 @@ def test_a_big_unrelated_session_does_not_come_before_the_one_that_answers(tmp_p
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_a_search_over_some_sessions_finds_only_theirs_indexed_or_not(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        for name in ("a", "b", "c"):
+            await filled(fov, name, f"The zebra of {name} is fed.")
+        assert sorted(places(await fov.search("zebra", session_ids=["a", "c"]))) == [("a", "T-1"), ("c", "T-1")]
+        for name in ("a", "b"):
+            await (await fov.session(name)).record([user(f"The quagga of {name} is fed.")])
+        assert places(await fov.search("quagga", session_ids={"b", "unknown"})) == [("b", "T-2")]
+        assert await fov.search("zebra", session_ids=[]) == []
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_copies_of_the_question_do_not_crowd_out_the_answer(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         asked = [QUESTION, "Do you remember which port the storage has?", "which port has the storage"]

@@ -106,7 +106,7 @@ def _row(info: SessionInfo, short: str, children: int, trust: Reliability | None
     return (
         short,
         " ".join(info.title.split()),
-        project_of(info),
+        info.project,
         age(info.updated_at),
         f"{info.turns:,}",
         f"+{children}" if children else "",
@@ -116,17 +116,10 @@ def _row(info: SessionInfo, short: str, children: int, trust: Reliability | None
     )
 
 
-def project_of(info: SessionInfo) -> str:
-    """The channel; of a path its last folder."""
-    channel = (info.channel or "").rstrip("/\\")
-    return channel.replace("\\", "/").rpartition("/")[2] if channel.startswith(("/", "~", "C:")) else channel
-
-
 def _is_wanted(info: SessionInfo, *, platform: str | None, channel: str | None, project: str | None) -> bool:
     if platform not in (None, info.platform) or channel not in (None, info.channel):
         return False
-    wanted = (project or "").casefold()
-    return not wanted or wanted in (project_of(info).casefold(), (info.channel or "").casefold())
+    return not project or info.is_of_project(project)
 
 
 def _children(found: Sequence[SessionInfo]) -> dict[str, str]:

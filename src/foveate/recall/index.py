@@ -97,6 +97,8 @@ class Filter:
     before_us: int | None = None
     file: str | None = None
     """A turn counts if any of its passages names this path, or the end of it."""
+    sessions: frozenset[int] | None = None
+    """Numbers of the sessions that count; only in an index of all sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +441,8 @@ class Index:
                 allowed &= np.isin(np.arange(table.count), table.find(tool))
             if file is not None:
                 allowed &= np.isin(table.column("turn"), table.column("turn")[table.find(file)])
+            if wanted.sessions is not None:
+                allowed &= np.isin(table.column("turn") >> TURN_BITS, list(wanted.sessions))
         return allowed
 
     def _score(
@@ -520,7 +524,7 @@ class Index:
             )
         # A turn of which a part is indexed is told once, as it is now.
         allowed = scores.allowed & ~np.isin(scores.turn, list(loose))
-        own = [_counts(each, number, wanted) for _, each, number in kept]
+        own = [_counts(turn, each, number, wanted) for turn, each, number in kept]
         words = np.concatenate([scores.keyword, keyword]) * np.concatenate([allowed, own])
         return Scores(
             turn=np.concatenate([scores.turn, [turn for turn, _, _ in kept]]),
@@ -552,7 +556,7 @@ def _by_words(table: PassageTable, snapshot: IndexSnapshot, phrases: Sequence[st
     return scores, weights
 
 
-def _counts(loose: Loose, number: int, wanted: Filter) -> bool:
+def _counts(turn_key: int, loose: Loose, number: int, wanted: Filter) -> bool:
     passage = loose.passages[number]
     return (
         (wanted.speaker is None or passage.speaker == wanted.speaker)
@@ -560,4 +564,5 @@ def _counts(loose: Loose, number: int, wanted: Filter) -> bool:
         and (wanted.after_us is None or loose.at_us >= wanted.after_us)
         and (wanted.before_us is None or loose.at_us < wanted.before_us)
         and (wanted.file is None or any(wanted.file.lower() in each.text.lower() for each in loose.passages))
+        and (wanted.sessions is None or turn_key >> TURN_BITS in wanted.sessions)
     )

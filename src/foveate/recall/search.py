@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -54,6 +54,8 @@ class SearchFilter:
     after: str | float | datetime | None = None
     before: str | float | datetime | None = None
     file: str | None = None
+    session_ids: Collection[str] | None = None
+    """Only these sessions, in a search over all. A turn that forks share belongs to the session that recorded it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,12 @@ class Searcher:
     async def search_all(self, query: str, max_results: int, wanted: SearchFilter | None = None) -> list[Hit]:
         """The turns of all sessions that match, best first; a turn that forks share appears once, as its own
         session's."""
-        hits = await self._search(self.index_of_all(), query, max_results, wanted or SearchFilter())
-        names = await self._session_ids() if hits else {}
+        wanted = wanted or SearchFilter()
+        names = await self._session_ids()
+        if wanted.session_ids is not None:
+            names = {number: name for number, name in names.items() if name in wanted.session_ids}
+        numbers = None if wanted.session_ids is None else frozenset(names)
+        hits = await self._search(self.index_of_all(), query, max_results, wanted, sessions=numbers)
         return [_hit(names[hit.session], hit, score) for hit, score in hits if hit.session in names]
 
     async def unsearched(self, session: SessionRow | None = None) -> int:
@@ -152,7 +158,14 @@ class Searcher:
         return replace(found, model=self.embedder.name, problem=problem)
 
     async def _search(
-        self, index: Index, query: str, max_results: int, wanted: SearchFilter, *, asking: int | None = None
+        self,
+        index: Index,
+        query: str,
+        max_results: int,
+        wanted: SearchFilter,
+        *,
+        asking: int | None = None,
+        sessions: frozenset[int] | None = None,
     ) -> list[tuple[PassageHit, float]]:
         from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
 
@@ -160,7 +173,7 @@ class Searcher:
             raise InputError("the search is empty; give some words")
         if not 1 <= max_results <= MAX_RESULTS:
             raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
-        scores = await index.scores(query, _filter(wanted))
+        scores = await index.scores(query, _filter(wanted, sessions))
         least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
         least = least if self.embedder.knows(query) else LEAST_ALIKE_UNKNOWN
         matches = best_matches(scores, least_alike=least, limit=MAX_READ)
@@ -235,7 +248,7 @@ async def _choose(
     return [*best, *rest][:limit]
 
 
-def _filter(wanted: SearchFilter) -> Filter:
+def _filter(wanted: SearchFilter, sessions: frozenset[int] | None) -> Filter:
     from foveate.recall.index import Filter  # noqa: PLC0415
 
     now = datetime.now(UTC)
@@ -245,6 +258,7 @@ def _filter(wanted: SearchFilter) -> Filter:
         after_us=None if wanted.after is None else to_us(parse_moment(wanted.after, now, path="after")),
         before_us=None if wanted.before is None else to_us(parse_moment(wanted.before, now, path="before")),
         file=wanted.file,
+        sessions=sessions,
     )
 
 

@@ -72,6 +72,16 @@ class SessionInfo:
     updated_at: datetime
     """Time of the newest message, or of creation if there is none."""
 
+    @property
+    def project(self) -> str:
+        """The channel; of a path its last folder."""
+        channel = (self.channel or "").rstrip("/\\")
+        return channel.replace("\\", "/").rpartition("/")[2] if channel.startswith(("/", "~", "C:")) else channel
+
+    def is_of_project(self, name: str) -> bool:
+        """Whether the session belongs to a project: the channel, or the last folder of its path."""
+        return name.casefold() in (self.project.casefold(), (self.channel or "").casefold())
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
