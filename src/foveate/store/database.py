@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from foveate.errors import StoreClosed
-from foveate.store import FORKED, artefacts, calls, derived, lineage, log, passages, queue
+from foveate.store import FORKED, access, artefacts, calls, clients, derived, lineage, log, passages, queue
 from foveate.store.check import check_database
 from foveate.store.rows import Finding, PruneReport
 from foveate.store.settings import StoreSettings
@@ -323,6 +323,23 @@ class _Calls(_Part):
     costs = _reads(calls.costs)
 
 
+class _Access(_Part):
+    add = _writes(access.add)
+    list_all = _reads(access.list_all)
+    find = _reads(access.find)
+    revoke = _writes(access.revoke)
+    exist = _reads(access.exist)
+
+
+class _Clients(_Part):
+    find = _reads(clients.find)
+    add_tail = _writes(clients.add_tail)
+    find_tails = _reads(clients.find_tails)
+    add_response = _writes(clients.add_response)
+    get_response = _reads(clients.get_response)
+    delete_response = _writes(clients.delete_response)
+
+
 class DatabaseStore(_Part):
     """See `foveate.store.protocol.Store`."""
 
@@ -333,6 +350,8 @@ class DatabaseStore(_Part):
         self.passages = _Passages(self._database)
         self.artefacts = _Artefacts(self._database)
         self.calls = _Calls(self._database)
+        self.access = _Access(self._database)
+        self.clients = _Clients(self._database)
         self._dialect = dialect
 
     @classmethod

@@ -48,12 +48,14 @@ from foveate.turn import turn_id
 
 LIST_SESSIONS = f"""{SELECT_SESSIONS}
     WHERE (:platform IS NULL OR s.platform = :platform) AND (:channel IS NULL OR s.channel = :channel)
+    AND (:tenant IS NULL OR s.tenant = :tenant)
     ORDER BY s.updated_us DESC, s.number DESC"""
 ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
-    calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled)
+    calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled,
+    tenant)
     VALUES (:id, :title, :platform, :channel, :strategy, :settings, :budget_tokens, :model, :encoding,
     :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us,
-    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END)
+    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END, :tenant)
     ON CONFLICT (id) DO NOTHING"""
 GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
 MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
@@ -102,7 +104,7 @@ COPY_TO_FORK = (
 )
 
 _MADE = ("eras", "plans", "offers", "recalled", "states", "boards", "requests", "artefacts")
-_OWNED = ("passages", "renditions", "leases", *_MADE, "pins", "goals", "documents")
+_OWNED = ("passages", "renditions", "leases", *_MADE, "pins", "goals", "documents", "answer_tails", "responses")
 DELETE_SESSION = (
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
@@ -137,9 +139,9 @@ def create_session(connection: Connection, session: NewSession) -> SessionRow:
 def fork_session(connection: Connection, session: NewSession, parent_id: str, turn: int) -> SessionRow:
     chain = chain_of(connection, parent_id)
     parent = chain[0]
-    if not 1 <= turn <= parent.last_turn:
+    if not 0 <= turn <= parent.last_turn:
         raise TurnNotFound(parent_id, turn_id(turn), parent.last_turn)
-    (position,) = select_spans(connection, LAST_POSITION, chain, turn, turn)[0]
+    (position,) = select_spans(connection, LAST_POSITION, chain, turn, turn)[0] if turn else (0,)
     row = _create(connection, session, parent, turn, position)
     for statement in COPY_TO_FORK:
         connection.execute(statement, {"from": parent.number, "to": row.number})
@@ -162,9 +164,9 @@ def _create(
 
 
 def list_sessions(
-    connection: Connection, *, platform: str | None = None, channel: str | None = None
+    connection: Connection, *, platform: str | None = None, channel: str | None = None, tenant: str | None = None
 ) -> list[SessionRow]:
-    return select_sessions(connection, LIST_SESSIONS, {"platform": platform, "channel": channel})
+    return select_sessions(connection, LIST_SESSIONS, {"platform": platform, "channel": channel, "tenant": tenant})
 
 
 def update_session(connection: Connection, session_id: str, changes: Mapping[str, object]) -> SessionRow:

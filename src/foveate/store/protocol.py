@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from foveate.store.rows import (
+    AccessKeyRow,
+    AnswerTail,
     ArtefactRow,
     ArtefactsMark,
     Backlog,
@@ -25,6 +27,7 @@ from foveate.store.rows import (
     GoalRow,
     IndexSnapshot,
     IndexState,
+    KnownPlace,
     MessageOutline,
     MessageRow,
     NewPassages,
@@ -40,6 +43,7 @@ from foveate.store.rows import (
     RenditionRow,
     RenditionSizes,
     RequestKind,
+    ResponseRow,
     SessionRow,
     StoredSizes,
     TurnRow,
@@ -64,6 +68,14 @@ class Store(Protocol):
         """The search index."""
 
     @property
+    def access(self) -> Access:
+        """Keys of the server."""
+
+    @property
+    def clients(self) -> Clients:
+        """Where the histories that clients of the gateway send are in the log."""
+
+    @property
     def artefacts(self) -> Artefacts:
         """Artefacts of strategies, and the user's goals and documents."""
 
@@ -71,13 +83,18 @@ class Store(Protocol):
         """Create an empty session; `SessionExists` if the id is taken."""
 
     async def fork_session(self, session: NewSession, parent_id: str, turn: int) -> SessionRow:
-        """Create a session that starts with its parent's turns up to `turn`, its pins, goals and documents."""
+        """Create a session that starts with its parent's turns up to `turn`, its pins, goals and documents.
+
+        Turn 0 shares no turn: a child session.
+        """
 
     async def get_session(self, session_id: str) -> SessionRow:
         """`SessionNotFound` if there is none."""
 
-    async def list_sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionRow]:
-        """All sessions, or those with these labels; the last used first."""
+    async def list_sessions(
+        self, *, platform: str | None = None, channel: str | None = None, tenant: str | None = None
+    ) -> list[SessionRow]:
+        """All sessions, or those with these labels or of this tenant; the last used first."""
 
     async def update_session(self, session_id: str, changes: Mapping[str, object]) -> SessionRow:
         """Set columns named in UPDATABLE."""
@@ -363,3 +380,41 @@ class Calls(Protocol):
 
     async def costs(self, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:
         """Totals by session, day, model and purpose, oldest day first; of one session, or all."""
+
+
+class Access(Protocol):
+    """Keys of the server."""
+
+    async def add(self, key: AccessKeyRow) -> None: ...
+
+    async def list_all(self) -> list[AccessKeyRow]:
+        """All keys, the oldest first; revoked ones too."""
+
+    async def find(self, digest: bytes) -> AccessKeyRow | None:
+        """The key with this hash, unless it is revoked."""
+
+    async def revoke(self, key_id: str) -> bool:
+        """Whether there was such a key that was not revoked yet."""
+
+    async def exist(self) -> bool:
+        """Whether any key was ever created: a server without keys serves loopback only."""
+
+
+class Clients(Protocol):
+    """Where the histories that clients send are in the log: by the keys of messages, answers and responses."""
+
+    async def find(self, tenant: str, keys: Sequence[str]) -> list[KnownPlace]:
+        """The places of the last of these keys that any session of the tenant has."""
+
+    async def add_tail(self, session_id: str, tail: AnswerTail) -> None: ...
+
+    async def find_tails(self, tenant: str, tail: str) -> list[tuple[str, int]]:
+        """Sessions and turns with this answer, the last used first; a few at most."""
+
+    async def add_response(self, session_id: str, response: ResponseRow) -> None:
+        """Store a response; one of the same id is kept as it is."""
+
+    async def get_response(self, tenant: str, response_id: str) -> ResponseRow | None: ...
+
+    async def delete_response(self, tenant: str, response_id: str) -> bool:
+        """Remove it; whether there was one. The turn stays."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foveate.tokens import EncodingName
-from foveate.turn import Kind, Role
+from foveate.turn import Json, Kind, Role
 
 Head = Literal["closed", "preamble", "prompted"]
 """State of a session's newest turn: complete, without its prompt yet, or with it."""
@@ -48,6 +48,8 @@ class NewSession:
     budget_tokens: int
     model: str | None
     encoding: EncodingName
+    tenant: str = ""
+    """Whose it is; the local owner's is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,3 +512,50 @@ class CostRow:
     @property
     def usd(self) -> float:
         return self.nano_usd / NANO
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKeyRow:
+    """A key of the server; its secret is stored as a hash only."""
+
+    id: str
+    name: str
+    digest: bytes
+    tenant: str
+    rights: str
+    """Separated by spaces."""
+    created_us: int
+    revoked_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlace:
+    """A message that has the key of a client's history."""
+
+    key: str
+    session_id: str
+    turn: int
+    is_head: bool
+    """No later message of its session has a key."""
+    ends_turn: bool
+    """No later message of its turn has a key."""
+    updated_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTail:
+    """An answer by the hash of its prompt and itself."""
+
+    hash: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRow:
+    """A response as a client got it, and the key of the history that it ends."""
+
+    id: str
+    session_id: str
+    turn: int
+    chain: str
+    data: Json

@@ -1,0 +1,38 @@
+"""Keys of the server: who may use it, for which tenant, with which rights. Functions of a connection."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from foveate.store.rows import AccessKeyRow
+from foveate.store.sql import Connection, now_us
+
+_COLUMNS = "id, name, digest, tenant, rights, created_us, revoked_us"
+ADD = f"""INSERT INTO access_keys ({_COLUMNS})
+    VALUES (:id, :name, :digest, :tenant, :rights, :created_us, :revoked_us)"""  # noqa: S608
+LIST = f"SELECT {_COLUMNS} FROM access_keys ORDER BY created_us, id"  # noqa: S608
+FIND = f"SELECT {_COLUMNS} FROM access_keys WHERE digest = :digest AND revoked_us IS NULL"  # noqa: S608
+REVOKE = "UPDATE access_keys SET revoked_us = :now_us WHERE id = :id AND revoked_us IS NULL"
+ANY = "SELECT EXISTS (SELECT 1 FROM access_keys)"
+
+
+def add(connection: Connection, key: AccessKeyRow) -> None:
+    connection.execute(ADD, asdict(key))
+
+
+def list_all(connection: Connection) -> list[AccessKeyRow]:
+    return [AccessKeyRow(*row) for row in connection.execute(LIST)]
+
+
+def find(connection: Connection, digest: bytes) -> AccessKeyRow | None:
+    row = connection.execute(FIND, {"digest": digest}).fetchone()
+    return None if row is None else AccessKeyRow(*row)
+
+
+def revoke(connection: Connection, key_id: str) -> bool:
+    return connection.execute(REVOKE, {"id": key_id, "now_us": now_us()}).rowcount > 0
+
+
+def exist(connection: Connection) -> bool:
+    (found,) = connection.execute(ANY).fetchone()
+    return bool(found)
