@@ -31,8 +31,15 @@ def imports_of(tree: ast.AST, modules: set[str]) -> set[str]:
     return found
 
 
-def swallows(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler catches everything and does not raise."""
+def swallows(node: ast.AST) -> bool:
+    """Whether a handler catches everything and does not raise, or an `__exit__` returns True."""
+    if isinstance(node, ast.FunctionDef) and node.name == "__exit__":
+        returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+        return any(isinstance(value, ast.Constant) and value.value is True for value in returned)
+    return isinstance(node, ast.ExceptHandler) and catches_all(node)
+
+
+def catches_all(handler: ast.ExceptHandler) -> bool:
     names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else {""}
     is_broad = bool(names & {"", "Exception", "BaseException"})
     return is_broad and not any(isinstance(node, ast.Raise) for node in ast.walk(handler))
@@ -51,12 +58,7 @@ def static_figures(source: Path) -> dict[str, object]:
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    broad = [
-        node
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ExceptHandler) and swallows(node)
-    ]
+    broad = [node for tree in trees.values() for node in ast.walk(tree) if swallows(node)]
     return {
         "modules": len(paths),
         "lines": sum(len(path.read_text("utf-8").splitlines()) for path in paths.values()),

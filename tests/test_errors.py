@@ -1,15 +1,18 @@
 """Errors as values: every class survives pickling, so a process pool reports it instead of hanging."""
 
+import ast
 import inspect
+import logging
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foveate import errors
-from foveate.errors import FoveateError, SettingsError
+from foveate.errors import FoveateError, SettingsError, contained
 from support.failures import fail
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, FoveateError)]
@@ -48,3 +51,36 @@ def test_an_error_of_a_process_pool_reaches_its_caller() -> None:
         with pytest.raises(SettingsError, match="takes full or normal") as raised:
             future.result(timeout=60)
     assert raised.value.key == "store.synchronous"
+
+
+def test_a_contained_error_ends_its_block_and_is_in_the_outcome_and_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("foveate.test")
+    reached = False
+    with contained(log, "plug-in %s failed", "x") as outcome:
+        raise KeyError("anything")
+        reached = True
+    assert not reached
+    assert isinstance(outcome.raised, KeyError)
+    assert "plug-in x failed" in caplog.text
+
+
+def test_an_interrupt_is_not_contained() -> None:
+    with pytest.raises(KeyboardInterrupt), contained():
+        raise KeyboardInterrupt
+
+
+def test_errors_of_any_class_are_caught_only_by_contained_and_the_loops_of_the_worker() -> None:
+    source = Path(errors.__file__).parent
+    found = sorted(
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ExceptHandler) and _swallows_everything(node)
+    )
+    assert found == ["worker/loop.py", "worker/refine.py", "worker/refine.py"]
+
+
+def _swallows_everything(handler: ast.ExceptHandler) -> bool:
+    caught = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else {""}
+    raises = any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    return bool(caught & {"", "Exception", "BaseException"}) and not raises

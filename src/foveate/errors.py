@@ -32,12 +32,49 @@ FoveateError
     ├── StoreClosed
     └── Damaged           a checksum does not match
 
-A message says what failed, where, and what to do next; ids are attributes.
+A message says what failed, where, and what to do next; ids are attributes. `contained` is the one place where errors of
+any class are caught, apart from the worker's loops.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+
+
+class Containment:
+    """How a `contained` block ended."""
+
+    def __init__(self, log: logging.Logger | None, problem: str, details: tuple[object, ...]) -> None:
+        self.error: Exception | None = None
+        self._log = log
+        self._problem = problem
+        self._details = details
+
+    @property
+    def raised(self) -> Exception:
+        """The error, in code that runs only after one."""
+        assert self.error is not None, "the block raised nothing"
+        return self.error
+
+    def __enter__(self) -> Containment:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.error = error
+        if self._log:
+            self._log.warning(self._problem, *self._details, exc_info=error)
+        return True
+
+
+def contained(log: logging.Logger | None = None, problem: str = "", *details: object) -> Containment:
+    """Run code that may raise anything: of a plug-in, a subscriber, a provider's package, or a job whose caller waits.
+
+    An error ends the block, not the program. It is in the outcome, and in the log as a warning if there is a `log`.
+    """
+    return Containment(log, problem, details)
 
 
 class FoveateError(Exception):

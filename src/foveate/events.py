@@ -15,7 +15,7 @@ from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
-from foveate.errors import InputError
+from foveate.errors import InputError, contained
 from foveate.turn import Json
 
 EventKind = Literal[
@@ -112,11 +112,9 @@ class Subscription:
                     return
                 event = self._queue.popleft()
                 self._busy = True
-            try:
+            with contained(_log, "a subscriber failed on %s", event.kind) as outcome:
                 self._callback(event)
-            except Exception:  # noqa: BLE001 - a subscriber's fault stays the subscriber's
-                self.failed += 1
-                _log.warning("a subscriber failed on %s", event.kind, exc_info=True)
+            self.failed += outcome.error is not None
 
 
 class EventBus:

@@ -110,7 +110,7 @@ async def _awaited(work: Awaitable[Any]) -> Any:
 
 
 class _Blocking:
-    """A wrapped object whose coroutines block; `of` names the async class that a subclass stands for."""
+    """A wrapped object whose coroutines block; `of` is the async class that a subclass wraps."""
 
     _twins: ClassVar[dict[type, type[_Blocking]]] = {}
 
@@ -148,35 +148,29 @@ def _blocking(name: str, member: Any) -> Any:
     return method
 
 
-class Documents(_Blocking, of=documents.Documents):
-    """See `foveate.session.documents.Documents`."""
+def _twin(of: type) -> type[_Blocking]:
+    """The blocking class of an async one, with the same members; `async with` becomes `with`."""
+    members: dict[str, Any] = {"__doc__": f"See `{of.__module__}.{of.__name__}`.", "__module__": __name__}
+    if hasattr(of, "__aenter__"):
+        members |= {"__enter__": _enter, "__exit__": _leave}
+    return type(of.__name__, (_Blocking,), members, of=of)
 
 
-class Checkpoints(_Blocking, of=checkpoints.Checkpoints):
-    """See `foveate.session.checkpoints.Checkpoints`."""
+def _enter(self: _Blocking) -> _Blocking:
+    self._loop.run(self._wrapped.__aenter__())
+    return self
 
 
-class Goals(_Blocking, of=goals.Goals):
-    """See `foveate.session.goals.Goals`."""
+def _leave(self: _Blocking, *raised: object) -> None:
+    self._loop.run(self._wrapped.__aexit__(*raised))
 
 
-class Topics(_Blocking, of=topical.Topics):
-    """See `foveate.session.topics.Topics`."""
-
-
-class Exchange(_Blocking, of=exchange.Exchange):
-    """See `foveate.session.exchange.Exchange`."""
-
-    def __enter__(self) -> Exchange:
-        self._loop.run(self._wrapped.__aenter__())
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._loop.run(self._wrapped.__aexit__(*raised))
-
-
-class Session(_Blocking, of=session.Session):
-    """See `foveate.Session`."""
+Documents = _twin(documents.Documents)
+Checkpoints = _twin(checkpoints.Checkpoints)
+Goals = _twin(goals.Goals)
+Topics = _twin(topical.Topics)
+Exchange = _twin(exchange.Exchange)
+Session = _twin(session.Session)
 
 
 class Foveate(_Blocking, of=api.Foveate):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from foveate.errors import ModelUnavailable
+from foveate.errors import ModelUnavailable, contained
 from foveate.models import Answer, Ask
 from foveate.models.adapter_messages import OUTPUT_TOOL, AnswerShape, answer_of, to_messages, to_tools
 from foveate.models.failures import CallTarget, TooMuchSaid, failure
@@ -110,13 +110,11 @@ class ProviderModel:
     async def ask(self, ask: Ask) -> Answer:
         for _ in range(MAX_TRIES):
             request = self._request(ask)
-            try:
+            with contained() as outcome:  # whatever a provider's package raises is a ModelError to callers
                 return await self._answer(request)
-            except Exception as error:  # noqa: BLE001 - whatever a provider's package raises is a ModelError to callers
-                failed = failure(error, self._target)
-                if self._do_without(error, request):
-                    continue
-            break
+            failed = failure(outcome.raised, self._target)
+            if not self._do_without(outcome.raised, request):
+                break
         # Raised here, where nothing is being handled, so that no chained error shows a key.
         raise failed
 
@@ -124,17 +122,14 @@ class ProviderModel:
         for _ in range(MAX_TRIES):
             request = self._request(ask)
             given_out = 0
-            try:
+            with contained() as outcome:
                 async for piece in self._pieces(request):
                     given_out += 1
                     yield piece
-            except Exception as error:  # noqa: BLE001 - as above
-                failed = failure(error, self._target, in_stream=given_out > 0)
-                if not given_out and self._do_without(error, request):
-                    continue
-            else:
                 return
-            break
+            failed = failure(outcome.raised, self._target, in_stream=given_out > 0)
+            if given_out or not self._do_without(outcome.raised, request):
+                break
         raise failed
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from foveate.errors import StoreClosed
+from foveate.errors import StoreClosed, contained
 from foveate.store import FORKED, access, artefacts, calls, clients, derived, lineage, log, passages, queue
 from foveate.store.check import check_database
 from foveate.store.rows import Finding, PruneReport
@@ -145,12 +145,11 @@ class Database:
         is_ending = False
         while not is_ending and (group := self._queue.get()) is not None:
             is_ending = self._collect(group)
-            try:
+            with contained() as outcome:  # the thread outlives any fault; each waiting call raises it
                 connection = connection or self._dialect.connect(read_only=False)
                 self._commit(connection, group)
-            except Exception as error:  # noqa: BLE001 - the thread must outlive any fault; each waiting call gets it
-                for failed in group:
-                    failed.error = failed.error or error
+            for write in group:
+                write.error = write.error or outcome.error
             _settle(group)
         if connection is not None:
             connection.close()

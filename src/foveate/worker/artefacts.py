@@ -14,6 +14,7 @@ from typing import Any
 from foveate.compress.eras import era_text
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import cut_text
+from foveate.errors import contained
 from foveate.models import Answer, Ask
 from foveate.models.settings import ModelsSettings
 from foveate.plan import Artefact, ArtefactSpec
@@ -48,12 +49,10 @@ def cutter(counter: Counter) -> Any:
 
 def _make(strategy: Strategy, material: Material) -> Artefact:
     wanted = material.wanted
-    try:
+    with contained(_log, "making the artefact %s of kind %s failed", wanted.name, wanted.kind):
         made = strategy.make(material)
-    except Exception:  # noqa: BLE001 - the worker's boundary: a fault in a maker must not fail a request
-        _log.warning("making the artefact %s of kind %s failed", wanted.name, wanted.kind, exc_info=True)
-        return _fallback(material)
-    return replace(made, name=wanted.name, kind=wanted.kind, first=wanted.first, last=wanted.last)
+        return replace(made, name=wanted.name, kind=wanted.kind, first=wanted.first, last=wanted.last)
+    return _fallback(material)
 
 
 def _fallback(material: Material) -> Artefact:
@@ -134,15 +133,12 @@ def write_artefact_request(basis: Basis, nonce: str, settings: ModelsSettings) -
 
 def weigh_artefact(assignment: ArtefactAssignment, answer: Answer, basis: Basis) -> ArtefactRow | None:
     """The artefact with the wording that passed; None if it stays as it was."""
-    try:
+    with contained(_log, "an answer of %s could not be judged", answer.message.model):
         judged = basis.kind.load_wording().judge(assignment, answer, basis.material(), unpack_made(basis.before))
-    except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
-        _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
-        return None
-    if judged.made is None:
+        if judged.made is not None:
+            return pack_made(counted(judged.made, exact_counter(basis.encoding)))
         _log.info("%s stays as it was: %s", basis.wanted.name, judged.reason)
-        return None
-    return pack_made(counted(judged.made, exact_counter(basis.encoding)))
+    return None
 
 
 class ArtefactJob(RollUpJob):

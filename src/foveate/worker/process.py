@@ -25,6 +25,8 @@ from typing import Annotated, Any, BinaryIO, Union, get_args, get_origin, get_ty
 
 import msgspec
 
+from foveate.errors import contained
+
 JOBS: Mapping[str, str] = {
     "make-renditions": "foveate.worker.renditions:make_local",
     "make-passages": "foveate.worker.renditions:make_passages",
@@ -221,11 +223,10 @@ def main() -> None:
 
 
 def _answer(frame: bytes) -> bytes:
-    try:
+    with contained() as outcome:  # one job's fault does not end the process; the caller raises it
         name, arguments = unpack_call(frame)
         return pack_result(job_function(name)(*arguments))
-    except Exception as error:  # noqa: BLE001 - the worker's boundary: one job's fault must not end the process
-        return pack_error(error)
+    return pack_error(outcome.raised)
 
 
 def _limit_memory() -> None:

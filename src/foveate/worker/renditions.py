@@ -12,6 +12,7 @@ from foveate.compress.local import LocalCompressor
 from foveate.compress.model import is_worth_asking
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import take_head
+from foveate.errors import contained
 from foveate.recall.passages import index_turn
 from foveate.renditions import TINY_TOKENS, Compressor, Level, Renditions, Unit, without_recalled
 from foveate.store import MessageRow, bodies
@@ -110,11 +111,9 @@ def make_passages(turn: int, rows: Sequence[MessageRow], embeddings: str) -> New
 
 
 def _indexed(turn: int, at_us: int, messages: Sequence[Message], embeddings: str) -> NewPassages | None:
-    try:
+    with contained(_log, "turn %d could not be indexed", turn):
         return index_turn(turn, messages, at_us=at_us, embeddings=embeddings)
-    except Exception:  # noqa: BLE001 - the worker's boundary: a fault in one turn must not stop the rest
-        _log.warning("turn %d could not be indexed", turn, exc_info=True)
-        return None
+    return None
 
 
 def compress_safely(
@@ -128,12 +127,10 @@ def compress_safely(
     """What the compressor makes of the messages, or the fallback if it fails; of larger ones than `max_chars` what it
     makes of their beginnings and ends, marked as incomplete."""
     bounded = bound_messages(messages, max_chars)
-    try:
+    with contained(_log, "the %s compressor failed on turn %d", compressor.name, turn):
         made = compressor.compress(turn, bounded, counter.base)
         return made if bounded is messages else replace(made, is_complete=False)
-    except Exception:  # noqa: BLE001 - the worker's boundary: a fault in a compressor must not stop the rest
-        _log.warning("the %s compressor failed on turn %d", compressor.name, turn, exc_info=True)
-        return fall_back(turn, bounded, counter)
+    return fall_back(turn, bounded, counter)
 
 
 def bound_messages(messages: Sequence[Message], max_chars: int) -> Sequence[Message]:

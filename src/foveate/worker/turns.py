@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from foveate.cache import BoundedCache
 from foveate.compress.model import PROMPT_VERSION, Assignment, Group, assign, is_worth_asking, judge
 from foveate.context.costs import content_tokens
-from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound
+from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound, contained
 from foveate.models import Answer
 from foveate.models.caller import CallReport
 from foveate.models.settings import ModelsSettings
@@ -367,10 +367,9 @@ def weigh(
 ) -> AnswerVerdict:
     """What may stand of an answer. One that can't even be judged is worth nothing, and not asked about again."""
     counter = exact_counter(original.encoding)
-    try:
+    with contained(_log, "an answer of %s could not be judged", answer.message.model) as outcome:
         judged = judge(assignment, answer, original.messages(), counter.base, above=above)
-    except Exception:  # noqa: BLE001 - the worker's boundary: whatever a model says must not stop the rest
-        _log.warning("an answer of %s could not be judged", answer.message.model, exc_info=True)
+    if outcome.error:
         return AnswerVerdict({}, len(assignment.levels), is_garbled=True)
     passed: dict[Level, PassedLevel] = {}
     for level, said in judged.texts.items():
