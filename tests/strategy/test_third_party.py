@@ -94,6 +94,23 @@ def test_documents_explanation_events_kept_plan_and_recall_are_its_own(tmp_path:
     asyncio.run(job())
 
 
+def test_recall_goes_first_in_a_preview_if_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def recalled_tokens(session: Any) -> int:
+        preview = await session.context("What about word2x3?", budget_tokens=1_500)
+        return sum(segment.tokens for segment in preview.segments if segment.name == "memory")
+
+    async def job() -> None:
+        async with _open(tmp_path) as fov:
+            session = await fov.session("s", strategy=NAME, budget_tokens=2_000)
+            await talk(session, 40)
+            await fov.settle()
+            first = await recalled_tokens(session)
+            monkeypatch.setattr(EveryRight, "recalls_first", False)
+            assert first > await recalled_tokens(session)  # which is only what the history leaves unused
+
+    asyncio.run(job())
+
+
 def test_a_model_words_its_artefacts(tmp_path: Path) -> None:
     async def job() -> None:
         models = settings(models={"roll_up": MODEL})
