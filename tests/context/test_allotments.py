@@ -32,12 +32,6 @@ def test_in_a_one_off_context_the_history_gets_what_the_others_leave() -> None:
     assert Allotments(recall=0.25).split(10_000, 0, 0, one_off=True).history == 10_000
 
 
-def test_recall_takes_what_the_history_leaves_only_in_a_one_off_context() -> None:
-    split = Split(history=6_000, board=1_000, recall=2_500)
-    assert Allotments(recall=0.25).recall_room(split, 4_000, one_off=True) == 4_500
-    assert Allotments(recall=0.25).recall_room(split, 4_000, one_off=False) == 2_500
-
-
 @given(st.tuples(TOKENS, TOKENS, TOKENS), st.booleans(), st.tuples(TOKENS, TOKENS))
 def test_the_parts_never_exceed_the_budget(sizes: tuple[int, int, int], one_off: bool, used: tuple[int, int]) -> None:
     split = Allotments(recall=0.25).split(

@@ -292,10 +292,6 @@ def find_names(text: str) -> frozenset[str]:
     return frozenset(stem(word) for word in found if word_weight(word) > MIN_NAME_WEIGHT)
 
 
-def kind_of(key: str) -> str:
-    return KINDS[key[0]]
-
-
 @lru_cache(maxsize=50_000)
 def base_weight(key: str) -> float:
     """The weight of a fact from its key alone, about as `find_facts` gives it."""

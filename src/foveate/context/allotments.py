@@ -61,7 +61,3 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """What is set aside for recall in a preview, before the history is planned."""
         most = min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens)
         return max(0, min(most, split.history - HISTORY_MINIMUM_TOKENS))
-
-    def recall_room(self, split: Split, history_tokens_used: int, *, one_off: bool) -> int:
-        """What recall may take in the end: in a preview also what the history leaves unused."""
-        return split.recall + (max(0, split.history - history_tokens_used) if one_off else 0)

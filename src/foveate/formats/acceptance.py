@@ -23,7 +23,6 @@ from foveate.turn import Attachment, Json, Message, Part, Reasoning, Text, ToolC
 EMPTY_MESSAGE: Final = "(empty message)"
 """Sent for a message of the user without content: no provider accepts one, and what follows would have no prompt."""
 NO_OUTPUT: Final = "(no output)"
-REPLACEMENT: Final = "\ufffd"
 MAX_NAME_CHARS: Final = 64
 
 _CALL_IDS: Final[Mapping[str, re.Pattern[str] | None]] = {

@@ -121,7 +121,6 @@ def test_a_change_is_linked_to_the_todo_it_was_made_for(tool: str, arguments: An
     tracker = track([(3, messages)])
     assert tracker.active_todo == "Add checks"
     assert tracker.changes[0].todo == "Add checks"
-    assert tracker.links()["a.py"] == {"changed": ["T-3"], "todos": ["Add checks"]}
 
 
 def test_a_tracker_comes_back_from_json_the_same() -> None:

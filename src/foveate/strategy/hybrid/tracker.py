@@ -149,18 +149,6 @@ class Tracker:
             self._waiting.remove(call)
         return call or ToolCall(result.name or "tool", {})
 
-    def links(self) -> dict[str, dict[str, Json]]:
-        """Each file with the turns it was read and changed in, and the todos it belongs to."""
-        linked: dict[str, dict[str, Any]] = {}
-        for path, read in self.reads.items():
-            linked.setdefault(path, {})["read"] = f"T-{read.turn}"
-        for change in self.changes:
-            entry = linked.setdefault(change.path, {})
-            entry.setdefault("changed", []).append(f"T-{change.turn}")
-            if change.todo and change.todo not in entry.setdefault("todos", []):
-                entry["todos"].append(change.todo)
-        return linked
-
     def _took(
         self, exchange: Exchange, result: ToolResult, turn: int, position: int, at: datetime | None, *, curate: bool
     ) -> FileRead | FileChange | None:
