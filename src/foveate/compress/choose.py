@@ -10,6 +10,9 @@ from dataclasses import dataclass
 FIXED_COST = 2.0
 """Added to each choice's tokens, so that a single rare word does not beat a sentence."""
 
+MIN_LEFT_TOKENS = 5
+"""Less room than this is left empty."""
+
 REGION_FADING = 0.99
 """What each choice from a region leaves of the others' attention, where groups fade."""
 
@@ -58,6 +61,20 @@ def best_first(
         covered.update(key for key, _ in choice.weights)
         taken["group", choice.group] += 1
         taken["region", choice.region] += fading < 1
+
+
+def best_that_fit(choices: Sequence[Choice], room: float, *, fading: float = 1.0, again: float = 0.0) -> list[int]:
+    """Places of the best choices that fit together in `room` tokens, best first; each costs one token more."""
+    chosen: list[int] = []
+    left = float(room)
+    for place in best_first(choices, fading=fading, again=again):
+        cost = choices[place].tokens + 1
+        if cost <= left:
+            chosen.append(place)
+            left -= cost
+        if left < MIN_LEFT_TOKENS:
+            break
+    return chosen
 
 
 def _gain(choice: Choice, covered: set[str], again: float, fixed: float) -> float:

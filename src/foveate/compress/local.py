@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from foveate.compress.choose import Choice, best_first
+from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
 from foveate.compress.reader import Candidate, TurnReading, read_turn
@@ -22,8 +22,6 @@ AGAIN = 0.3
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
 """What a turn offers to eras, in all."""
 MAX_UNIT_TOKENS = 32
-MIN_LEFT_TOKENS = 5
-"""Less room than this is left empty."""
 SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
 SAMPLE_CHARS = 40_000
@@ -154,17 +152,8 @@ def _compress(reading: TurnReading, raw_tokens: int, room: int, *, scale: float,
 
 def _choose(candidates: Sequence[Candidate], texts: Sequence[str], room: float, scale: float) -> list[int]:
     """Places of the best candidates that fit together, best first; at least one."""
-    chosen: list[int] = []
-    left = float(room)
     choices = as_choices(candidates, [estimate_tokens(text) * scale for text in texts])
-    for place in best_first(choices, again=AGAIN):
-        cost = choices[place].tokens + 1
-        if cost <= left:
-            chosen.append(place)
-            left -= cost
-        if left < MIN_LEFT_TOKENS:
-            break
-    return chosen or [0]
+    return best_that_fit(choices, room, again=AGAIN) or [0]
 
 
 def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list[Choice]:

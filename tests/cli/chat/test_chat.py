@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from foveate import sync
 from foveate.agents.chat import MAX_TOOL_ROUNDS
 from foveate.cli.chat.commands import COMMANDS
 from foveate.cli.chat.lines import MAX_PROMPT_CHARS
-from support.command_line import HELLO, Shell, command, shell_with
+from support.command_line import HELLO, Shell, command
 from support.paths import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -47,17 +46,6 @@ stalls = 3
 [[reply]]
 says = "Answer {n} to: {prompt}"
 """
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    (tmp_path / "script.toml").write_text(SCRIPT)
-    return f"scripted:{tmp_path / 'script.toml'}"
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return replace(shell_with(tmp_path), width=200)
 
 
 def test_each_line_is_a_prompt_and_is_answered(shell: Shell, model: str) -> None:

@@ -2,13 +2,12 @@
 
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foveate import sync
-from support.command_line import Shell, shell_with
+from support.command_line import Shell
 from support.terminals import CTRL_C, CTRL_D, PATIENCE_SECONDS, Terminal
 
 SCRIPT = """
@@ -24,17 +23,6 @@ breaks_off = 2
 [[reply]]
 says = "Answer {n}. The port is 8443."
 """
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    (tmp_path / "script.toml").write_text(SCRIPT)
-    return f"scripted:{tmp_path / 'script.toml'}"
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return replace(shell_with(tmp_path), width=200)
 
 
 def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from foveate.compress.choose import Choice, best_first
+from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import GuardSource, Pair, check
@@ -51,7 +51,6 @@ REGIONS = 12
 MAX_CANDIDATES = 12_000
 """Clauses of all turns that are compared with each other; of each turn the weightiest."""
 MIN_TURN_CANDIDATES = 8
-MIN_LEFT_TOKENS = 5
 _ENDINGS = ".;, "
 
 Summarise = Callable[[int], "Summary"]
@@ -379,15 +378,7 @@ def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
         )
         for one in said
     ]
-    chosen: list[int] = []
-    left = float(room)
-    for place in best_first(choices, fading=FADING, again=AGAIN):
-        cost = choices[place].tokens + 1
-        if cost <= left:
-            chosen.append(place)
-            left -= cost
-        if left < MIN_LEFT_TOKENS:
-            break
+    chosen = best_that_fit(choices, room, fading=FADING, again=AGAIN)
     texts = {place: _short(said[place].candidate, scale) for place in chosen}
     while chosen:
         text = _lines([(said[place], texts[place]) for place in sorted(chosen)])
