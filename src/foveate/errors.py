@@ -6,7 +6,8 @@ FoveateError
 │   ├── UnknownFormat     no format of that name, or the file's format is not recognised
 │   ├── UnknownStrategy   no strategy of that name
 │   ├── SettingsError     a setting, with its key and the accepted values
-│   └── HistoryExceedsBudget  the history does not fit, and the strategy is set to fail
+│   ├── HistoryExceedsBudget  the history does not fit, and the strategy is set to fail
+│   └── BadRequest        a body that a client sent to the server
 ├── NotFound              the requested object does not exist
 │   ├── SessionNotFound
 │   ├── TurnNotFound
@@ -22,6 +23,7 @@ FoveateError
 │   ├── ModelUnavailable  permanent: a missing extra or key, a wrong name, a window too small
 │   ├── ModelFailed       temporary: network, overload, timeout, unusable answer
 │   └── ModelHeldBack     not called because of a limit: cost, rate or a pause after failures
+├── BadUpstream           a provider's answer to the gateway can't be read
 ├── InvariantBroken       a guarantee of a context does not hold: a defect in Foveate
 └── StoreError            the database
     ├── NotADatabase      the file is something else
@@ -171,6 +173,18 @@ class InvalidToolCall(InputError):
         super().__init__(f"{name}: {problem}")
         self.name = name
         self.problem = problem
+
+
+class BadRequest(InputError):
+    """A client's request body is invalid; `param` is the field, e.g. `messages[3].role`."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message if param is None else f"{param}: {message}")
+        self.param = param
+
+
+class BadUpstream(FoveateError):
+    """A provider's answer to the gateway can't be read: malformed events or JSON, or more than a limit allows."""
 
 
 class InvariantBroken(FoveateError):

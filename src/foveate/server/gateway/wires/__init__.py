@@ -1,0 +1,27 @@
+"""Provider formats of the gateway: what a request asks for, what goes upstream, how the answer goes back.
+
+Pure functions of bytes and JSON; one file per format.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from foveate.server.gateway.wires.anthropic import AnthropicWire
+from foveate.server.gateway.wires.openai import OpenAIWire
+from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall, Wire
+
+__all__ = [
+    "WIRES",
+    "Answer",
+    "AnthropicWire",
+    "BadRequest",
+    "BadUpstream",
+    "ClientRequest",
+    "OpenAIWire",
+    "OwnCall",
+    "Wire",
+]
+
+WIRES: Final[dict[str, Wire]] = {wire.format: wire for wire in (AnthropicWire(), OpenAIWire())}
+"""The wires by the name of their format."""

@@ -1,0 +1,193 @@
+"""Fields of provider JSON: reading them with a clear error, and adding up usage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from foveate.errors import BadRequest, BadUpstream
+
+Record: TypeAlias = "dict[str, Any]"
+"""A JSON object of a provider: its fields are open-ended, so their types are not checked statically."""
+
+
+def decode(data: bytes) -> Record:
+    """The JSON object of an upstream event. Raises `BadUpstream`."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadUpstream(f"an event of the stream is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadUpstream("an event of the stream is not a JSON object")
+    return value
+
+
+def encode(value: object) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def parse_arguments(text: str) -> object:
+    """A tool call's arguments: the parsed JSON (`{}` if empty), or the text itself if it is not JSON."""
+    if not text.strip():
+        return {}
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def record_in(data: Mapping[str, Any], key: str) -> Record:
+    """An object field of an upstream answer; `{}` if it is missing or null."""
+    value = data.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadUpstream(f"{key} is not an object")
+    return value
+
+
+def records_in(data: Mapping[str, Any], key: str) -> list[Record]:
+    """A list of objects in an upstream answer; empty if it is missing or null."""
+    value = data.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
+        raise BadUpstream(f"{key} is not a list of objects")
+    return value
+
+
+def text_in(data: Mapping[str, Any], key: str) -> str:
+    """A text field of an upstream answer; empty if it is missing or null."""
+    value = data.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadUpstream(f"{key} is not a text")
+    return value
+
+
+def int_in(data: Mapping[str, Any], key: str) -> int | None:
+    """A whole number in an upstream answer; None if it is missing or null."""
+    value = data.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadUpstream(f"{key} is not a whole number")
+    return value
+
+
+def count_in(data: Mapping[str, Any], *keys: str) -> int:
+    """A token count at a path of keys; 0 if there is none."""
+    value: object = data
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def add_usage(total: Record, more: Record) -> Record:
+    """Usage of several rounds: counts added, lists joined, anything else from the last round that has it."""
+    added = dict(total)
+    for key, value in more.items():
+        before = added.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            added[key] = add_usage(before, value)
+        elif (isinstance(value, list) and isinstance(before, list)) or (_is_count(value) and _is_count(before)):
+            added[key] = before + value
+        elif value is not None or before is None:
+            added[key] = value
+    return added
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def separator(before: str, after: str) -> str:
+    """What goes between the texts of two rounds in a format that has one text per answer."""
+    return "\n\n" if before and after and not before[-1].isspace() and not after[0].isspace() else ""
+
+
+# The client's request.
+
+
+def request_object(body: object) -> Record:
+    if not isinstance(body, dict):
+        raise BadRequest("the request body must be a JSON object")
+    return body
+
+
+def request_text(body: Record, key: str) -> str:
+    """An optional text field; empty if it is missing or null."""
+    value = body.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadRequest("must be a string", key)
+    return value
+
+
+def request_flag(body: Record, key: str) -> bool:
+    value = body.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise BadRequest("must be true or false", key)
+    return bool(value)
+
+
+def request_objects(body: Record, key: str, *, is_required: bool = False) -> list[Record]:
+    value = body.get(key)
+    if value is None and not is_required:
+        return []
+    if not isinstance(value, list):
+        raise BadRequest("must be a list" if key in body else "is required", key)
+    for i, element in enumerate(value):
+        if not isinstance(element, dict):
+            raise BadRequest("must be an object", f"{key}[{i}]")
+    return value
+
+
+def request_messages(body: Record) -> list[Record]:
+    """`messages` of Anthropic and Chat: objects with a role; content is a text, a list of objects or null."""
+    messages = request_objects(body, "messages", is_required=True)
+    for i, message in enumerate(messages):
+        if not isinstance(message.get("role"), str):
+            raise BadRequest("must be a string", f"messages[{i}].role")
+        check_content(message.get("content"), f"messages[{i}].content")
+    return messages
+
+
+def check_content(content: object, where: str) -> None:
+    if content is None or isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        raise BadRequest("must be a string or a list", where)
+    for i, block in enumerate(content):
+        if not isinstance(block, dict):
+            raise BadRequest("must be an object", f"{where}[{i}]")
+
+
+def limit_in(body: Record, *keys: str) -> int | None:
+    """The first of `keys` that is a whole number."""
+    for key in keys:
+        value = body.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def text_of(content: object) -> str:
+    """The text of a string or of a list of blocks, joined by newlines."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        return ""
+    texts = (block.get("text") for block in content if isinstance(block, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def texts_in(value: object, prefix: str = "") -> dict[str, str]:
+    """The text fields of an object, with `prefix` before their keys."""
+    if not isinstance(value, dict):
+        return {}
+    return {f"{prefix}{key}": text for key, text in value.items() if isinstance(key, str) and isinstance(text, str)}

@@ -1,0 +1,151 @@
+"""What the gateway needs from a provider format: reading requests, writing upstream bodies, rewriting answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from foveate.server.gateway.wires.fields import Record
+from foveate.server.sse import SseEvent
+
+
+@dataclass(frozen=True)
+class ClientRequest:
+    """A client's request, with the parts that the gateway uses taken out of `body`."""
+
+    body: Record
+    """As the client sent it; never changed."""
+    model: str
+    """Empty if the request names none."""
+    is_stream: bool
+    system: str
+    """Text of the system prompt, for counting."""
+    messages: list[Record]
+    """The messages in the provider's format, without the leading system part."""
+    tools: list[Record]
+    """The client's tools as sent."""
+    tool_names: frozenset[str]
+    """Names of the client's functions, to avoid giving one name to two tools."""
+    max_output_tokens: int | None = None
+    hints: dict[str, str] = field(default_factory=dict)
+    """Ids in the body that can identify the session, e.g. `session_id`, `prompt_cache_key`."""
+    is_json_array: bool = False
+    """The client wants a stream as one JSON array instead of events (Gemini without `alt=sse`)."""
+
+
+@dataclass(frozen=True)
+class OwnCall:
+    """A call of one of the gateway's own tools."""
+
+    id: str
+    name: str
+    arguments: object
+    """Parsed JSON, or the text if it is not JSON."""
+
+
+class Answer(ABC):
+    """One response to a client, made from one or more upstream rounds.
+
+    A round is fed as events (`feed`) or as one JSON body (`load`). Calls of own tools are hidden from the client, and
+    the end of the answer is held back until `finish`. Between two rounds: `follow_up`, then `next_round`. Malformed
+    input raises `BadUpstream`.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
+        self.request = request
+        self.own_names = own_names
+        self.rounds = 1
+        self.is_complete = False
+        """The provider's end of this round was seen."""
+        self.has_failed = False
+        """An error event of the provider was passed on."""
+
+    @property
+    @abstractmethod
+    def own_calls(self) -> list[OwnCall]:
+        """The complete calls of own tools in this round."""
+
+    @property
+    @abstractmethod
+    def has_client_calls(self) -> bool:
+        """This round calls tools that the client has to answer."""
+
+    @property
+    @abstractmethod
+    def round_messages(self) -> list[Record]:
+        """This round's assistant messages or items as received, own calls included.
+
+        Of a round that is cut off: the complete parts, and the text so far.
+        """
+
+    @abstractmethod
+    def feed(self, event: SseEvent) -> list[bytes]:
+        """Read one upstream event; returns the bytes to send to the client now."""
+
+    @abstractmethod
+    def load(self, body: Record) -> None:
+        """Read a round that came as one JSON body."""
+
+    @abstractmethod
+    def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
+        """The next upstream body: `body` with this round's messages and the results of own calls behind it."""
+
+    @abstractmethod
+    def next_round(self) -> None:
+        """Begin a round whose content continues the same answer."""
+
+    @abstractmethod
+    def finish(self) -> list[bytes]:
+        """The end of the stream, with the last round's stop reason and the usage of all rounds."""
+
+    @abstractmethod
+    def result(self) -> Record:
+        """The whole answer as one JSON body."""
+
+    @abstractmethod
+    def shown_messages(self) -> list[Record]:
+        """The assistant messages or items that the client has seen, in all rounds."""
+
+    @abstractmethod
+    def abort(self, message: str) -> list[bytes]:
+        """The end of a stream that failed upstream; empty if the provider's own error was passed on."""
+
+    @abstractmethod
+    def usage(self) -> dict[str, int]:
+        """Tokens of all rounds: `input_tokens` (cached ones included), `output_tokens`, `cache_read_tokens`,
+        `cache_write_tokens`."""
+
+
+class Wire(Protocol):
+    """One provider format."""
+
+    @property
+    def format(self) -> str:
+        """Its name, e.g. `anthropic`."""
+
+    def read(self, body: object, *, path: str) -> ClientRequest:
+        """Read a client's body. `path` is the URL's path, with the query if there is one.
+
+        Raises `BadRequest` for what no provider accepts; unknown fields are accepted.
+        """
+
+    def upstream_body(
+        self, request: ClientRequest, rendered: Record, *, extra_system: str, own_tools: list[Record]
+    ) -> Record:
+        """The body to send upstream: the client's, with `rendered["messages"]` as messages.
+
+        The client's system part stays as sent, with `extra_system` behind it; `own_tools` go behind the client's
+        tools. Nothing else changes, and no argument is modified.
+        """
+
+    def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> Answer:
+        """The reader and rewriter of the answer to `request`."""
+
+    def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
+        """The provider's error body; `kind` is the error's type, by default that of `status`."""
+
+    def ping(self) -> bytes:
+        """Keep-alive bytes between two events that clients of this format ignore."""

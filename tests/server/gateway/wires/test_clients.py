@@ -1,0 +1,108 @@
+"""The providers' own packages read what the gateway sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from foveate.server.gateway.wires import WIRES, Answer
+from foveate.server.sse import SseParser
+from support.provider_streams import PATHS, REQUESTS, STREAMS, Call, Said, Scripted, Thinking
+
+FIRST = Scripted((Thinking("let me look", "s1"), Said("One moment."), Call("c1", "own_search", {"q": "x"})), 1)
+SECOND = Scripted(
+    (
+        Thinking("found it", "s2"),
+        Said("Here: żółć."),
+        Call("c2", "own_read", {}),
+        Call("c3", "shell", {"command": "ls"}),
+        Call("c4", "edit", {"path": "a"}),
+    ),
+    2,
+)
+
+
+def rewritten(format: str, *rounds: Scripted, error: str = "") -> tuple[Answer, bytes]:  # noqa: A002
+    """The answer to a client for these rounds, with a ping before each."""
+    wire = WIRES[format]
+    answer = wire.answer(
+        wire.read(REQUESTS[format], path=PATHS[format]), own_names=frozenset({"own_search", "own_read"})
+    )
+    out: list[bytes] = []
+    for i, scripted in enumerate(rounds):
+        if i:
+            answer.next_round()
+        out.append(wire.ping())
+        stream = list(STREAMS[format](scripted))
+        for event in SseParser().feed(b"".join(stream[: len(stream) // 2] if error else stream)):
+            out += answer.feed(event)
+    out += answer.abort(error) if error else answer.finish()
+    return answer, b"".join(out)
+
+
+def transport(content: bytes) -> httpx2.MockTransport:
+    headers = {"content-type": "text/event-stream"}
+    return httpx2.MockTransport(lambda _: httpx2.Response(200, content=content, headers=headers))
+
+
+def client_of(kind: Callable[..., Any], content: bytes) -> Any:
+    return kind(api_key="k", max_retries=0, http_client=httpx2.Client(transport=transport(content)))
+
+
+def test_anthropic_package_reads_two_rounds_as_one_message() -> None:
+    import anthropic
+
+    answer, content = rewritten("anthropic", FIRST, SECOND)
+    with client_of(anthropic.Anthropic, content).messages.stream(**REQUESTS["anthropic"]) as stream:
+        message = stream.get_final_message()
+    blocks = [block.model_dump(exclude_none=True) for block in message.content]
+    assert [{k: v for k, v in block.items() if v is not None} for block in blocks] == answer.result()["content"]
+    assert [block.type for block in message.content] == ["thinking", "text", "thinking", "text", "tool_use", "tool_use"]
+    assert message.stop_reason == "tool_use"
+    assert (message.usage.input_tokens, message.usage.output_tokens, message.usage.cache_read_input_tokens) == (
+        20,
+        10,
+        6,
+    )
+    assert message.id == "msg_000000000000000000000001"
+
+
+def test_anthropic_package_raises_the_error_of_an_aborted_stream() -> None:
+    import anthropic
+
+    _, content = rewritten("anthropic", FIRST, error="upstream broke off")
+    with (
+        client_of(anthropic.Anthropic, content).messages.stream(**REQUESTS["anthropic"]) as stream,
+        pytest.raises(anthropic.APIStatusError, match="upstream broke off"),
+    ):
+        stream.get_final_message()
+
+
+def test_openai_package_reads_two_rounds_as_one_completion() -> None:
+    import openai
+
+    answer, content = rewritten("openai", FIRST, SECOND)
+    with client_of(openai.OpenAI, content).chat.completions.stream(**REQUESTS["openai"]) as stream:
+        completion = stream.get_final_completion()
+    [choice] = completion.choices
+    assert choice.message.content == "One moment.\n\nHere: żółć."
+    assert [call.function.name for call in choice.message.tool_calls or []] == ["shell", "edit"]
+    assert choice.finish_reason == "tool_calls"
+    assert (completion.id, completion.usage.prompt_tokens, completion.usage.total_tokens) == ("chatcmpl-1", 20, 30)
+    shown = answer.result()["choices"][0]["message"]
+    assert shown["content"] == choice.message.content
+    assert shown["reasoning_content"] == choice.message.reasoning_content
+
+
+def test_openai_package_raises_the_error_of_an_aborted_stream() -> None:
+    import openai
+
+    _, content = rewritten("openai", FIRST, error="upstream broke off")
+    with (
+        client_of(openai.OpenAI, content).chat.completions.stream(**REQUESTS["openai"]) as stream,
+        pytest.raises(openai.APIError, match="upstream broke off"),
+    ):
+        stream.get_final_completion()

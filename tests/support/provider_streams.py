@@ -1,0 +1,208 @@
+"""Answers of providers as they come over the wire: the same parts as a stream of events and as one JSON body."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Thinking:
+    text: str
+    signature: str = "sig"
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    id: str
+    name: str
+    arguments: Record
+
+
+Part = Thinking | Said | Call
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """One round of a provider."""
+
+    parts: tuple[Part, ...]
+    number: int = 1
+    piece: int = 4
+    """Length of a delta."""
+    input_tokens: int = 10
+    cached_tokens: int = 3
+    output_tokens: int = 5
+    options: Record = field(default_factory=dict)
+
+    @property
+    def has_calls(self) -> bool:
+        return any(isinstance(part, Call) for part in self.parts)
+
+    def pieces(self, text: str) -> list[str]:
+        return [text[i : i + self.piece] for i in range(0, len(text), self.piece)]
+
+    def without(self, names: frozenset[str]) -> Scripted:
+        """The same answer without the calls of `names`."""
+        parts = tuple(part for part in self.parts if not (isinstance(part, Call) and part.name in names))
+        return Scripted(
+            parts, self.number, self.piece, self.input_tokens, self.cached_tokens, self.output_tokens, self.options
+        )
+
+
+def sse(data: object, name: str = "") -> bytes:
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+
+
+# Anthropic Messages
+
+
+def anthropic_body(answer: Scripted) -> Record:
+    return {
+        "id": f"msg_{answer.number:024d}",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": [_anthropic_block(part) for part in answer.parts],
+        "stop_reason": "tool_use" if answer.has_calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": answer.input_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": answer.cached_tokens,
+            "output_tokens": answer.output_tokens,
+        },
+    }
+
+
+def _anthropic_block(part: Part) -> Record:
+    match part:
+        case Thinking(text, signature):
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Said(text):
+            return {"type": "text", "text": text}
+        case Call(call_id, name, arguments):
+            return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+
+
+def anthropic_stream(answer: Scripted) -> Iterator[bytes]:
+    body = anthropic_body(answer)
+
+    def event(kind: str, **fields: Any) -> bytes:
+        return sse({"type": kind, **fields}, kind)
+
+    start = {**body, "content": [], "stop_reason": None, "usage": {**body["usage"], "output_tokens": 1}}
+    yield event("message_start", message=start)
+    for i, part in enumerate(answer.parts):
+        block = _anthropic_block(part)
+        empty: Record = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}
+        yield event("content_block_start", index=i, content_block={**block, **empty[block["type"]]})
+        yield event("ping")
+        match part:
+            case Thinking(text, signature):
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in answer.pieces(text)]
+                deltas.append({"type": "signature_delta", "signature": signature})
+            case Said(text):
+                deltas = [{"type": "text_delta", "text": piece} for piece in answer.pieces(text)]
+            case Call(_, _, arguments):
+                pieces = answer.pieces(json.dumps(arguments))
+                deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces]]
+        for delta in deltas:
+            yield event("content_block_delta", index=i, delta=delta)
+        yield event("content_block_stop", index=i)
+    yield event(
+        "message_delta",
+        delta={"stop_reason": body["stop_reason"], "stop_sequence": None},
+        usage={"output_tokens": answer.output_tokens},
+    )
+    yield event("message_stop")
+
+
+# OpenAI Chat Completions. A message has one text; thinking is `reasoning_content`, as several providers send it.
+
+
+def openai_body(answer: Scripted) -> Record:
+    said = "".join(part.text for part in answer.parts if isinstance(part, Said))
+    thought = "".join(part.text for part in answer.parts if isinstance(part, Thinking))
+    calls = [_openai_call(part) for part in answer.parts if isinstance(part, Call)]
+    message: Record = {"role": "assistant", "content": said or None}
+    if thought:
+        message["reasoning_content"] = thought
+    if calls:
+        message["tool_calls"] = calls
+    return {
+        **_openai_base(answer),
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
+        "usage": _openai_usage(answer),
+    }
+
+
+def _openai_base(answer: Scripted) -> Record:
+    return {"id": f"chatcmpl-{answer.number}", "created": 1_800_000_000 + answer.number, "model": "gpt-x"}
+
+
+def _openai_usage(answer: Scripted) -> Record:
+    return {
+        "prompt_tokens": answer.input_tokens,
+        "completion_tokens": answer.output_tokens,
+        "total_tokens": answer.input_tokens + answer.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": answer.cached_tokens},
+    }
+
+
+def _openai_call(call: Call) -> Record:
+    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def openai_stream(answer: Scripted) -> Iterator[bytes]:
+    def chunk(delta: Record, finish_reason: str | None = None) -> bytes:
+        choices = [{"index": 0, "delta": delta, "finish_reason": finish_reason}]
+        return sse({**_openai_base(answer), "object": "chat.completion.chunk", "choices": choices})
+
+    calls = itertools.count()
+    yield chunk({"role": "assistant", "content": None})
+    for part in answer.parts:
+        match part:
+            case Thinking(text):
+                yield from (chunk({"reasoning_content": piece}) for piece in answer.pieces(text))
+            case Said(text):
+                yield from (chunk({"content": piece}) for piece in answer.pieces(text))
+            case Call():
+                index, whole = next(calls), _openai_call(part)
+                function = {"name": part.name, "arguments": ""}
+                yield chunk({"tool_calls": [{"index": index, **whole, "function": function}]})
+                for piece in answer.pieces(whole["function"]["arguments"]):
+                    yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, "tool_calls" if answer.has_calls else "stop")
+    usage = {"object": "chat.completion.chunk", "choices": [], "usage": _openai_usage(answer)}
+    yield sse({**_openai_base(answer), **usage})
+    yield sse("[DONE]")
+
+
+STREAMS: dict[str, Callable[[Scripted], Iterator[bytes]]] = {
+    "anthropic": anthropic_stream,
+    "openai": openai_stream,
+}
+BODIES: dict[str, Callable[[Scripted], Record]] = {
+    "anthropic": anthropic_body,
+    "openai": openai_body,
+}
+REQUESTS: dict[str, Record] = {
+    "anthropic": {"model": "claude-x", "max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]},
+    "openai": {"model": "gpt-x", "messages": [{"role": "user", "content": "hello"}]},
+}
+"""A minimal request of each format."""
+PATHS: dict[str, str] = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
