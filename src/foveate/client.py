@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -95,7 +96,8 @@ class Foveate:
         self.settings = settings
         self._store = store
         self._events = EventBus(settings.events.queue_limit, extra_event_kinds())
-        self._caller = Caller(settings.models, store.calls, self._events, load=load)
+        named = (settings.recall.filter_model, settings.recall.judge_model)
+        self._caller = Caller(settings.models, store.calls, self._events, load=load or partial(load_model, more=named))
         self._worker = Worker(store, self._events, settings, self._caller)
         self._searcher = Searcher(store, settings.recall, self._caller)
         self._shared = SharedParts(store, self._events, settings, self._worker, self._caller, self._searcher)

@@ -23,6 +23,7 @@ from foveate.models.names import (
     load_model,
     models_for,
     parse_name,
+    understand,
 )
 from foveate.models.settings import ModelsSettings
 
@@ -240,3 +241,24 @@ def test_the_key_of_a_known_host_may_be_in_either_variable() -> None:
         assert key.variable == variable
     other = parse_name("gpt-5@https://api.openai.com/v1", key_variables={"api.openai.com": "TEAM_KEY"})
     assert other.key_variables == ("TEAM_KEY",)
+
+
+def test_the_shared_key_goes_only_to_hosts_that_the_settings_name() -> None:
+    settings = ModelsSettings(chat="m@https://llm.example.com:8443/v1", key_variables={"team.example.com": "TEAM_KEY"})
+    environment = {"FOVEATE_ENDPOINT_KEY": "shared", "TEAM_KEY": "team", "OPENAI_API_KEY": "sk-1"}
+
+    def key_for(name: str, *more: str) -> str | None:
+        key = find_key(understand(name, settings, more), environment)
+        return key.variable if key else None
+
+    assert key_for("other@https://LLM.example.com:8443/v1") == "FOVEATE_ENDPOINT_KEY"
+    assert key_for("m@https://llm.example.com:9000/v1") is None
+    assert key_for("m@https://elsewhere.example.com/v1") is None
+    assert key_for("m@https://team.example.com/v1") == "TEAM_KEY"
+    assert key_for("gpt-5@https://api.openai.com/v1") == "OPENAI_API_KEY"
+    assert key_for("m@http://judge.example.com/v1", "m@http://judge.example.com/v1") == "FOVEATE_ENDPOINT_KEY"
+
+
+def test_without_an_endpoint_in_the_settings_the_shared_key_is_for_the_one_that_is_named() -> None:
+    parsed = understand("m@https://llm.example.com/v1", ModelsSettings(default="openai:gpt-5-mini"))
+    assert parsed.key_variables == ("FOVEATE_ENDPOINT_KEY",)

@@ -144,7 +144,12 @@ def _by_what_was_said(error: Exception, target: CallTarget) -> ModelError | None
 def _refused_key(status: int | None, target: CallTarget) -> ModelUnavailable:
     """Without the provider's words: they repeat the key, and add nothing."""
     code = f" ({status})" if status else ""
-    if not target.has_key:
+    if not target.key_variable:
+        problem = (
+            f"{target.host} wants a key{code}; name the variable that holds it in models.key_variables, or the model "
+            "in the settings, e.g. in models.chat: FOVEATE_ENDPOINT_KEY is sent only to endpoints that settings name"
+        )
+    elif not target.has_key:
         problem = f"{target.host} wants a key{code}; set the environment variable {target.key_variable}"
     else:
         problem = (

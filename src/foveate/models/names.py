@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Final, Literal
@@ -28,7 +28,7 @@ Kind = Literal["openai", "anthropic", "google", "openrouter", "ollama", "endpoin
 PLUGINS: Final[Registry[Callable[[str, ModelsSettings], Model]]] = Registry("foveate.models")
 """The entry points whose name is a prefix; the value is a callable `(name, ModelsSettings) -> Model`."""
 ENDPOINT_KEY: Final = "FOVEATE_ENDPOINT_KEY"
-"""Holds the key of endpoints that `models.key_variables` does not list; most need none."""
+"""Holds the key of endpoints that settings name and `models.key_variables` does not list; most need none."""
 OLLAMA_ADDRESS: Final = "OLLAMA_BASE_URL"
 """Where Ollama is, if not on this machine. The packages of other providers read such a variable of their own."""
 HOST_KEYS: Final[Mapping[str, str]] = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
@@ -94,15 +94,20 @@ class ApiKey:
 
 
 def parse_name(
-    name: str, *, key_variables: Mapping[str, str] | None = None, plugins: Collection[str] = ()
+    name: str,
+    *,
+    key_variables: Mapping[str, str] | None = None,
+    plugins: Collection[str] = (),
+    hosts: Collection[str] = (),
 ) -> ModelName:
     """The name, understood; `ModelUnavailable` says what is wrong with it and what can be written.
 
-    `key_variables` is the setting of that name, `plugins` the prefixes that plug-ins have registered.
+    `key_variables` is the setting of that name, `plugins` the prefixes that plug-ins have registered. `hosts` are those
+    that `FOVEATE_ENDPOINT_KEY` is for; none: any.
     """
     _check_text(name)
     if match := _ENDPOINT.fullmatch(name):
-        return _endpoint(name, match["model"], match["url"], key_variables or {})
+        return _endpoint(name, match["model"], match["url"], key_variables or {}, hosts)
     prefix, colon, model = name.partition(":")
     if model.startswith("//"):
         raise _bad_name(name, f"the model is missing in front of the address: write MODEL@{name}")
@@ -133,7 +138,7 @@ def _check_text(name: str) -> None:
         )
 
 
-def _endpoint(name: str, model: str, url: str, key_variables: Mapping[str, str]) -> ModelName:
+def _endpoint(name: str, model: str, url: str, key_variables: Mapping[str, str], hosts: Collection[str]) -> ModelName:
     parts = _address(name, url)
     if not model:
         raise _bad_name(name, f"the model is missing in front of the @: write MODEL@{url}")
@@ -142,14 +147,15 @@ def _endpoint(name: str, model: str, url: str, key_variables: Mapping[str, str])
     # A server that is named without a path serves its API under /v1: llama.cpp, vLLM, Ollama and LM Studio all do.
     path = parts.path.rstrip("/") or "/v1"
     given = key_variables.get(place) or key_variables.get(host)
-    known = (given,) if given else (HOST_KEYS[host], ENDPOINT_KEY) if host in HOST_KEYS else ()
+    shared = (ENDPOINT_KEY,) if not hosts or place in hosts else ()
+    known = (given,) if given else (HOST_KEYS[host], *shared) if host in HOST_KEYS else ()
     return ModelName(
         name,
         "endpoint",
         model,
         place,
         f"{parts.scheme}://{place}{path}",
-        known or (ENDPOINT_KEY,),
+        known or shared,
         needs_key=bool(known),
     )
 
@@ -209,9 +215,17 @@ def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys((first, *settings.fallbacks))) if first else ()
 
 
-def understand(name: str, settings: ModelsSettings) -> ModelName:
-    """`parse_name` with these settings and the plug-ins that are installed."""
-    return parse_name(name, key_variables=settings.key_variables, plugins=PLUGINS.registered.keys())
+def understand(name: str, settings: ModelsSettings, more: Iterable[str | None] = ()) -> ModelName:
+    """`parse_name` with these settings and the plug-ins that are installed.
+
+    `more` are the models that other sections of the settings name.
+    """
+    return parse_name(
+        name,
+        key_variables=settings.key_variables,
+        plugins=PLUGINS.registered.keys(),
+        hosts=_model_hosts(settings, more),
+    )
 
 
 def plain_model(name: str, settings: ModelsSettings) -> str | None:
@@ -229,13 +243,14 @@ def plain_model(name: str, settings: ModelsSettings) -> str | None:
 
 def named_hosts(settings: ModelsSettings) -> frozenset[str]:
     """The hosts of endpoints that the settings name, as `host` or `host:port`."""
+    return _model_hosts(settings) | settings.key_variables.keys()
+
+
+def _model_hosts(settings: ModelsSettings, more: Iterable[str | None] = ()) -> frozenset[str]:
+    """The hosts of the models that the settings name."""
     names = (settings.default, settings.chat, settings.compress, settings.tiny, settings.smooth, settings.roll_up)
-    hosts = set(settings.key_variables)
-    for name in (*names, *settings.fallbacks):
-        match = _ENDPOINT.fullmatch(name or "")
-        if match:
-            hosts.add(urlsplit(match["url"]).netloc.lower())
-    return frozenset(hosts)
+    found = (_ENDPOINT.fullmatch(name or "") for name in (*names, *settings.fallbacks, *more))
+    return frozenset(urlsplit(match["url"]).netloc.lower() for match in found if match)
 
 
 def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) -> ApiKey | None:
@@ -254,9 +269,12 @@ def address_of(parsed: ModelName, environment: Mapping[str, str] | None = None) 
     return own or parsed.base_url
 
 
-def load_model(name: str, settings: ModelsSettings) -> Model:
-    """The model that a name leads to; `ModelUnavailable` says what to install, set or write instead."""
-    parsed = understand(name, settings)
+def load_model(name: str, settings: ModelsSettings, more: Iterable[str | None] = ()) -> Model:
+    """The model that a name leads to; `ModelUnavailable` says what to install, set or write instead.
+
+    `more` are the models that other sections of the settings name.
+    """
+    parsed = understand(name, settings, more)
     if parsed.kind == "local":
         from foveate.models import local  # noqa: PLC0415 - it needs an extra
 

@@ -100,7 +100,7 @@ def status_of(target: ModelTarget, settings: ModelsSettings) -> ModelStatus:
     """What settings, the environment and the price list say of a model; no call is made."""
     name = target.model
     try:
-        parsed = understand(name, settings)
+        parsed = understand(name, settings, (name,))
     except ModelUnavailable as error:
         return ModelStatus(error.model, problem=error.problem, reason=error.reason)
     key = find_key(parsed)

@@ -120,7 +120,8 @@ class Endpoint:
 
     def __init__(self, recall: RecallSettings, models: ModelsSettings) -> None:
         try:
-            parsed = understand(f"{recall.embeddings_model}@{recall.embeddings}", models)
+            name = f"{recall.embeddings_model}@{recall.embeddings}"
+            parsed = understand(name, models, (name,))
         except ModelUnavailable as error:
             raise SettingsError(KEY, error.problem) from error
         key = find_key(parsed)
