@@ -87,7 +87,7 @@ class Exchange:
         model: str | None = None,
         system: str = "",
         extra_tools: Sequence[Mapping[str, Any]] = (),
-        tools: bool = True,
+        tools: bool | None = None,
         budget_tokens: int | None = None,
         recall: bool = True,
     ) -> dict[str, Any]: ...
@@ -105,6 +105,8 @@ class Session:
     def sizes(self) -> SentSizes: ...
     @property
     def goals(self) -> Goals: ...
+    @property
+    def shows_goals(self) -> bool: ...
     @property
     def documents(self) -> Documents: ...
     @property

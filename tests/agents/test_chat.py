@@ -200,7 +200,7 @@ def test_history_tools_are_answered_in_the_loop_and_kept_with_their_calls(tmp_pa
         model = ScriptedModel(steps)
         async with scripted_store(tmp_path / "chat.db", model) as fov:
             session = await fov.session("s")
-            await session.record([user("The port is 8443."), assistant("Noted.")])
+            await session.record([assistant("The port is 8443.")])
             chat = Chat(session, fov.caller, [MODEL])
             events = await events_of(chat.say("Which port was it?"))
             asked = [event for event in events if isinstance(event, ToolRequest)]
@@ -237,13 +237,15 @@ def test_a_model_that_calls_tools_for_ever_is_asked_a_bounded_number_of_times(tm
     async def job() -> None:
         model = ScriptedModel(CallsTool("search_history", {"query": "port"}))
         async with scripted_store(tmp_path / "chat.db", model) as fov:
-            chat = Chat(await fov.session("s"), fov.caller, [MODEL])
+            session = await fov.session("s")
+            await session.record([assistant("Ask me.")])
+            chat = Chat(session, fov.caller, [MODEL])
             with pytest.raises(ModelFailed, match="went on calling tools"):
                 await events_of(chat.say("Which port?"))
             assert len(model.asks) == MAX_TOOL_ROUNDS + 1
             assert [bool(ask.tools) for ask in model.asks] == [True] * MAX_TOOL_ROUNDS + [False]
-            assert (await roles(chat.session))[-1] == "tool"
-            assert await chat.waiting() == "T-1"
+            assert (await roles(chat.session, 2))[-1] == "tool"
+            assert await chat.waiting() == "T-2"
 
     asyncio.run(job())
 
@@ -255,7 +257,9 @@ def test_without_tools_left_the_model_answers_in_words_and_sees_its_calls_as_tex
     async def job() -> None:
         model = ScriptedModel(script)
         async with scripted_store(tmp_path / "chat.db", model) as fov:
-            chat = Chat(await fov.session("s"), fov.caller, [MODEL])
+            session = await fov.session("s")
+            await session.record([assistant("Ask me.")])
+            chat = Chat(session, fov.caller, [MODEL])
             assert (await finished(chat.say("Which port?"))).text == "I don't know."
         last = model.asks[-1]
         assert not any(message.tool_calls or message.tool_results for message in last.messages)

@@ -18,7 +18,7 @@ from foveate.store import open_store
 from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, ScriptedModel
 from foveate.turn import Usage
 from support.chats import FAST, asked_tokens, events_of, finished, scripted_store, unpaired
-from support.engine import talk
+from support.engine import assistant, talk
 
 MODEL = "scripted:test"
 
@@ -139,7 +139,7 @@ def test_a_window_far_smaller_than_the_budget_is_an_error_after_two_calls(
                 await talk(session, turns, words=60)
             chat = Chat(session, fov.caller, [MODEL])
             with pytest.raises(ModelUnavailable, match="its window 200") as raised:
-                await events_of(chat.say("Does it fit?"))
+                await events_of(chat.say("Does it fit? " * 60))
             assert ("use a smaller budget" in str(raised.value)) is (calls == 2)
             assert len(model.asks) == calls
             assert session.info.calibration == 1.0
@@ -170,8 +170,27 @@ def test_tools_are_not_offered_where_they_would_take_much_of_the_budget(tmp_path
             without = Chat(await fov.session("without", budget_tokens=12_000), fov.caller, [MODEL], has_tools=False)
             assert [chat.has_tools for chat in (small, large, without)] == [False, True, False]
             for chat in (small, large, without):
+                await chat.session.record([assistant("Good morning.")])
                 await finished(chat.say("Hello."))
         assert [len(ask.tools) for ask in model.asks] == [0, 4, 0]
+
+    asyncio.run(job())
+
+
+def test_a_new_chat_has_no_explanation_and_tools_until_its_first_rebuild(tmp_path: Path) -> None:
+    async def job() -> None:
+        model = ScriptedModel(Says("That is fine, as it was before. " * 6))
+        async with scripted_store(tmp_path / "chat.db", model) as fov:
+            chat = Chat(await fov.session("s", budget_tokens=4_000), fov.caller, [MODEL], system="Be brief.")
+            rebuilt = []
+            for number in range(40):
+                await finished(chat.say(f"Number {number}. {'So be it. ' * 15}"))
+                rebuilt.append((await chat.context()).planned.cause != "first")
+        explained = ["tags" in ask.messages[0].text for ask in model.asks]
+        assert [bool(ask.tools) for ask in model.asks] == explained
+        assert explained == sorted(explained)
+        assert explained[0] is False
+        assert explained.index(True) == rebuilt.index(True)
 
     asyncio.run(job())
 

@@ -66,7 +66,7 @@ def test_the_text_and_the_request_are_for_programs(talk: Shell, tmp_path: Path) 
     system = tmp_path / "system.md"
     system.write_text("You are a harbour master.")
     text = talk("context", "demo", "--text", "--system", str(system))
-    assert text.startswith("You are a harbour master.\n")
+    assert text.startswith("[system]\nYou are a harbour master.\n")
     asked = ("context", "demo", "--prompt", "What now?", "--system", str(system), "--request")
     request = json.loads(talk(*asked, "openai"))
     assert request["messages"][-1]["role"] == "user"
@@ -160,3 +160,17 @@ def test_the_text_comes_as_json_too(talk: Shell) -> None:
     assert answer["budget_tokens"] == 6_000
     assert answer["tokens"] <= 6_000
     assert "<" in answer["text"]
+
+
+def test_the_text_is_that_of_the_request_in_its_order(talk: Shell) -> None:
+    asked = ("context", "demo", "--budget", "6k", "--prompt", "What now?")
+    text = talk(*asked, "--text")
+    request = json.loads(talk(*asked, "--request", "openai"))
+    place = 0
+    for message in request["messages"]:
+        content = message.get("content") or ""
+        said = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+        if message["role"] != "tool":
+            assert said in text[place:], message
+            place += text[place:].index(said) + len(said)
+    assert text.endswith("What now?\n")

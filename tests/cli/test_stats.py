@@ -148,3 +148,11 @@ def test_costs_are_told_without_any_model_package(tmp_path: Path) -> None:
     run = shell.really("stats", "--cost", PYTHONPATH=str(refuse))
     assert (run.returncode, run.stderr) == (0, b"")
     assert b"openai:gpt-5-mini" in run.stdout
+
+
+def test_a_fork_can_be_asked_for_twice(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path, turns=3)
+    shell("fork", "s", "try", "--at", "T-2")
+    assert "try" in shell.error("fork", "s", "try", "--at", "T-2")
+    assert shell.json("fork", "s", "try", "--at", "T-2", "--exist-ok")["id"] == "try"
+    assert "try" in shell.error("fork", "s", "try", "--at", "T-1", "--exist-ok")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from foveate import sync
 from support.command_line import Shell
 
 
@@ -45,3 +48,23 @@ def test_what_is_no_text_is_a_mistake_that_says_where(tmp_path: Path) -> None:
     assert "<stdin>: not UTF-8 text (byte 3)" in shell.error("tokens", given=b"abc\xff\xfe")
     assert "No such file" in shell.error("tokens", str(tmp_path / "missing"), code=2)
     assert "directory" in shell.error("tokens", str(tmp_path), code=2)
+
+
+def test_the_model_of_the_settings_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_SESSION__MODEL", "claude-sonnet-4-5")
+    shell = Shell(tmp_path / "chat.db")
+    assert int(shell("tokens", given="hello world")) > 2
+    assert shell("tokens", "--model", "gpt-5", given="hello world") == "2\n"
+    monkeypatch.setenv("FOVEATE_SESSION__STRATEGY", "gradiant")
+    assert "session.strategy" in shell.error("tokens", given="hello world")
+
+
+def test_a_session_counts_with_its_calibration(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    with sync.open(shell.db) as fov:
+        session = fov.session("s")
+        session.record([{"role": "user", "content": "Hello, harbour. " * 200}])
+        context = session.context()
+        session.calibrate(context, reported_tokens=context.tokens * 2)
+    assert int(shell("tokens", "--session", "s", given="hello world " * 50)) > 150
+    assert int(shell("tokens", given="hello world " * 50)) < 110

@@ -24,7 +24,7 @@ def test_epic_and_tasks_stand_around_the_log(tmp_path: Path) -> None:
             await session.record(HELLO)
             context = await session.context("Go on.")
             names = [segment.name for segment in context.segments]
-            assert names == ["explanation", "epic", "history", "tasks", "prompt", "framing"]
+            assert names == ["epic", "history", "tasks", "prompt", "framing"]
             assert "<epic>\nBuild a <\\T-1-R> house.\n</epic>\n<T-1-R>\n" in context.text
             assert context.text.endswith("</T-1-R>\n<tasks>\n1. [ ] dig\n</tasks>\n")
             stable = {segment.name: segment.is_stable for segment in context.segments}

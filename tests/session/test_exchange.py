@@ -77,7 +77,7 @@ def test_a_prompt_that_is_recorded_and_passed_as_well_is_sent_once(tmp_path: Pat
         session = await fov.session("s")
         await session.record([user("Hello."), assistant("Yes?"), user("How is the tide?")])
         messages: list[Any] = (await session.context("How is the tide?")).messages("openai")
-        assert [message["content"] for message in messages[1:]] == ["Hello.", "Yes?", "How is the tide?"]
+        assert [message["content"] for message in messages] == ["Hello.", "Yes?", "How is the tide?"]
         again: list[Any] = (await session.context("Hello.")).messages("openai")
         assert again[-1]["content"] == "Hello.", "another prompt is another message"
 

@@ -149,3 +149,13 @@ def test_goals_are_shown_in_every_strategy(tmp_path: Path, strategy: str) -> Non
         chat.goals.add("Implement user authentication")
         chat.record([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}])
         assert "G-1 Implement user authentication" in chat.context(prompt="Next?").text
+
+
+def test_the_command_line_says_where_goals_are_not_shown(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    with foveate.open(shell.db) as fov:
+        fov.session("plain")
+        fov.session("once", strategy="oneshot")
+    assert shell.run("goal", "add", "plain", "Ship it").stderr == ""
+    assert "oneshot does not show goals" in shell.run("goal", "add", "once", "Ship it").stderr
+    assert "oneshot does not show goals" in shell.run("goal", "list", "once", "--json").stderr

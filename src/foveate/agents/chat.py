@@ -19,7 +19,7 @@ from typing import TypeAlias
 from foveate.context.context import Context
 from foveate.context.prefix import matching_tokens
 from foveate.context.render import canonical_messages
-from foveate.context.tools import TOOLS, definitions_tokens
+from foveate.context.tools import TOOLS, ToolSet, definitions_tokens
 from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable, TurnBegun
 from foveate.models import Answer, Ask, Finish
 from foveate.models.caller import Caller
@@ -145,13 +145,13 @@ class Chat:
         self._own_tools = {tool.name: tool for tool in own_tools}
         self._keeps_partial = keeps_partial
         self._sent: Sequence[_Sent] = ()
-        self._sent_tools = False
+        self._sent_tools = 0
         if window_tokens is not None:
             check_window(session.info.budget_tokens, max_output_tokens, window_tokens)
         own = [tool.definition for tool in own_tools]
         size = definitions_tokens("openai", session.counter) + session.counter.base(compact_json(own))
         self.has_tools = has_tools and session.counter.scale(size) <= MOST_TOOLS_SHARE * session.info.budget_tokens
-        self._tools: Sequence[Mapping[str, Json]] = session.tools("openai", own) if self.has_tools else ()
+        self._offer = ToolSet(tuple(own), "openai", is_late=True) if self.has_tools else None
 
     async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
         """Record a prompt and answer it. Raises `ModelError` if no model answered; the prompt stays recorded.
@@ -175,7 +175,7 @@ class Chat:
 
     async def context(self) -> Context:
         """The context that the model would get now."""
-        return await self.session.context(system=self._system)
+        return await self.session.context_with(self._offer, system=self._system)
 
     async def waiting(self) -> str | None:
         """The id of the newest turn if it has no answer yet, otherwise None."""
@@ -190,7 +190,7 @@ class Chat:
         try:
             for rounds_left in range(MAX_TOOL_ROUNDS, -1, -1):
                 await self._check_newest(taken.turn)
-                async with aclosing(self._ask(self._tools if rounds_left else (), taken)) as pieces:
+                async with aclosing(self._ask(taken, may_call=rounds_left > 0)) as pieces:
                     async for piece in pieces:
                         if not isinstance(piece, Answer):
                             yield piece
@@ -236,7 +236,7 @@ class Chat:
         return all(tool is not None and tool.is_last for tool in called)
 
     async def _ask(
-        self, tools: Sequence[Mapping[str, Json]], taken: _Answering
+        self, taken: _Answering, *, may_call: bool
     ) -> AsyncGenerator[RequestSent | AnswerPiece | Notice | Answer, None]:
         """One call of the model; once more with less, if the prompt was too long for it."""
         context = await self.context()
@@ -245,7 +245,7 @@ class Chat:
         refused: Context | None = None
         while True:
             try:
-                async with aclosing(self._call(context, tools, taken)) as pieces:
+                async with aclosing(self._call(context, taken, may_call=may_call)) as pieces:
                     async for piece in pieces:
                         yield piece
             except ModelUnavailable as error:
@@ -265,13 +265,14 @@ class Chat:
     async def _smaller(self, context: Context, error: ModelUnavailable) -> Context:
         most = int(context.tokens * TOO_LONG_SHARE)
         try:
-            return await self.session.context(budget_tokens=most, system=self._system)
+            return await self.session.context_with(self._offer, budget_tokens=most, system=self._system)
         except InputError:
             raise error from None
 
     async def _call(
-        self, context: Context, tools: Sequence[Mapping[str, Json]], taken: _Answering
+        self, context: Context, taken: _Answering, *, may_call: bool
     ) -> AsyncGenerator[RequestSent | AnswerPiece | Answer, None]:
+        tools = context.offer.definitions("openai") if context.offer and may_call else []
         messages = canonical_messages(context.layout, context.system, has_tools=bool(tools))
         ask = Ask(
             purpose="chat",
@@ -282,7 +283,7 @@ class Chat:
             input_tokens=context.tokens,
         )
         sent = self._written(messages)
-        has_same_tools = self._sent_tools == bool(tools)
+        has_same_tools = self._sent_tools == len(tools)
         matched = matching_tokens(self._sent, sent, self.session.counter) if has_same_tools else 0
         # The framing of messages and the tools' definitions are cached as far as the messages are.
         predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
@@ -291,7 +292,7 @@ class Chat:
         stream = self._caller.stream(ask, self.models, session_id=self.session.id)
         async with aclosing(stream) as pieces:
             async for piece in pieces:
-                self._sent, self._sent_tools = sent, bool(tools)
+                self._sent, self._sent_tools = sent, len(tools)
                 if not isinstance(piece, Answer):
                     taken.said.append(piece)
                     yield AnswerPiece(piece)

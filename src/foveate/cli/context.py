@@ -32,7 +32,7 @@ WAITED_FOR = {"meanwhile", "uncompressed"}
     help="A file with the system prompt.",
 )
 @click.option("--strategy", metavar="NAME", help="Preview with a different strategy.")
-@click.option("--text", "as_text", is_flag=True, help="Print the text that the model sees before the prompt.")
+@click.option("--text", "as_text", is_flag=True, help="Print the text of the request, message by message.")
 @click.option(
     "--request",
     "format_name",
@@ -84,9 +84,9 @@ def command(
     one_off = context.budget_tokens != info.budget_tokens or is_other
     if as_text:
         if as_json:
-            print_json({"text": context.text, "tokens": context.tokens, "budget_tokens": context.budget_tokens})
+            print_json({"text": context.sent_text, "tokens": context.tokens, "budget_tokens": context.budget_tokens})
         else:
-            print_exactly(printable(context.text) if is_watched() else context.text)
+            print_exactly(printable(context.sent_text) if is_watched() else context.sent_text)
     elif format_name:
         print_json(request)
     elif as_json:

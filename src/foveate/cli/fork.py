@@ -15,10 +15,18 @@ from foveate.cli.ui.terminal import print_json
 @click.argument("new_id", metavar="NEW")
 @click.option("--at", "turn", metavar="TURN", help="The last turn to share. Default: the newest.")
 @click.option("--title", help="The fork's title.")
+@click.option("--exist-ok", is_flag=True, help="Open the fork if it exists already and is from the same turn.")
 @store_option
 @json_option
 def command(
-    *, session_id: str, new_id: str, turn: str | None, title: str | None, store_path: Path, as_json: bool
+    *,
+    session_id: str,
+    new_id: str,
+    turn: str | None,
+    title: str | None,
+    exist_ok: bool,
+    store_path: Path,
+    as_json: bool,
 ) -> None:
     """Start a session from a turn of another; nothing is copied, and the parent never sees the fork's turns.
 
@@ -26,7 +34,7 @@ def command(
     foveate fork demo demo-try --at T-120
     """
     with opened(store_path) as fov:
-        info = fov.find_session(session_id).fork(new_id, turn, title=title).info
+        info = fov.find_session(session_id).fork(new_id, turn, title=title, exist_ok=exist_ok).info
     if as_json:
         print_json(info)
     else:

@@ -13,6 +13,7 @@ from foveate.cli.ui.terminal import console, line, print_json, to_copy
 
 if TYPE_CHECKING:
     from foveate.session.goals import Goal
+    from foveate.sync import Foveate, Session
 
 MARKS = {"done": "✓", "in progress": "▸", "pending": "·"}
 
@@ -45,7 +46,8 @@ def add(*, session_id: str, title: str, priority: str, steps: tuple[str, ...], s
     foveate goal add demo "Implement user authentication" --priority high --step Design --step "Add JWT"
     """
     with opened(store_path) as fov:
-        goal = fov.find_session(session_id).goals.add(title, priority=priority, steps=steps)
+        session = _find(fov, session_id)
+        goal = session.goals.add(title, priority=priority, steps=steps)
     _show([goal], as_json=as_json)
 
 
@@ -64,7 +66,8 @@ def step(*, session_id: str, goal_id: str, step: str, status: str, store_path: P
     foveate goal step demo G-1 2 --status done
     """
     with opened(store_path) as fov:
-        goal = fov.find_session(session_id).goals.step(goal_id, step, status)
+        session = _find(fov, session_id)
+        goal = session.goals.step(goal_id, step, status)
     _show([goal], as_json=as_json)
 
 
@@ -81,7 +84,8 @@ def decide(*, session_id: str, goal_id: str, decision: str, store_path: Path, as
     foveate goal decide demo G-1 "Store tokens in httpOnly cookies"
     """
     with opened(store_path) as fov:
-        goal = fov.find_session(session_id).goals.decide(goal_id, decision)
+        session = _find(fov, session_id)
+        goal = session.goals.decide(goal_id, decision)
     _show([goal], as_json=as_json)
 
 
@@ -99,7 +103,8 @@ def artifact(*, session_id: str, goal_id: str, path: str, change: str, store_pat
     foveate goal artifact demo G-1 src/routes/api.ts --change modified
     """
     with opened(store_path) as fov:
-        goal = fov.find_session(session_id).goals.artifact(goal_id, path, change)
+        session = _find(fov, session_id)
+        goal = session.goals.artifact(goal_id, path, change)
     _show([goal], as_json=as_json)
 
 
@@ -115,7 +120,8 @@ def done(*, session_id: str, goal_id: str, store_path: Path, as_json: bool) -> N
     foveate goal done demo G-1
     """
     with opened(store_path) as fov:
-        goal = fov.find_session(session_id).goals.done(goal_id)
+        session = _find(fov, session_id)
+        goal = session.goals.done(goal_id)
     _show([goal], as_json=as_json)
 
 
@@ -130,11 +136,20 @@ def list_(*, session_id: str, store_path: Path, as_json: bool) -> None:
     foveate goal list demo
     """
     with opened(store_path) as fov:
-        goals = fov.find_session(session_id).goals.list()
+        goals = _find(fov, session_id).goals.list()
     if as_json or goals:
         _show(goals, as_json=as_json, is_list=True)
     else:
         console().print(line(f"No goals. '{to_copy('goal', 'add', session_id, 'TITLE')}' makes one."))
+
+
+def _find(fov: Foveate, session_id: str) -> Session:
+    """The session; a note says so if its contexts leave goals out."""
+    session = fov.find_session(session_id)
+    if not session.shows_goals:
+        note = f"{session.info.strategy} does not show goals in its contexts; other strategies do."
+        console(stderr=True).print(line((note, "yellow")), soft_wrap=True)
+    return session
 
 
 def _show(goals: Sequence[Goal], *, as_json: bool, is_list: bool = False) -> None:

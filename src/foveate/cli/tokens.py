@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import BinaryIO
 
 import click
 
-from foveate.cli.ui.options import json_option
+from foveate.cli.ui.options import json_option, opened, store_option
 from foveate.cli.ui.terminal import print_json
 from foveate.errors import InputError
 
 
 @click.command(name="tokens", short_help="Count the tokens of a file or of standard input.")
 @click.argument("files", nargs=-1, type=click.File("rb"), default=["-"])
-@click.option("--model", help="Count as this model does, such as gpt-5 or claude-sonnet-4-5.")
+@click.option("--model", help="Count as this model does, such as gpt-5. Default: session.model of the settings.")
+@click.option("-s", "--session", "session_id", metavar="SESSION", help="Count as this session does.")
+@store_option
 @json_option
-def command(*, files: tuple[BinaryIO, ...], model: str | None, as_json: bool) -> None:
+def command(
+    *, files: tuple[BinaryIO, ...], model: str | None, session_id: str | None, store_path: Path, as_json: bool
+) -> None:
     """Count tokens: exactly for OpenAI's models, by a measured estimate for others.
 
     \b
     foveate tokens notes.md
     git diff | foveate tokens --model claude-sonnet-4-5
+    foveate tokens notes.md --session demo
     """
+    from foveate.settings import load_settings
     from foveate.tokens import counter_for
 
-    counter = counter_for(model)
+    calibration = 1.0
+    if session_id is None:
+        counter = counter_for(model or load_settings().session.model)
+    else:
+        with opened(store_path) as fov:
+            session = fov.find_session(session_id)
+            counter, calibration = session.counter, session.info.calibration
     counts: dict[str, int] = {}
     for file in files:
         name = getattr(file, "name", "<stdin>")
         try:
-            counts[name] = counter.count(file.read().decode())
+            counts[name] = counter.scale(counter.base(file.read().decode()), calibration)
         except UnicodeDecodeError as error:
             raise InputError(f"{name}: not UTF-8 text (byte {error.start}); tokens are counted in text") from error
     if as_json:

@@ -85,11 +85,35 @@ class ContextParts:
     prompt: str | Sequence[Message] = ""
     tools_tokens: int = 0
     """The base tokens of the tool definitions that are sent along."""
+    history_tools_tokens: int = 0
+    """Of these, what the history tools take where they are sent only with a history in tags."""
+    explains_late: bool = False
+    """The explanation and such tools are left out as long as no turn and no pin is in tags: a new conversation does not
+    pay for them, and they come with the rebuild that changes the cached prefix anyway."""
     order: Order = "cache-first"
 
 
 def assemble(parts: ContextParts) -> Context:
     """A context within its budget; `BudgetExceeded` if what is never compressed does not fit by itself."""
+    if parts.explains_late and not _first_native(parts.history, prompt_messages(parts.prompt)):
+        context = _assemble_plain(parts)
+        if all(segment.is_native for segment in context.segments if segment.name == "history"):
+            return context
+    return _assemble(parts)
+
+
+def _assemble_plain(parts: ContextParts) -> Context:
+    """Without explanation and history tools, as far as nothing needs them."""
+    # Providers reject calls in a request without tools.
+    has_calls = any(message.tool_calls for block in parts.history for message in block.messages or ())
+    needs_tools = has_calls and parts.tools_tokens == parts.history_tools_tokens
+    tools_tokens = parts.tools_tokens - (0 if needs_tools else parts.history_tools_tokens)
+    explanation = parts.explanation if parts.pins else ""
+    context = _assemble(replace(parts, explanation=explanation, tools_tokens=tools_tokens))
+    return replace(context, has_history_tools=needs_tools or not parts.history_tools_tokens)
+
+
+def _assemble(parts: ContextParts) -> Context:
     pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
     prompt = prompt_messages(parts.prompt)
     fixed = _fixed_segments(parts, pins_tokens)

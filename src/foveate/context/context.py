@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from foveate.context import signatures
 from foveate.context.board import Board
-from foveate.context.render import Layout, render_layout, render_request
+from foveate.context.render import Layout, canonical_messages, render_layout, render_request
 from foveate.context.tools import ToolSet
 from foveate.plan import Band, Cause, ShownLevel
-from foveate.turn import Json, Message
+from foveate.text import part_text
+from foveate.turn import Json, Message, Text
 
 SegmentName = Literal[
     "system",
@@ -116,6 +117,8 @@ class Context:
     """Retrieved turns, and turns put there in advance for this prompt."""
     offer: ToolSet | None = field(default=None, repr=False)
     """The tools that were counted."""
+    has_history_tools: bool = True
+    """False: the history tools were left out, because no turn is in tags yet."""
 
     def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
         """Everything that was counted, as the keyword arguments of a provider's own call.
@@ -150,6 +153,15 @@ class Context:
 
     def _definitions(self, format: str) -> Sequence[Mapping[str, Json]]:  # noqa: A002
         return self.offer.definitions(format) if self.offer else ()
+
+    @property
+    def sent_text(self) -> str:
+        """The text of the request as it is sent, each message under a line with its role; the prompt is last."""
+        lines = []
+        for message in canonical_messages(self.layout, self.system, has_tools=True):
+            shown = (part.text if isinstance(part, Text) else part_text(part) for part in message.parts)
+            lines += [f"[{message.role}]\n", *(part if part.endswith("\n") else f"{part}\n" for part in shown)]
+        return "".join(lines)
 
     @property
     def native_messages(self) -> list[Message]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -229,6 +229,8 @@ class ToolSet:
     format: str = ""
     """Which the caller's own are written in."""
     has_history: bool = True
+    is_late: bool = False
+    """The history tools are sent only once a turn is in tags: before that there is nothing to read again."""
 
     def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
         """All of them as a provider takes them."""
@@ -241,6 +243,14 @@ class ToolSet:
         """Base tokens of all of them, in whichever format they are sent."""
         own = counter.base(compact_json(self.extra)) if self.extra else 0
         return (most_definitions_tokens(counter) if self.has_history else 0) + own
+
+    def late_tokens(self, counter: Counter) -> int:
+        """What is not sent as long as no turn is in tags."""
+        return most_definitions_tokens(counter) if self.is_late and self.has_history else 0
+
+    def without_history(self) -> ToolSet | None:
+        """The caller's own tools; None if there are none."""
+        return replace(self, has_history=False) if self.extra else None
 
 
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002

@@ -121,6 +121,13 @@ class Session:
         return Goals(self._store, self.id)
 
     @property
+    def shows_goals(self) -> bool:
+        """Whether contexts include the goals; `oneshot` shows its epic and tasks instead."""
+        row = self._row
+        shown = session_strategy(row.strategy, self._shared.settings, given_settings(row)).strategy
+        return "goals" in (*shown.documents, *shown.changing_documents)
+
+    @property
     def documents(self) -> Documents:
         """Documents of the session: `documents.give("epic", "…")`, `get`; `oneshot` shows epic and tasks."""
         given = given_settings(self._row) if self._row.strategy == "oneshot" else None
@@ -144,7 +151,7 @@ class Session:
 
     @property
     def strategy_problem(self) -> str:
-        """Why the session does not use its own strategy, e.g. because it is not installed; None if it does."""
+        """Why the session does not use its own strategy, e.g. because it is not installed; empty if it does."""
         row = self._row
         return session_strategy(row.strategy, self._shared.settings, given_settings(row)).problem
 
@@ -310,13 +317,15 @@ class Session:
             system=system,
             pins=await self.pins(),
             tools_tokens=offer.tokens(self._counter) if offer else 0,
+            history_tools_tokens=offer.late_tokens(self._counter) if offer else 0,
             order=order or self._shared.settings.context.order,
             strategy=strategy,
             recall=recall,
         )
-        context = replace(await self._contexts.make(self._row, self._counter, request), offer=offer)
-        self._asked = context
-        return context
+        context = await self._contexts.make(self._row, self._counter, request)
+        sent = offer if context.has_history_tools or not offer else offer.without_history()
+        self._asked = replace(context, offer=sent)
+        return self._asked
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.

@@ -89,6 +89,8 @@ class Request:
     pins: Sequence[Pin]
     tools_tokens: int
     """Base tokens of the tools that are sent along."""
+    history_tools_tokens: int
+    """Of these, what is sent only with a history in tags."""
     order: Order
     strategy: str | None = None
     """To look at the session through another than its own, as a preview."""
@@ -233,6 +235,8 @@ class Contexts:
                 board=shown,
                 prompt=request.prompt,
                 tools_tokens=request.tools_tokens,
+                history_tools_tokens=request.history_tools_tokens,
+                explains_late=bool(view.blocks) or not session.last_turn,
                 order=request.order,
             )
         )

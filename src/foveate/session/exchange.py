@@ -86,20 +86,22 @@ class Exchange:
         model: str | None = None,
         system: str = "",
         extra_tools: Sequence[Mapping[str, Any]] = (),
-        tools: bool = True,
+        tools: bool | None = None,
         budget_tokens: int | None = None,
         recall: bool = True,
     ) -> dict[str, Any]:
         """The keyword arguments of the provider's own call, with everything recorded so far.
 
-        `tools` offers the history tools, `extra_tools` those of your own, written as this format has them.
+        The history tools are sent as soon as a turn is no longer sent as messages; with `tools` always or never.
+        `extra_tools` are those of your own, written as this format has them.
         """
         newest = (await self._session.refresh()).turns
         if newest != self._number:
             raise TurnBegun(self._session.id, turn=self._number, newest=newest)
-        offer = ToolSet(tuple(extra_tools), format, has_history=tools) if tools or extra_tools else None
+        has_history = tools is not False
+        offer = ToolSet(tuple(extra_tools), format, has_history=has_history, is_late=tools is None)
         self._context = await self._session.context_with(
-            offer, budget_tokens=budget_tokens, system=system, recall=recall
+            offer if has_history or extra_tools else None, budget_tokens=budget_tokens, system=system, recall=recall
         )
         named = {"model": model} if model is not None else {}
         return {**named, **self._context.request(format)}
