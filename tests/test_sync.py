@@ -25,7 +25,7 @@ from foveate.errors import (
     StoreError,
     TurnNotFound,
 )
-from foveate.session import checkpoints, documents, goals
+from foveate.session import checkpoints, documents, goals, keys
 from foveate.session import topics as topical
 from support.stubs import STUB, generate
 
@@ -36,6 +36,7 @@ TWINS = [
     (documents.Documents, sync.Documents),
     (checkpoints.Checkpoints, sync.Checkpoints),
     (goals.Goals, sync.Goals),
+    (keys.Keys, sync.Keys),
     (topical.Topics, sync.Topics),
 ]
 

@@ -7,6 +7,7 @@ async with foveate.open("chat.db") as fov:
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foveate.errors import InputError, InvalidMessage, SessionExists, SessionNotFound
+from foveate.errors import InputError, InvalidMessage, Refused, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import SessionHeader
 from foveate.history.driver import load_state
@@ -32,7 +33,9 @@ from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import Session, SharedParts
 from foveate.session.address import find_session
 from foveate.session.context import given_settings
+from foveate.session.keys import Keys
 from foveate.session.record import check_session_id, check_text, printable_text
+from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
@@ -101,6 +104,7 @@ class Foveate:
         self._worker = Worker(store, self._events, settings, self._caller)
         self._searcher = Searcher(store, settings.recall, self._caller)
         self._shared = SharedParts(store, self._events, settings, self._worker, self._caller, self._searcher)
+        self._tenant = ""
 
     @property
     def location(self) -> str:
@@ -111,6 +115,27 @@ class Foveate:
     def caller(self) -> Caller:
         """Calls models, within the limits of the settings. All sessions share it."""
         return self._caller
+
+    @property
+    def tenant_name(self) -> str:
+        """The tenant whose sessions are seen; empty: the owner, who sees all."""
+        return self._tenant
+
+    @property
+    def keys(self) -> Keys:
+        """Keys of the server: `keys.create("laptop")`, `list`, `revoke`."""
+        self._check_owner()
+        return Keys(self._store)
+
+    def tenant(self, name: str) -> Foveate:
+        """The store as a tenant sees it: the same methods, with the tenant's sessions only, by ids of its own.
+
+        The owner sees such a session as `tenant:id`. Closing the view does not close the store.
+        """
+        self._check_owner()
+        view = copy.copy(self)
+        view._tenant = check_tenant(name)
+        return view
 
     async def session(
         self,
@@ -144,12 +169,12 @@ class Foveate:
         for name in ("title", "model", "platform", "channel"):
             check_text(name, str(said.get(name, "")))
         try:
-            row = await self._store.get_session(check_session_id(session_id))
+            row = await self._row(check_session_id(session_id))
         except SessionNotFound:
             try:
                 row = await self._create(session_id, said)
             except SessionExists:  # someone else was faster
-                row = await self._store.get_session(session_id)
+                row = await self._row(session_id)
         if strategy_settings is not None:
             make_strategy(strategy or row.strategy, self.settings, strategy_settings)
             said["settings"] = json.dumps(dict(strategy_settings))
@@ -157,8 +182,8 @@ class Foveate:
             said["settings"] = "{}"
         changed = {name: value for name, value in said.items() if getattr(row, name) != value}
         if changed:
-            row = await self._store.update_session(session_id, changed)
-        return Session(row, self._shared)
+            row = await self._store.update_session(row.id, changed)
+        return self._opened(row)
 
     async def conversation(
         self, platform: str, channel: str, *, strategy: str = "topics", budget_tokens: int | None = None
@@ -171,7 +196,7 @@ class Foveate:
         for name, label in (("platform", platform), ("channel", channel)):
             if not check_text(name, label).strip():
                 raise InvalidMessage(name, "is empty; a conversation is resumed by its platform and channel")
-        known = await self._store.list_sessions(platform=platform, channel=channel)
+        known = await self.sessions(platform=platform, channel=channel)
         if known:
             return await self.session(known[0].id, budget_tokens=budget_tokens)
         return await self.session(
@@ -184,26 +209,28 @@ class Foveate:
 
     async def open_session(self, session_id: str) -> Session:
         """Open an existing session."""
-        return Session(await self._store.get_session(session_id), self._shared)
+        return self._opened(await self._row(session_id))
 
     async def find_session(self, address: str) -> Session:
         """Open a session by its id, a unique beginning of its id, or its title."""
-        return Session(find_session(await self._store.list_sessions(), address), self._shared)
+        return await self.open_session(find_session(await self.sessions(), address).id)
 
     async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
         """All sessions, or those with these labels, most recently used first."""
-        return [describe_session(row) for row in await self._store.list_sessions(platform=platform, channel=channel)]
+        rows = await self._store.list_sessions(platform=platform, channel=channel, tenant=self._tenant or None)
+        return [describe_session(row, self._tenant) for row in rows]
 
     async def delete_session(self, session_id: str) -> None:
         """Delete a session and its own turns permanently. Rejected while forks share them."""
-        await self._store.delete_session(session_id)
+        await self._store.delete_session((await self._row(session_id)).id)
 
     async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> PruneReport:
         """Delete the raw content of turns that ended before a time. By default only report what would be deleted."""
         moment = parse_time(before, path="before")
-        pruned = await self._store.prune(session_id, before_us=to_us(moment), dry_run=dry_run)
+        key = (await self._row(session_id)).id
+        pruned = await self._store.prune(key, before_us=to_us(moment), dry_run=dry_run)
         if not dry_run:
-            self._worker.wake(session_id)  # the eras are made again without what went
+            self._worker.wake(key)  # the eras are made again without what went
         return pruned
 
     async def import_file(
@@ -224,7 +251,7 @@ class Foveate:
         async def open_named(header: SessionHeader, keys: Sequence[str]) -> Session:
             if header.session not in names:
                 if session_id is None:
-                    name = await free_name(self._store, header, keys=keys)
+                    name = await free_name(self._store, header, keys=keys, tenant=self._tenant)
                 else:
                     name = f"{session_id}/{header.session}" if names else session_id
                 names[header.session] = check_session_id(name)
@@ -237,13 +264,19 @@ class Foveate:
 
     async def reliability(self, session_id: str) -> Reliability | None:
         """The reliability score of a session; None if its strategy has none."""
-        row = await self._store.get_session(session_id)
+        row = await self._row(session_id)
         shown = session_strategy(row.strategy, self.settings, given_settings(row))
-        return shown.strategy.reliability(row.model, await load_state(self._store, session_id, shown.name))
+        return shown.strategy.reliability(row.model, await load_state(self._store, row.id, shown.name))
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
         """Costs of model calls by session, day, model and purpose; of one session, or of all."""
-        return await self._store.calls.costs(session_id)
+        rows = await self._store.calls.costs(None if session_id is None else (await self._row(session_id)).id)
+        if not self._tenant:
+            return rows
+        own = {row.id for row in await self._rows()}
+        return [
+            replace(row, session_id=public_id(self._tenant, row.session_id)) for row in rows if row.session_id in own
+        ]
 
     def models_for(self, purpose: Purpose) -> tuple[str, ...]:
         """The configured model for a purpose, then the fallbacks; empty if there is none."""
@@ -282,7 +315,15 @@ class Foveate:
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback` in a separate thread with each event of these kinds, after the change is durable."""
-        return self._events.subscribe(callback, kinds)
+        if not self._tenant:
+            return self._events.subscribe(callback, kinds)
+        beginning = f"{self._tenant}{SEPARATOR}"
+
+        def pass_own(event: Event) -> None:
+            if event.session_id.startswith(beginning):
+                callback(replace(event, session_id=event.session_id.removeprefix(beginning)))
+
+        return self._events.subscribe(pass_own, kinds)
 
     async def settle(self, *, session_id: str | None = None, progress: Callable[[int], object] | None = None) -> None:
         """Wait until every turn has its renditions; `progress` gets the number of finished turns.
@@ -290,18 +331,20 @@ class Foveate:
         Includes model calls that are due for finished turns. Calls that were postponed by a failure or a limit are not
         awaited; `stats` counts them as `waiting`.
         """
-        await self._worker.settle(None if session_id is None else [session_id], progress)
+        rows = await self._rows() if session_id is None else [await self._row(session_id)]
+        is_all = session_id is None and not self._tenant
+        await self._worker.settle(None if is_all else [row.id for row in rows], progress)
 
     async def prepare(self, session_id: str, *, progress: Callable[[int], object] | None = None) -> None:
         """Wait until a session's turns have the renditions that rules make, e.g. before the first context after an
         import. Model calls are left to the background."""
-        await self._worker.finish(session_id, progress)
+        await self._worker.finish((await self._row(session_id)).id, progress)
 
     async def compress_again(self, *, session_id: str | None = None) -> int:
         """Queue turns again that may improve: those with a fallback or of an older compressor and, if a model is
         configured, those that no model has compressed. Returns their number; `settle` waits for them."""
-        ids = [row.id for row in await self._store.list_sessions()] if session_id is None else [session_id]
-        return sum([await self._worker.want_again(name) for name in ids])
+        rows = await self._rows() if session_id is None else [await self._row(session_id)]
+        return sum([await self._worker.want_again(row.id) for row in rows])
 
     async def search(
         self,
@@ -317,15 +360,22 @@ class Foveate:
         file: str | None = None,
     ) -> list[Hit]:
         """Search one session, several by their ids, or all; see `Session.search`."""
-        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=session_ids)
+        ids = session_ids
+        if self._tenant:
+            own = {row.id for row in await self._rows()}
+            ids = own if ids is None else own & {stored_id(self._tenant, one) for one in ids}
+        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=ids)
         if session_id is None:
-            return await self._searcher.search_all(query, max_results, wanted)
-        return await self._searcher.search(await self._store.get_session(session_id), query, max_results, wanted)
+            hits = await self._searcher.search_all(query, max_results, wanted)
+        else:
+            hits = await self._searcher.search(await self._row(session_id), query, max_results, wanted)
+        return [replace(hit, session_id=public_id(self._tenant, hit.session_id)) for hit in hits]
 
     async def unsearched_turns(self, session_id: str | None = None) -> int:
         """Number of turns, of one session or of all, that a search does not cover because they are not indexed yet."""
-        session = None if session_id is None else await self._store.get_session(session_id)
-        return await self._searcher.unsearched(session)
+        if session_id is None and self._tenant:
+            return sum([await self._searcher.unsearched(row) for row in await self._rows()])
+        return await self._searcher.unsearched(None if session_id is None else await self._row(session_id))
 
     async def index_state(self) -> IndexState:
         """State of the search index, and what is missing from it."""
@@ -333,11 +383,13 @@ class Foveate:
 
     async def rebuild_index(self, progress: Callable[[int], object] | None = None) -> None:
         """Rebuild the search index; `progress` gets the number of finished turns."""
+        self._check_owner()
         await self._store.passages.clear()
         await self._worker.settle(None, progress)
 
     async def check(self) -> AsyncIterator[Finding]:
         """Verify the whole store; yields faults and progress."""
+        self._check_owner()
         async for finding in self._store.check():
             yield finding
         problem = await self._store.passages.check()
@@ -351,6 +403,8 @@ class Foveate:
 
     async def close(self) -> None:
         """End background work and close the store. Recorded turns are durable in any case."""
+        if self._tenant:
+            return
         await self._worker.close()
         await self._caller.close()
         self._events.close()
@@ -358,16 +412,41 @@ class Foveate:
 
     async def _has_session(self, session_id: str) -> bool:
         try:
-            await self._store.get_session(session_id)
+            await self._row(session_id)
         except SessionNotFound:
             return False
         return True
 
+    def _check_owner(self) -> None:
+        if self._tenant:
+            raise Refused(f"this is for the owner of the store, not for the tenant {self._tenant!r}")
+
+    async def _row(self, session_id: str) -> SessionRow:
+        """The session; one of another tenant does not exist for this one."""
+        if not self._tenant:
+            return await self._store.get_session(session_id)
+        try:
+            row = await self._store.get_session(stored_id(self._tenant, session_id))
+        except SessionNotFound:
+            raise SessionNotFound(session_id) from None
+        if row.tenant != self._tenant:
+            raise SessionNotFound(session_id)
+        return row
+
+    async def _rows(self) -> list[SessionRow]:
+        return await self._store.list_sessions(tenant=self._tenant or None)
+
+    def _opened(self, row: SessionRow) -> Session:
+        return Session(row, self._shared, tenant=self._tenant)
+
     async def _create(self, session_id: str, said: Mapping[str, Any]) -> SessionRow:
+        if not self._tenant:
+            await check_unreserved(self._store, session_id)
         defaults = self.settings.session
         model = said.get("model", defaults.model)
         new = NewSession(
-            id=session_id,
+            id=stored_id(self._tenant, session_id),
+            tenant=self._tenant,
             title=said.get("title", ""),
             platform=said.get("platform"),
             channel=said.get("channel"),
@@ -391,7 +470,7 @@ class Foveate:
             "channel": header.channel and printable_text(header.channel),
         }
         if not is_new:
-            row = await self._store.get_session(header.session)
+            row = await self._row(header.session)
             known = {name: value for name, value in known.items() if not getattr(row, name)}
         return await self.session(
             header.session,

@@ -15,6 +15,7 @@ from foveate import formats
 from foveate.errors import InputError, InvalidMessage, SessionNotFound, UnknownFormat
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem
 from foveate.session import Session
+from foveate.session.tenant import stored_id
 from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
 
@@ -131,7 +132,7 @@ async def import_transcript(
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
 
 
-async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str]) -> str:
+async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str], tenant: str = "") -> str:
     """The name under which a session is kept: its own, unless that is only its file's and another file has it.
 
     A file goes on in the session that begins with what it begins with, so that one which grew is recognised.
@@ -140,7 +141,7 @@ async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str])
         return header.session
     for number in range(1, MAX_OF_A_NAME + 1):
         name = header.session if number == 1 else f"{header.session}-{number}"
-        if await _may_take(store, name, keys=keys):
+        if await _may_take(store, stored_id(tenant, name), keys=keys):
             return name
     raise InputError(f"there are {MAX_OF_A_NAME:,} sessions named like {header.session!r}; rename the file")
 

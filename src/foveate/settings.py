@@ -3,13 +3,15 @@
     foveate.open("chat.db", settings=load_settings("foveate.toml"))
     FOVEATE_STORE__SYNCHRONOUS=normal foveate import …
 
-Each package declares its own section; a strategy's section is found through the registry, a plug-in's too.
+Each package declares its own section; a strategy's section is found through the registry, a plug-in's too. Packages
+above this one are named in `UPPER_SECTIONS`.
 An unknown key, a wrong type or a value out of range is a `SettingsError` that names the key and the accepted values.
 """
 
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -45,6 +47,12 @@ RETIRED_KEYS = {
 """Settings that no longer exist, each with the reason. They are accepted for one release, with a warning."""
 
 
+_BY_NAME = ("strategies", "upper")
+"""Attributes of the settings that hold several sections."""
+UPPER_SECTIONS = {"server": "foveate.server.settings:ServerSettings"}
+"""Sections of packages that import this one, by name; each is loaded when settings are read."""
+
+
 class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Defaults for new sessions."""
 
@@ -72,8 +80,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     allotments: Allotments = Allotments()
     strategies: Mapping[str, Strategy] = {}
     """The strategies with settings other than the defaults, by name."""
+    upper: Mapping[str, Struct] = {}
+    """The sections of `UPPER_SECTIONS` with settings other than the defaults."""
 
     def __getattr__(self, name: str) -> Any:
+        if name in UPPER_SECTIONS:
+            return self.upper.get(name) or _upper_section(name)()
         strategy = None if name.startswith("_") else _strategy_named(name)
         if strategy is None:
             raise AttributeError(f"settings have no section {name!r}")
@@ -105,7 +117,8 @@ def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | N
 
 def sections() -> dict[str, type[Struct]]:
     """The sections by name: those of the packages, then those of the strategies."""
-    own = {field.name: field.type for field in msgspec.structs.fields(Settings) if field.name != "strategies"}
+    own = {field.name: field.type for field in msgspec.structs.fields(Settings) if field.name not in _BY_NAME}
+    own |= {name: _upper_section(name) for name in UPPER_SECTIONS}
     found = {name.replace("-", "_"): load(name) for name in names()}
     return own | {name: strategy for name, strategy in found.items() if issubclass(strategy, Struct)}
 
@@ -239,10 +252,11 @@ def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
 def _convert(values: dict[str, object]) -> Settings:
     given = {key: strategy for key in values if (strategy := _strategy_named(key))}
     strategies = {strategy: _strategy_section(strategy, values.pop(key)) for key, strategy in given.items()}
-    own = {name: hint for name, hint in get_type_hints(Settings).items() if name != "strategies"}
+    upper = {key: _upper_values(key, values.pop(key)) for key in UPPER_SECTIONS if key in values}
+    own = {name: hint for name, hint in get_type_hints(Settings).items() if name not in _BY_NAME}
     for key in values:
         if key not in own:
-            known = [*own, *(name.replace("-", "_") for name in names())]
+            known = [*own, *UPPER_SECTIONS, *(name.replace("-", "_") for name in names())]
             near = difflib.get_close_matches(str(key), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(known)}"
             raise SettingsError(str(key), f"does not exist; {hint}")
@@ -252,7 +266,22 @@ def _convert(values: dict[str, object]) -> Settings:
         if isinstance(found, dict):
             values[name] = _with_lists(found, section)
     changed = {name: made for name, made in strategies.items() if made != load(name)()}
-    return msgspec.structs.replace(converted(values, Settings), strategies=changed)
+    others = {name: made for name, made in upper.items() if made != _upper_section(name)()}
+    return msgspec.structs.replace(converted(values, Settings), strategies=changed, upper=others)
+
+
+def _upper_section(name: str) -> type[Struct]:
+    module, _, kind = UPPER_SECTIONS[name].partition(":")
+    section: type[Struct] = getattr(importlib.import_module(module), kind)
+    return section
+
+
+def _upper_values(name: str, values: object) -> Struct:
+    section = _upper_section(name)
+    if not isinstance(values, dict):
+        raise SettingsError(name, f"takes {takes(section)}; got {values!r}")
+    refuse_unknown_keys(values, section, prefix=f"{name}.")
+    return converted(_with_lists(values, section), section, prefix=f"{name}.")
 
 
 def _section_name(key: str) -> str:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from foveate import client as api
 from foveate import session
 from foveate.errors import StoreClosed
-from foveate.session import checkpoints, documents, exchange, goals
+from foveate.session import checkpoints, documents, exchange, goals, keys
 from foveate.session import topics as topical
 from foveate.settings import Settings
 from foveate.store import FORKED
@@ -168,6 +168,7 @@ def _leave(self: _Blocking, *raised: object) -> None:
 Documents = _twin(documents.Documents)
 Checkpoints = _twin(checkpoints.Checkpoints)
 Goals = _twin(goals.Goals)
+Keys = _twin(keys.Keys)
 Topics = _twin(topical.Topics)
 Exchange = _twin(exchange.Exchange)
 Session = _twin(session.Session)
@@ -177,7 +178,8 @@ class Foveate(_Blocking, of=api.Foveate):
     """See `foveate.Foveate`."""
 
     def close(self) -> None:
-        self._loop.stop(self._wrapped.close)
+        if not self._wrapped.tenant_name:
+            self._loop.stop(self._wrapped.close)
 
     def __enter__(self) -> Foveate:
         return self

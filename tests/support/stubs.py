@@ -19,11 +19,11 @@ from typing import get_type_hints
 import foveate
 from foveate import client as api
 from foveate import session
-from foveate.session import checkpoints, documents, exchange, goals
+from foveate.session import checkpoints, documents, exchange, goals, keys
 from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
-OWN = ("Foveate", "Session", "Exchange", "Checkpoints", "Documents", "Goals", "Topics", "open")
+OWN = ("Foveate", "Session", "Exchange", "Checkpoints", "Documents", "Goals", "Keys", "Topics", "open")
 HEAD = """# Written by tests/support/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 """
@@ -46,6 +46,7 @@ def generate() -> str:
         _class(documents, "Documents", names),
         _class(checkpoints, "Checkpoints", names),
         _class(goals, "Goals", names),
+        _class(keys, "Keys", names),
         _class(topical, "Topics", names),
         _class(exchange, "Exchange", names) + ENTER_TURN,
         _class(session, "Session", names),
@@ -78,6 +79,8 @@ def _attributes(module: ModuleType, init: MethodDef, names: dict[str, str]) -> I
             ):
                 holder = getattr(module, ast.unparse(given[source]))
                 yield f"    {name}: {get_type_hints(holder)[field].__name__}"
+            case ast.AnnAssign(ast.Attribute(ast.Name("self"), name), annotation) if name[0] != "_":
+                yield f"    {name}: {_annotation(module, annotation, names)}"
 
 
 def _signature(module: ModuleType, method: MethodDef, names: dict[str, str]) -> str:

@@ -19,6 +19,7 @@ ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
     "Inspect": ("levels", "board", "checkpoints", "topics", "stats", "tokens", "compare", "replay"),
+    "Serve": ("serve", "keys"),
     "Maintain": ("compress", "models", "prune", "doctor"),
     ADVANCED: ("fork", "goal", "run", "shrink"),
 }

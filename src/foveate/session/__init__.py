@@ -45,6 +45,7 @@ from foveate.session.record import (
     check_text,
     numbered_keys,
 )
+from foveate.session.tenant import check_unreserved, public_id, stored_id
 from foveate.session.tools import Retrieval
 from foveate.session.topics import Topics
 from foveate.session.values import (
@@ -84,8 +85,11 @@ class SharedParts:
 class Session:
     """One conversation. Open it with `Foveate.session`; several handles, tasks and processes may share it."""
 
-    def __init__(self, row: SessionRow, shared: SharedParts) -> None:
-        self.id = row.id
+    def __init__(self, row: SessionRow, shared: SharedParts, *, tenant: str = "") -> None:
+        self.id: str = public_id(tenant, row.id)
+        """The id within its tenant."""
+        self._key = row.id
+        self._tenant = tenant
         self._row = row
         self._shared = shared
         self._store = shared.store
@@ -103,7 +107,7 @@ class Session:
     @property
     def info(self) -> SessionInfo:
         """Session data as of the last change or `refresh` through this handle."""
-        return describe_session(self._row)
+        return describe_session(self._row, self._tenant)
 
     @property
     def counter(self) -> Counter:
@@ -118,7 +122,7 @@ class Session:
     @property
     def goals(self) -> Goals:
         """Goals of the conversation: `goals.add("…")`, `step`, `decide`, `artifact`, `done`, `list`."""
-        return Goals(self._store, self.id)
+        return Goals(self._store, self._key)
 
     @property
     def shows_goals(self) -> bool:
@@ -137,12 +141,12 @@ class Session:
     @property
     def checkpoints(self) -> Checkpoints:
         """The session's checkpoints as values: `checkpoints.list()`, `status()`."""
-        return Checkpoints(self.refresh, self.context, self._store, self._contexts.storyteller)
+        return Checkpoints(self.refresh, self.context, self._store, self._contexts.storyteller, self._key)
 
     @property
     def topics(self) -> Topics:
         """Topics of the conversation: `topics.add_message(…)`, `get_context`, `seal_current_topic`, `get_history`."""
-        return Topics(self, self._store, self._contexts.storyteller)
+        return Topics(self, self._store, self._contexts.storyteller, self._key)
 
     @property
     def compression_level(self) -> int:
@@ -162,7 +166,7 @@ class Session:
 
     async def refresh(self) -> SessionInfo:
         """Read the session's data again, including changes by other handles."""
-        self._take(await self._store.get_session(self.id))
+        self._take(await self._store.get_session(self._key))
         return self.info
 
     async def record(
@@ -225,10 +229,10 @@ class Session:
 
     async def append(self, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
         """Record drafts, all or none, and publish events."""
-        places = await self._store.append(self.id, drafts, newest_turn=newest_turn)
-        self._shared.worker.wake(self.id)
+        places = await self._store.append(self._key, drafts, newest_turn=newest_turn)
+        self._shared.worker.wake(self._key)
         if self._events.is_watched:
-            announce(self._events, self.id, drafts=drafts, places=places)
+            announce(self._events, self._key, drafts=drafts, places=places)
         return places
 
     async def get_turn(
@@ -333,7 +337,7 @@ class Session:
         `turn.request(format, …)` returns the arguments of the call, `turn.record(reply)` records the answer. The
         prompt is recorded when the block begins, once, even if the block is run again after a failure.
         """
-        lock = self._shared.turn_locks.setdefault(self.id, asyncio.Lock())
+        lock = self._shared.turn_locks.setdefault(self._key, asyncio.Lock())
         return Exchange(self, prompt, lock)
 
     async def is_waiting(self, prompt: Sequence[Message]) -> bool:
@@ -388,7 +392,8 @@ class Session:
         `after` and `before` also take `7d`, `12h`, `yesterday` or `last week`.
         """
         wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
-        return await self._shared.searcher.search(self._row, query, max_results, wanted)
+        hits = await self._shared.searcher.search(self._row, query, max_results, wanted)
+        return [replace(hit, session_id=self.id) for hit in hits]
 
     async def board(self) -> Board:
         """Retrieved turns that contexts show for some turns."""
@@ -410,13 +415,16 @@ class Session:
 
         With `exist_ok` an existing fork of this id from the same turn (without `at`: from any turn) is opened.
         """
-        row = await self._store.get_session(self.id)
+        row = await self._store.get_session(self._key)
         number = row.last_turn if at is None else turn_number(at)
         if not number:
             raise TurnNotFound(self.id, str(at or "T-1"), row.last_turn)
+        if not row.tenant:
+            await check_unreserved(self._store, session_id)
         new = NewSession(
-            id=check_session_id(session_id),
-            title=title if title is not None else f"{row.title or row.id}, from {turn_id(number)}",
+            id=stored_id(row.tenant, public_id(row.tenant, check_session_id(session_id))),
+            tenant=row.tenant,
+            title=title if title is not None else f"{row.title or self.id}, from {turn_id(number)}",
             platform=row.platform,
             channel=row.channel,
             strategy=row.strategy,
@@ -426,13 +434,13 @@ class Session:
             encoding=row.encoding,
         )
         try:
-            forked = await self._store.fork_session(new, self.id, number)
+            forked = await self._store.fork_session(new, self._key, number)
         except SessionExists:
-            forked = await self._store.get_session(session_id)
-            is_same = forked.parent_id == self.id and (at is None or forked.fork_turn == number)
+            forked = await self._store.get_session(new.id)
+            is_same = forked.parent_id == self._key and (at is None or forked.fork_turn == number)
             if not (exist_ok and is_same):
-                raise
-        return Session(forked, self._shared)
+                raise SessionExists(session_id) from None
+        return Session(forked, self._shared, tenant=self._tenant)
 
     async def use(self, strategy: str, **settings: Json) -> SessionInfo:
         """Change the strategy of the session, with these settings. The turns are not changed."""
@@ -468,12 +476,12 @@ class Session:
         if not text.strip():
             raise InvalidMessage("pin", "has no text")
         check_text("pin", text)
-        row = await self._store.add_pin(self.id, text, locked=locked)
+        row = await self._store.add_pin(self._key, text, locked=locked)
         return Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us))
 
     async def pins(self) -> list[Pin]:
         """The pins, oldest first."""
-        rows = await self._store.list_pins(self.id)
+        rows = await self._store.list_pins(self._key)
         return [Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us)) for row in rows]
 
     async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
@@ -481,14 +489,14 @@ class Session:
         number = pin_id.removeprefix("P-")
         if not number.isdecimal():
             raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
-        await self._store.remove_pin(self.id, int(number), even_if_locked=even_if_locked)
+        await self._store.remove_pin(self._key, int(number), even_if_locked=even_if_locked)
 
     async def stats(self) -> SessionStats:
         """Counts, sizes and the state of background work."""
         await self.refresh()
-        backlog = await self._store.derived.backlog(self.id)
-        pins = await self._store.list_pins(self.id)
-        return describe_stats(self._row, await self._store.sizes(self.id), backlog, pins=len(pins))
+        backlog = await self._store.derived.backlog(self._key)
+        pins = await self._store.list_pins(self._key)
+        return describe_stats(self._row, await self._store.sizes(self._key), backlog, pins=len(pins))
 
     async def export(
         self,
@@ -525,7 +533,7 @@ class Session:
 
     async def _update(self, changes: Mapping[str, object]) -> SessionInfo:
         if changes:
-            self._take(await self._store.update_session(self.id, changes))
+            self._take(await self._store.update_session(self._key, changes))
         return self.info
 
     def _reader(self) -> Reader:

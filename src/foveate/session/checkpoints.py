@@ -77,20 +77,23 @@ class Checkpoints:
         context: Callable[[], Awaitable[Context]],
         store: Store,
         driver: StatefulDriver,
+        key: str,
     ) -> None:
+        """`key` is the session's id in the store."""
         self._refresh = refresh
         self._context = context
         self._store = store
         self._driver = driver
+        self._key = key
 
     async def list(self) -> tuple[CheckpointInfo, ...]:
         """The checkpoints that contexts show now, oldest first."""
-        info = await self._check()
+        await self._check()
         await self._context()
         kept = await self._driver.state(STRATEGY)
         if not kept:
             return ()
-        rows = await self._store.artefacts.made(info.id, STRATEGY)
+        rows = await self._store.artefacts.made(self._key, STRATEGY)
         made = {row.name: row for row in rows}
         found = []
         for entry in CheckpointState.from_json(kept).checkpoints:

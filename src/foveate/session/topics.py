@@ -115,8 +115,10 @@ class TopicsHistory:
 class Topics:
     """The topics of one session, which must use the `topics` strategy."""
 
-    def __init__(self, talk: Talk, store: Store, storyteller: StatefulDriver) -> None:
+    def __init__(self, talk: Talk, store: Store, storyteller: StatefulDriver, key: str) -> None:
+        """`key` is the session's id in the store."""
         self._talk = talk
+        self._key = key
         self._store = store
         self._storyteller = storyteller
 
@@ -204,7 +206,7 @@ class Topics:
         return TopicsState.from_json(await self._storyteller.state(STRATEGY))
 
     async def _made(self) -> Mapping[str, Artefact]:
-        rows = await self._store.artefacts.made(self._talk.id, STRATEGY)
+        rows = await self._store.artefacts.made(self._key, STRATEGY)
         return {row.name: unpack_made(row) for row in rows if row.kind in ("topic", "bulk")}
 
     async def _current(self, notes: Any) -> tuple[Message, ...]:
@@ -222,7 +224,7 @@ class Topics:
         return tuple(messages)
 
     async def _ratio(self, context: Context, last_turn: int) -> float:
-        raw = await self._store.raw_tokens(self._talk.id, 1, last_turn)
+        raw = await self._store.raw_tokens(self._key, 1, last_turn)
         shown = sum(segment.tokens for segment in context.segments if segment.first is not None)
         return raw / shown if shown else 1.0
 

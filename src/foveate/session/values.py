@@ -16,6 +16,7 @@ from foveate.models.limits import ProviderState
 from foveate.models.settings import ModelsSettings
 from foveate.models.status import ModelReport, ModelStatus, ModelTarget, ModelUse
 from foveate.recall.search import Hit
+from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
 from foveate.store.rows import Backlog, CostRow, IndexState
 from foveate.strategy.checkpoint.reliability import Reliability
@@ -170,9 +171,10 @@ class SessionStats:
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
 
-def describe_session(row: SessionRow) -> SessionInfo:
+def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
+    """The session's data, with ids as this tenant uses them."""
     return SessionInfo(
-        id=row.id,
+        id=public_id(tenant, row.id),
         title=row.title,
         platform=row.platform,
         channel=row.channel,
@@ -182,7 +184,7 @@ def describe_session(row: SessionRow) -> SessionInfo:
         model=row.model,
         counter=session_counter(row.model, row.encoding).name,
         calibration=row.calibration,
-        parent_id=row.parent_id,
+        parent_id=row.parent_id and public_id(tenant, row.parent_id),
         fork_turn_id=turn_id(row.fork_turn) if row.parent_id else None,
         turns=row.last_turn,
         created_at=from_us(row.created_us),

@@ -1,0 +1,61 @@
+"""`foveate serve`: the gateway, the HTTP API and MCP in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.terminal import console, line, print_json_line
+from foveate.errors import InputError
+
+MISSING = "foveate serve needs the extra 'server': pip install 'foveate[server]'"
+
+
+@click.command(name="serve", short_help="Serve the gateway, the HTTP API and MCP.")
+@click.option("--host", help="Address to listen on. Default: 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 chooses one. Default: 8484.")
+@click.option("--upstream", metavar="URL", help="Base URL of the provider that the gateway forwards to.")
+@click.option("--bypass", is_flag=True, help="Forward requests unchanged and record nothing.")
+@store_option
+@json_option
+def command(
+    *, host: str | None, port: int | None, upstream: str | None, bypass: bool, store_path: Path, as_json: bool
+) -> None:
+    """Serve the gateway under /v1, the HTTP API under /api/v1 and MCP under /mcp, until it is stopped.
+
+    Without keys only requests from this machine are served; 'foveate keys create' makes a key.
+
+    \b
+    foveate serve --upstream https://api.anthropic.com
+    ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
+    """
+    try:
+        from foveate.server.process import ServeReport, serve
+    except ImportError as error:
+        raise InputError(f"{MISSING} ({error})") from error
+    from foveate.settings import load_settings
+
+    given = {"host": host, "port": port, "upstream": upstream, "bypass": bypass or None}
+    overrides = {"server": {name: value for name, value in given.items() if value is not None}}
+    path = store_file(store_path, create=True)
+
+    def report(ready: ServeReport) -> None:
+        if as_json:
+            print_json_line({"url": ready.url, "pid": ready.pid, "db": str(path)})
+            return
+        out = console()
+        out.print(line(("Serving ", "green"), (ready.url, "bold"), f" from {path}; Ctrl+C stops it."))
+        out.print(line(f"Gateway   {ready.url}/v1 {_upstream(ready)}"))
+        out.print(line(f"HTTP API  {ready.url}/api/v1 (described by /api/v1/openapi.json)"))
+        out.print(line(f"MCP       {ready.url}/mcp"))
+        if not ready.needs_key:
+            out.print(line(("No keys: only requests from this machine are served.", "dim")))
+
+    serve(path, load_settings(overrides=overrides), on_ready=report)
+
+
+def _upstream(ready: object) -> str:
+    found = getattr(ready, "upstream", None)
+    return f"forwards to {found}" if found else "has no upstream yet; --upstream URL sets one"

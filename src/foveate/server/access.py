@@ -1,0 +1,257 @@
+"""Who may call: keys, tenants and rights, Host and Origin checks, limits per key.
+
+While no key exists, requests from this machine are the owner's. A request that came through a proxy is not one of
+them. With keys, every request needs one: `Authorization: Bearer fov_…`, `x-api-key: fov_…` or `X-Foveate-Key: fov_…`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from foveate.cache import BoundedCache
+from foveate.errors import StoreError
+from foveate.server.problems import ProblemError, is_gateway_path, refusal
+from foveate.server.settings import ServerSettings
+from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Right
+
+PUBLIC_PATHS = ("/healthz", "/readyz")
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+KEY_HEADERS = ("x-foveate-key", "authorization", "x-api-key", "x-goog-api-key")
+"""Headers that may have a key of ours, in this order."""
+MAX_CACHED_KEYS = 10_000
+BUSY_SECONDS = 1
+CREATE_KEY = "create one with 'foveate keys create'"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who makes a request."""
+
+    tenant: str
+    """Empty: the owner of the store, who sees all tenants."""
+    rights: frozenset[str]
+    key_id: str
+    """Empty without a key."""
+
+    def may(self, right: Right) -> bool:
+        return right in self.rights or "admin" in self.rights
+
+
+OWNER = Principal("", frozenset(RIGHTS), "")
+NOBODY = Principal("", frozenset(), "")
+"""The caller of a public path."""
+
+
+class KeyFinder(Protocol):
+    """The part of `foveate.session.keys.Keys` that is needed here."""
+
+    async def find(self, secret: str) -> KeyInfo | None: ...
+    async def exist(self) -> bool: ...
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What a key has used: a bucket of requests that fills steadily, and the requests in progress."""
+
+    left: float
+    at: float
+    running: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key that was looked up."""
+
+    info: KeyInfo
+    until: float
+
+
+@dataclass(slots=True)
+class Access:
+    """Decides who makes a request, and whether it is admitted now."""
+
+    keys: KeyFinder
+    settings: ServerSettings
+    is_local: bool = True
+    """Whether the server listens on loopback only."""
+    _known: BoundedCache[str, _Known] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
+    _usage: BoundedCache[str, _Usage] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
+    _keys_exist: bool = False
+    """Once true it stays so: a store that had keys never serves without."""
+    _keys_checked_at: float = -math.inf
+
+    async def identify(self, connection: HTTPConnection) -> Principal:
+        """Who makes this request; `ProblemError` 401 if that is not known, 503 if it can't be verified now."""
+        secret = find_key(connection)
+        try:
+            if secret is not None:
+                return await self._holder(secret)
+            if await self._must_have_key():
+                raise _denied(f"a key is needed: send 'Authorization: Bearer {PREFIX}…'; {CREATE_KEY}")
+        except StoreError as error:
+            problem = "the key can't be verified, because the store is not available"
+            raise ProblemError(503, problem, headers={"Retry-After": str(BUSY_SECONDS)}) from error
+        if not is_loopback(connection):
+            raise _denied(f"without a key only direct requests from this machine are served; {CREATE_KEY}")
+        return OWNER
+
+    async def check_start(self) -> None:
+        """Raise `ProblemError` if the server must not start: it listens to others, and there are no keys."""
+        if not self.is_local and not await self._must_have_key():
+            host = self.settings.host
+            raise ProblemError(403, f"listening on {host} needs a key, and none exists; {CREATE_KEY}, or use 127.0.0.1")
+
+    def check_names(self, connection: HTTPConnection) -> None:
+        """Reject a foreign Host (DNS rebinding) and a foreign Origin (a web page of somebody else)."""
+        host = connection.headers.get("host", "")
+        name = host_name(host)
+        allowed = self.settings.allowed_hosts
+        if (self.is_local or allowed) and name not in (*LOCAL_NAMES, *allowed):
+            raise ProblemError(403, f"the Host {host[:100]!r} is not allowed; server.allowed_hosts can add it")
+        origin = connection.headers.get("origin")
+        if origin is None or origin in self.settings.allowed_origins:
+            return
+        if urlsplit(origin).netloc.lower() != host.lower() or not host:
+            raise ProblemError(403, f"the Origin {origin[:100]!r} is not allowed; server.allowed_origins can add it")
+
+    @contextmanager
+    def admitted(self, principal: Principal) -> Iterator[None]:
+        """One request of a key, within its limits; `ProblemError` 429 if there are too many."""
+        if not principal.key_id:
+            yield
+            return
+        now = time.monotonic()
+        per_minute, at_once = self.settings.requests_per_minute, self.settings.concurrent_requests
+        used = self._usage.get(principal.key_id)
+        if used is None:
+            used = self._usage[principal.key_id] = _Usage(per_minute, now)
+        used.left, used.at = min(per_minute, used.left + (now - used.at) * per_minute / 60), now
+        if per_minute and used.left < 1:
+            seconds = math.ceil((1 - used.left) * 60 / per_minute)
+            raise _too_many(f"this key is limited to {per_minute:,} requests a minute", seconds)
+        if at_once and used.running >= at_once:
+            raise _too_many(f"this key is limited to {at_once:,} requests in progress", BUSY_SECONDS)
+        used.left -= 1
+        used.running += 1
+        try:
+            yield
+        finally:
+            used.running -= 1
+
+    async def _holder(self, secret: str) -> Principal:
+        known = self._known.get(secret)
+        if known is None or known.until < time.monotonic():
+            info = await self.keys.find(secret)
+            if info is None:
+                self._known.pop(secret)
+                raise _denied("this key does not exist or was revoked; 'foveate keys list' lists them")
+            known = self._known[secret] = _Known(info, time.monotonic() + self.settings.key_cache_seconds)
+        return Principal(known.info.tenant, frozenset(known.info.rights), known.info.id)
+
+    async def _must_have_key(self) -> bool:
+        now = time.monotonic()
+        if not self._keys_exist and now - self._keys_checked_at >= self.settings.key_cache_seconds:
+            try:
+                self._keys_exist = await self.keys.exist()
+            except StoreError:
+                if self._keys_checked_at == -math.inf:
+                    raise
+                return False  # there were none a moment ago
+            self._keys_checked_at = now
+        return self._keys_exist
+
+
+class AccessMiddleware:
+    """Sets `request.state.principal`, or refuses the request."""
+
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        with ExitStack() as stack:
+            try:
+                principal = await self._checked(connection)
+                stack.enter_context(self._access.admitted(principal))
+            except ProblemError as error:
+                await refusal(scope["path"], error)(scope, receive, send)
+                return
+            scope.setdefault("state", {})["principal"] = principal
+            await self._app(scope, receive, send)
+
+    async def _checked(self, connection: HTTPConnection) -> Principal:
+        path, method = connection.scope["path"], connection.scope["method"]
+        if path in PUBLIC_PATHS:
+            return NOBODY
+        self._access.check_names(connection)
+        if method == "HEAD" and path == "/":
+            return NOBODY
+        principal = await self._access.identify(connection)
+        if is_gateway_path(path):
+            check_right(principal, "gateway")
+        return principal
+
+
+def check_right(principal: Principal, right: Right) -> None:
+    """`ProblemError` 403 if the principal lacks a right."""
+    if not principal.may(right):
+        has = ", ".join(right for right in RIGHTS if right in principal.rights) or "none"
+        raise ProblemError(403, f"this needs the right {right!r}; the key has: {has}")
+
+
+def find_key(connection: HTTPConnection) -> str | None:
+    """The key of ours in a request; None if it has none. Keys of providers are not ours."""
+    for name in KEY_HEADERS:
+        given = connection.headers.get(name, "").strip()
+        if name == "authorization":
+            scheme, _, given = given.partition(" ")
+            given = given.strip() if scheme.lower() == "bearer" else ""
+        if given.startswith(PREFIX) or (given and name == "x-foveate-key"):
+            return given
+    return None
+
+
+def is_loopback(connection: HTTPConnection) -> bool:
+    """Whether a request comes from this machine, and not through a proxy on it."""
+    if any(name == "forwarded" or name.startswith("x-forwarded-") for name in connection.headers):
+        return False
+    return connection.client is not None and is_local_address(connection.client.host)
+
+
+def is_local_address(host: str) -> bool:
+    """Whether an address or name is loopback."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0].lower() + "]"
+    return host.partition(":")[0].lower()
+
+
+def _denied(detail: str) -> ProblemError:
+    return ProblemError(401, detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _too_many(detail: str, seconds: int) -> ProblemError:
+    return ProblemError(429, f"{detail}; try again in {seconds} s", headers={"Retry-After": str(max(1, seconds))})

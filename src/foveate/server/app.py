@@ -1,0 +1,153 @@
+"""The application: routes of the gateway, the API and MCP behind one access check."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+import foveate
+from foveate.client import Foveate
+from foveate.errors import FoveateError, StoreError
+from foveate.server.access import Access, AccessMiddleware, Principal, check_right, is_local_address
+from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
+from foveate.server.problems import ProblemError, problem_of, problem_response, refusal
+from foveate.server.settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+GATEWAY = "foveate.server.gateway.routes"
+"""The module with the gateway's routes: `routes(fov, settings)`."""
+
+
+def create_app(
+    fov: Foveate, *, settings: ServerSettings | None = None, extra_routes: Sequence[BaseRoute] = ()
+) -> Starlette:
+    """The server of an open store. The store is not closed by it."""
+    settings = settings or server_settings(fov)
+    access = Access(fov.keys, settings, is_local=is_local_address(settings.host))
+    metrics = Metrics()
+    routes = [
+        Route("/healthz", _health, methods=["GET"]),
+        Route("/readyz", _ready, methods=["GET"]),
+        Route("/metrics", _metrics, methods=["GET"]),
+        *_gateway_routes(fov, settings),
+        *extra_routes,
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack():
+            await access.check_start()
+            yield
+
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(MetricsMiddleware, metrics=metrics), Middleware(AccessMiddleware, access=access)],
+        exception_handlers=_HANDLERS,
+        lifespan=lifespan,
+    )
+    app.state.fov = fov
+    app.state.settings = settings
+    app.state.access = access
+    app.state.metrics = metrics
+    return app
+
+
+def server_settings(fov: Foveate) -> ServerSettings:
+    """The `server` section of an open store's settings."""
+    section = fov.settings.server
+    assert isinstance(section, ServerSettings)
+    return section
+
+
+def principal_of(request: Request) -> Principal:
+    """Who makes the request."""
+    found: Principal = request.state.principal
+    return found
+
+
+def view_of(request: Request) -> Foveate:
+    """The store as the principal of a request sees it."""
+    fov: Foveate = request.app.state.fov
+    tenant = principal_of(request).tenant
+    return fov.tenant(tenant) if tenant else fov
+
+
+async def _health(_request: Request) -> Response:
+    """The process answers."""
+    return JSONResponse({"status": "ok", "version": foveate.__version__})
+
+
+async def _ready(request: Request) -> Response:
+    """The store can be read."""
+    fov: Foveate = request.app.state.fov
+    try:
+        await fov.keys.exist()
+    except StoreError:
+        return problem_response(ProblemError(503, "the store can't be read", headers={"Retry-After": "1"}))
+    return JSONResponse({"status": "ready"})
+
+
+async def _metrics(request: Request) -> Response:
+    principal = principal_of(request)
+    check_right(principal, "admin")
+    metrics: Metrics = request.app.state.metrics
+    if principal.tenant:
+        raise ProblemError(403, "metrics are for the owner of the store; use a key without a tenant")
+    metrics.set("foveate_sessions", len(await request.app.state.fov.sessions()))
+    return PlainTextResponse(metrics.render(), media_type=MEDIA_TYPE)
+
+
+def _gateway_routes(fov: Foveate, settings: ServerSettings) -> Sequence[BaseRoute]:
+    package = GATEWAY.rpartition(".")[0]
+    if importlib.util.find_spec(package) is None or importlib.util.find_spec(GATEWAY) is None:
+        return ()
+    routes: Callable[[Foveate, ServerSettings], Sequence[BaseRoute]] = importlib.import_module(GATEWAY).routes
+    return routes(fov, settings)
+
+
+def _tenant_of(request: Request) -> str:
+    principal: Principal | None = getattr(request.state, "principal", None)
+    return principal.tenant if principal else ""
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    return refusal(request.url.path, error)
+
+
+async def _on_foveate_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, FoveateError)
+    return refusal(request.url.path, problem_of(error, _tenant_of(request)))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    details = {404: f"there is nothing at {path[:200]}", 405: f"{request.method} is not possible here"}
+    detail = details.get(error.status_code, error.detail)
+    return refusal(path, ProblemError(error.status_code, detail, headers=error.headers))
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, route_of(request.scope), exc_info=error)
+    return refusal(request.url.path, ProblemError(500, "the server failed; its log has the details"))
+
+
+_HANDLERS: dict[Any, Any] = {
+    ProblemError: _on_problem,
+    FoveateError: _on_foveate_error,
+    HTTPException: _on_http_error,
+    Exception: _on_defect,
+}

@@ -1,0 +1,116 @@
+"""Errors as HTTP answers: problem details (RFC 9457) for the API, the provider's envelope for the gateway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+
+from foveate import errors
+from foveate.errors import FoveateError
+from foveate.session.tenant import SEPARATOR
+
+MEDIA_TYPE = "application/problem+json"
+BUSY_SECONDS = 1
+"""Retry-After of a store that another process holds."""
+STATUSES: tuple[tuple[type[FoveateError], int], ...] = (
+    (errors.InputError, 422),
+    (errors.NotFound, 404),
+    (errors.Refused, 409),
+    (errors.ModelHeldBack, 503),
+    (errors.ModelError, 502),
+    (errors.StorageFull, 507),
+    (errors.StoreBusy, 503),
+    (errors.StoreClosed, 503),
+    (errors.ReadOnlyStore, 503),
+)
+"""The first that fits; anything else is a defect or a damaged store: 500."""
+TITLES = {
+    400: "Bad request",
+    401: "Not authenticated",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    411: "Length required",
+    413: "Body too large",
+    415: "Unsupported media type",
+    422: "Invalid input",
+    429: "Too many requests",
+    500: "Internal error",
+    502: "Model failed",
+    503: "Unavailable",
+    507: "Storage full",
+}
+_ANTHROPIC = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
+_GEMINI = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+_GATEWAY_PATH = re.compile(r"(?:/s/[^/]+)?/(v1(?:beta)?)(/.*)?")
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """Problem details (RFC 9457)."""
+
+    type: str
+    """A name of the kind of problem, e.g. `urn:foveate:session-not-found`."""
+    title: str
+    status: int
+    detail: str
+    """What failed, and what to do next."""
+
+
+class ProblemError(Exception):
+    """An error that the server itself raises; `headers` go into the answer."""
+
+    def __init__(self, status: int, detail: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.kind = kind or TITLES.get(status, "error").lower().replace(" ", "-")
+        self.headers = dict(headers or {})
+
+
+def problem_of(error: FoveateError, tenant: str = "") -> ProblemError:
+    """An error of the library as an answer. Session ids are written as the tenant knows them."""
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    detail = str(error)
+    if tenant:
+        detail = detail.replace(f"{tenant}{SEPARATOR}", "")
+    kind = _WORD.sub("-", type(error).__name__).lower()
+    headers = {"Retry-After": str(BUSY_SECONDS)} if status == 503 else {}  # noqa: PLR2004
+    return ProblemError(status, detail, kind=kind, headers=headers)
+
+
+def problem_response(error: ProblemError) -> Response:
+    """The answer with problem details."""
+    title = TITLES.get(error.status, "Error")
+    shown = Problem(type=f"urn:foveate:{error.kind}", title=title, status=error.status, detail=error.detail)
+    return Response(msgspec.json.encode(shown), error.status, error.headers, MEDIA_TYPE)
+
+
+def is_gateway_path(path: str) -> bool:
+    """Whether a path belongs to the gateway."""
+    return _GATEWAY_PATH.fullmatch(path) is not None
+
+
+def refusal(path: str, error: ProblemError) -> Response:
+    """The answer to a request that is refused before it reaches its endpoint, in the envelope of its path."""
+    found = _GATEWAY_PATH.fullmatch(path)
+    if found is None:
+        return problem_response(error)
+    body = _gateway_error(found[1], found[2] or "", error)
+    headers = {**error.headers, "x-should-retry": "false"} if error.status in (401, 403) else error.headers
+    return Response(msgspec.json.encode(body), error.status, headers, "application/json")
+
+
+def _gateway_error(version: str, rest: str, error: ProblemError) -> dict[str, object]:
+    if version == "v1beta":
+        status = _GEMINI.get(error.status, "RESOURCE_EXHAUSTED" if error.status == 429 else "UNAVAILABLE")  # noqa: PLR2004
+        return {"error": {"code": error.status, "message": error.detail, "status": status}}
+    if rest.startswith("/messages"):
+        kind = _ANTHROPIC.get(error.status, "rate_limit_error" if error.status == 429 else "api_error")  # noqa: PLR2004
+        return {"type": "error", "error": {"type": kind, "message": error.detail}}
+    return {"error": {"message": error.detail, "type": error.kind.replace("-", "_"), "param": None, "code": None}}

@@ -1,0 +1,108 @@
+"""Running the server: open the store, listen, and stop gracefully on SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from foveate.client import open as open_store
+from foveate.errors import InputError
+from foveate.server.app import create_app, server_settings
+from foveate.server.problems import ProblemError
+from foveate.server.settings import ServerSettings
+from foveate.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ServeReport:
+    """Where a server listens, once it does."""
+
+    url: str
+    pid: int
+    upstream: str | None
+    needs_key: bool
+
+
+class QuietServer(uvicorn.Server):
+    """Leaves signals to us: uvicorn would raise them again before the store is closed."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:
+            where = f"{self.config.host}:{self.config.port}"
+            raise InputError(f"can't listen on {where}; choose another port with --port, or free this one") from error
+        self._on_start()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        port: int = self.servers[0].sockets[0].getsockname()[1]
+        return port
+
+
+def serve(location: Path, settings: Settings, *, on_ready: Callable[[ServeReport], object]) -> None:
+    """Serve the store until a signal stops the process; `on_ready` is called when it listens."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+
+        uvloop.run(_serve(location, settings, on_ready))
+    except ImportError:
+        asyncio.run(_serve(location, settings, on_ready))
+
+
+async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
+    async with open_store(location, settings=settings) as fov:
+        app = create_app(fov)
+        own = server_settings(fov)
+        try:
+            await app.state.access.check_start()
+        except ProblemError as error:
+            raise InputError(error.detail) from error
+        needs_key = await fov.keys.exist()
+
+        def report() -> None:
+            host = f"[{own.host}]" if ":" in own.host else own.host
+            on_ready(ServeReport(f"http://{host}:{server.port}", os.getpid(), own.upstream, needs_key))
+
+        server = QuietServer(server_config(app, own), report)
+
+        def stop() -> None:
+            server.force_exit = server.should_exit  # a second signal does not wait for open requests
+            server.should_exit = True
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        await server.serve()
+
+
+def server_config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
+    """How uvicorn runs the application: nothing of a request is logged, and no header says who the client is."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
+    )

@@ -1,0 +1,109 @@
+"""Keys of the server: who may use it, for which tenant, with which rights.
+
+new = await fov.keys.create(name="laptop", tenant="acme", rights=("gateway", "read"))
+new.secret                # shown once; only its hash is stored
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, get_args
+
+from foveate.errors import InputError, NotFound
+from foveate.session.record import check_text
+from foveate.session.tenant import check_tenant, reserve
+from foveate.store import Store
+from foveate.store.rows import AccessKeyRow
+from foveate.turn import from_us
+
+Right = Literal["gateway", "read", "write", "admin"]
+RIGHTS: tuple[Right, ...] = get_args(Right)
+PREFIX = "fov_"
+"""Every key begins with this, so that one is never mistaken for a provider's."""
+SECRET_BYTES = 24
+MAX_NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A key without its secret."""
+
+    id: str
+    name: str
+    tenant: str
+    """Empty: the owner, who sees the sessions of all tenants."""
+    rights: tuple[str, ...]
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just created. `secret` can't be read again."""
+
+    info: KeyInfo
+    secret: str
+
+
+class Keys:
+    """The keys of a store. Every change is durable when its method returns."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(
+        self, name: str = "", *, tenant: str = "", rights: Collection[str] = ("gateway", "read", "write")
+    ) -> NewKey:
+        """Create a key. `admin` includes all other rights."""
+        if len(check_text("name", name)) > MAX_NAME_CHARS:
+            raise InputError(f"a key's name takes up to {MAX_NAME_CHARS} characters; this has {len(name)}")
+        unknown = [right for right in rights if right not in RIGHTS]
+        if unknown or not rights:
+            given = f"no right {unknown[0]!r}" if unknown else "a key needs a right"
+            raise InputError(f"{given}; available: {', '.join(RIGHTS)}")
+        if tenant:
+            await reserve(self._store, check_tenant(tenant))
+        secret = f"{PREFIX}{secrets.token_hex(SECRET_BYTES)}"
+        row = AccessKeyRow(
+            id=f"K-{secrets.token_hex(4)}",
+            name=name,
+            digest=_digest(secret),
+            tenant=tenant,
+            rights=" ".join(right for right in RIGHTS if right in rights),
+            created_us=time.time_ns() // 1_000,
+        )
+        await self._store.access.add(row)
+        return NewKey(_info(row), secret)
+
+    async def list(self) -> Sequence[KeyInfo]:
+        """All keys, oldest first, including revoked ones."""
+        return [_info(row) for row in await self._store.access.list_all()]
+
+    async def revoke(self, key_id: str) -> None:
+        """Revoke a key permanently."""
+        if not await self._store.access.revoke(key_id):
+            raise NotFound(f"no active key {key_id!r}; 'foveate keys list' lists them")
+
+    async def find(self, secret: str) -> KeyInfo | None:
+        """The key with this secret; None if there is none or it was revoked."""
+        row = await self._store.access.find(_digest(secret))
+        return _info(row) if row else None
+
+    async def exist(self) -> bool:
+        """Whether a key was ever created. From then on the server requires one, even if all are revoked."""
+        return await self._store.access.exist()
+
+
+def _digest(secret: str) -> bytes:
+    # The secret is random and long, so that a fast hash without salt is enough.
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _info(row: AccessKeyRow) -> KeyInfo:
+    revoked = None if row.revoked_us is None else from_us(row.revoked_us)
+    return KeyInfo(row.id, row.name, row.tenant, tuple(row.rights.split()), from_us(row.created_us), revoked)

@@ -1,0 +1,90 @@
+"""A server of a store for tests: in this process, or on a real port."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+import foveate
+from foveate.client import Foveate
+from foveate.server.app import create_app
+from foveate.server.process import QuietServer, server_config
+from foveate.settings import load_settings
+
+LOCAL = ("127.0.0.1", 50_000)
+URL = "http://127.0.0.1"
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """The header that carries a key."""
+    return {"Authorization": f"Bearer {secret}"}
+
+
+class ServerClient(TestClient):
+    """A client with the server's store, whose methods `call` runs."""
+
+    fov: Foveate
+    server: Starlette
+
+
+@contextmanager
+def client_of(location: Path, *, client: tuple[str, int] = LOCAL, **server: Any) -> Iterator[ServerClient]:
+    """A client of the application, which runs in a thread of its own together with its store.
+
+    `server` are settings of its section.
+    """
+    settings = load_settings(overrides={"server": server})
+    opened: dict[str, Any] = {}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            async with foveate.open(location, settings=settings) as fov:
+                opened["app"] = create_app(fov)
+                await opened["app"](scope, receive, send)
+        else:
+            await opened["app"](scope, receive, send)
+
+    with ServerClient(app, base_url=URL, client=client, raise_server_exceptions=False) as made:
+        made.fov = opened["app"].state.fov
+        made.server = opened["app"]
+        yield made
+
+
+def call(client: ServerClient, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an async method of the store in the server's thread."""
+
+    async def run() -> Any:
+        return await function(*args, **kwargs)
+
+    assert client.portal
+    return client.portal.call(run)
+
+
+@contextmanager
+def listening(location: Path, **server: Any) -> Iterator[str]:
+    """A server on a free port of this machine, in a thread; its URL."""
+    settings = load_settings(overrides={"server": {"port": 0, **server}})
+    ready = threading.Event()
+    running: dict[str, Any] = {}
+
+    async def serve() -> None:
+        async with foveate.open(location, settings=settings) as fov:
+            app = create_app(fov)
+            running["server"] = QuietServer(server_config(app, app.state.settings), ready.set)
+            await running["server"].serve()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert ready.wait(30), "the server did not start"
+    try:
+        yield f"{URL}:{running['server'].port}"
+    finally:
+        running["server"].should_exit = True
+        thread.join(30)
