@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 
+from foveate.cache import BoundedCache
 from foveate.context.costs import content_tokens
 from foveate.formats.sizes import SentSizes
 from foveate.plan import Era, MessageSize, ShownLevel, TurnInfo, TurnSizes, step_starts
@@ -24,7 +25,7 @@ from foveate.worker.renditions import compress_safely
 
 CHUNK_TURNS = 512
 MAX_CHUNKS = 256
-"""Chunks that are kept in memory; the oldest goes first."""
+"""Cached chunks of a session; more if one budget reaches further."""
 SMALLEST_LINE_TOKENS = 6
 """No turn's line in a context is shorter, so no budget reaches further back than this allows."""
 SMALLEST_ERA_TOKENS = 24
@@ -34,55 +35,66 @@ PRUNED_TOKENS = 10
 INFOS_CHUNK_TURNS = 512
 
 
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Turns that all have their renditions."""
+
+    items: list[TurnSizes]
+    """Newest first."""
+    renditions: int
+    """How many they had when they were read."""
+
+
 @dataclass(slots=True)
 class SizeCache:
     """A session's sizes in memory: what has not changed is read once."""
 
-    chunks: dict[int, list[TurnSizes]] = field(default_factory=dict)
-    """Chunks of turns that all have their renditions, newest first."""
-    counts: dict[int, int] = field(default_factory=dict)
-    """How many renditions each of these chunks had when it was read."""
-    eras: dict[int, dict[int, int]] = field(default_factory=dict)
-    """The tokens of each level's eras by their places, which have no gaps."""
+    chunks: BoundedCache[int, _Chunk] = field(default_factory=lambda: BoundedCache(MAX_CHUNKS))
+    eras: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    """Tokens of the newest eras by level and place, without gaps: as many as the last budget could show."""
 
     async def forget_changed(self, store: Store, session_id: str) -> None:
         """Drop the chunks that have other renditions by now."""
-        if self.chunks:
-            first, last = min(self.chunks) * CHUNK_TURNS + 1, (max(self.chunks) + 1) * CHUNK_TURNS
+        known = dict(self.chunks.items())
+        if known:
+            first, last = min(known) * CHUNK_TURNS + 1, (max(known) + 1) * CHUNK_TURNS
             now = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS)
-            self.chunks = {chunk: items for chunk, items in self.chunks.items() if now.get(chunk) == self.counts[chunk]}
+            for number, chunk in known.items():
+                if now.get(number) != chunk.renditions:
+                    self.chunks.pop(number)
 
     async def items(self, store: Store, session_id: str, chunk: int, last_turn: int) -> list[TurnSizes]:
-        """The turns of a chunk, newest first; kept unless one of them may still grow or lacks something."""
+        """The turns of a chunk, newest first; cached unless one of them may still grow or lacks a rendition."""
         known = self.chunks.get(chunk)
-        if known is None:
-            first = chunk * CHUNK_TURNS + 1
-            last = first + CHUNK_TURNS - 1
-            is_past = last < last_turn
-            counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
-            found = await store.derived.sizes_of(session_id, first, last)
-            known = [_item(size) for size in reversed(found)]
-            if is_past and all(size.tiny is not None or size.is_pruned for size in found):
-                if len(self.chunks) >= MAX_CHUNKS:
-                    del self.chunks[min(self.chunks)]
-                self.chunks[chunk] = known
-                self.counts[chunk] = counts.get(chunk, 0)
-        return known
+        if known is not None:
+            return known.items
+        first = chunk * CHUNK_TURNS + 1
+        last = first + CHUNK_TURNS - 1
+        is_past = last < last_turn
+        counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
+        found = await store.derived.sizes_of(session_id, first, last)
+        items = [_item(size) for size in reversed(found)]
+        if is_past and all(size.tiny is not None or size.is_pruned for size in found):
+            self.chunks[chunk] = _Chunk(items, counts.get(chunk, 0))
+        return items
 
     async def read_eras(self, store: Store, session_id: str, before: int, budget_tokens: int) -> None:
         """The newest eras of each level, as many as a budget could show; those that reach into the turns read, too."""
         most = budget_tokens // SMALLEST_ERA_TOKENS + 1
+        eras: dict[int, Mapping[int, int]] = {}
         level = 1
         while (last := await store.derived.next_era(session_id, level) - 1) >= 0:
-            known = self.eras.setdefault(level, {})
             first = max(0, min(before // ERA_FANOUT**level, last) - most)
+            known = {place: tokens for place, tokens in self.eras.get(level, {}).items() if first <= place <= last}
             missing = [(first, last)]
             if known:
                 missing = [(first, min(known) - 1), (max(known) + 1, last)]
             for low, high in missing:
                 if low <= high:
                     known |= dict(await store.derived.era_tokens(session_id, level, low, high))
+            eras[level] = known
             level += 1
+        self.eras = eras
 
 
 @dataclass(slots=True)
@@ -177,6 +189,7 @@ async def gather(
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
     spent = 0
+    sizes.chunks.reserve(budget_tokens // (SMALLEST_LINE_TOKENS * CHUNK_TURNS) + 2)
     await sizes.forget_changed(store, session_id)
     for chunk in range(max(0, oldest - 1) // CHUNK_TURNS, -1, -1):
         if oldest < 1 or spent > budget_tokens:

@@ -185,3 +185,13 @@ def test_what_a_tracker_holds_is_bounded() -> None:
     for number in range(MAX_FILES + 5):
         seen(tracker, exchange("read", {"path": f"{number}.py"}, SOURCE, number=number))
     assert [path for path, _ in tracker.reads.items()] == [f"{number}.py" for number in range(5, MAX_FILES + 5)]
+
+
+def test_a_tracker_that_comes_back_from_json_judges_the_next_write_the_same() -> None:
+    tracker = Tracker()
+    for number in range(MAX_FILES + 5):
+        seen(tracker, exchange("read", {"path": f"{number}.py"}, SOURCE, number=number))
+    restored = from_json(to_json(tracker))
+    for path in ("0.py", f"{MAX_FILES}.py"):
+        write = exchange("write", {"path": path, "content": "z"}, "ok", number=MAX_FILES + 9)
+        assert seen(tracker, write) == seen(restored, write)

@@ -114,7 +114,6 @@ class Tracker:
     todos: list[Todo] = field(default_factory=list)
     _calls: BoundedCache[str, ToolCall] = field(default_factory=lambda: BoundedCache(MAX_CALLS))
     _waiting: list[ToolCall] = field(default_factory=list)
-    _known: set[str] = field(default_factory=set)
 
     @property
     def active_todo(self) -> str:
@@ -158,9 +157,7 @@ class Tracker:
         if action == "read":
             return self._took_read(exchange, result, turn, position, at, curate=curate)
         changes = list(self._changes(exchange, action, turn, position, at))
-        for change in changes:
-            self.changes.append(change)
-            self._known.add(change.path)
+        self.changes += changes
         del self.changes[:-MAX_CHANGES]
         return changes[0] if changes else None
 
@@ -177,7 +174,6 @@ class Tracker:
         summary = _summary(lines) if curate and first == 1 else ""
         read = FileRead(path, turn, position, exchange.total_lines, digest, summary, sections, first, at)
         self.reads[path] = read
-        self._known.add(path)
         return read
 
     def _changes(
@@ -185,7 +181,7 @@ class Tracker:
     ) -> Iterator[FileChange]:
         patch = next((text for text in exchange.arguments.values() if isinstance(text, str) and "*** " in text), "")
         for path in files.changed_paths(exchange):
-            change = {"write": "modified" if path in self._known else "written", "delete": "deleted"}.get(
+            change = {"write": "modified" if self._knows(path) else "written", "delete": "deleted"}.get(
                 action, "modified"
             )
             if f"*** Add File: {path}" in patch or exchange.tool.lower().startswith("create"):
@@ -193,6 +189,10 @@ class Tracker:
             elif f"*** Delete File: {path}" in patch:
                 change = "deleted"
             yield FileChange(path, turn, position, change, _changed_lines(exchange), at, self.active_todo)
+
+    def _knows(self, path: str) -> bool:
+        """Whether a file was read or changed before, as far as it is kept."""
+        return path in self.reads or any(change.path == path for change in self.changes)
 
     def _plan(self, call: ToolCall) -> None:
         """A todo list is given whole each time, in one shape or another."""
@@ -268,7 +268,6 @@ def from_json(data: Mapping[str, Json]) -> Tracker:
     for change in kept.get("changes", ()):
         tracker.changes.append(FileChange(**{**change, "at": _moment(change["at"])}))
     tracker.todos = [Todo(**todo) for todo in kept.get("todos", ())]
-    tracker._known = {path for path, _ in tracker.reads.items()} | {change.path for change in tracker.changes}
     return tracker
 
 
