@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.compress.smooth import conclusions, rules, smooth_messages, smooth_prose, typos
+from foveate.compress.smooth import MAX_PROSE_LINES, conclusions, rules, smooth_messages, smooth_prose, typos
 from foveate.text import MARKS, turn_text, unescape_marks
 from foveate.tokens import count_tokens
 from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, split_turns
@@ -174,6 +174,12 @@ def test_a_users_verdict_stays_where_an_assistants_cheer_goes() -> None:
     text = "Perfect! Now it is time to add the tests."
     assert smooth_prose(text) == text
     assert smooth_prose(text, is_answer=True) == "Now it is time to add the tests."
+
+
+def test_a_text_of_very_many_lines_passes_as_it_is() -> None:
+    line = "- I think teh port is is 8443.\n"
+    assert smooth_prose(line * 2) != line * 2
+    assert smooth_prose(line * (MAX_PROSE_LINES + 1)) == line * (MAX_PROSE_LINES + 1)
 
 
 def test_no_repair_is_itself_a_typo() -> None:

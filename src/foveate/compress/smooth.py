@@ -175,6 +175,8 @@ MIN_REPEATED_WORDS = 5
 """Shorter sentences may be repeated on purpose."""
 MAX_PROSE_CHARS = 200_000
 """A longer text is no prose; it passes as it is."""
+MAX_PROSE_LINES = 5_000
+"""Nor is a text of more lines, each of which would be smoothed by itself."""
 
 _INDENTED = re.compile(r"^(?: {4}|\t| {1,3}\t)")
 _VERBATIM = re.compile(
@@ -214,7 +216,7 @@ class _Block:
 
 def smooth_prose(text: str, *, is_answer: bool = False) -> str:
     """The text cleaned up; smoothing it again changes nothing. `is_answer` also drops an assistant's exclamations."""
-    if len(text) > MAX_PROSE_CHARS:
+    if len(text) > MAX_PROSE_CHARS or text.count("\n") > MAX_PROSE_LINES:
         return text
     smoothed = text.replace("\r\n", "\n")
     for _ in range(MAX_ROUNDS):
