@@ -25,7 +25,7 @@ from pathlib import Path
 import foveate
 from conversation import make_conversation
 from foveate.compress.local import LocalCompressor
-from foveate.recall.index import MARKS
+from foveate.recall.table import MARKS
 from foveate.settings import Settings, load_settings
 from foveate.store.rows import ERA_FANOUT
 from foveate.tokens import count_tokens

@@ -265,3 +265,20 @@ def test_no_context_with_recall_exceeds_its_budget(
             assert "</memory>\n" not in context.text.removesuffix("</memory>\n")
 
     run(tmp_path_factory.mktemp("recall"), job)
+
+
+def test_the_first_context_of_a_long_session_recalls_before_the_index_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.history.recalled.LOADED_TURNS", 50)
+    monkeypatch.setattr("foveate.history.recalled.LOAD_DELAY_SECONDS", 0)
+
+    async def job(session: Session, _: Foveate) -> None:
+        index = session._shared.searcher.index(session._row)
+        context = await session.context(QUESTION)
+        assert "KH-731" in memory(context)
+        assert not index.is_loaded
+        await index.measure_words(QUESTION)
+        assert index.is_loaded
+
+    run(tmp_path, job, with_settings(deadline_seconds=60))

@@ -33,7 +33,7 @@ class Derived:
         ]
 
     async def next_era(self, _id: str, level: int) -> int:
-        return self.turns // ERA_FANOUT**level
+        return int(self.turns // ERA_FANOUT**level)
 
     async def era_tokens(self, _id: str, _level: int, first: int, last: int) -> list[tuple[int, int]]:
         self.eras_read += last - first + 1

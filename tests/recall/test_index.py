@@ -5,6 +5,8 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -304,3 +306,79 @@ def shared_session(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no
 
 async def _opened(path: Path, given: foveate.Settings) -> Foveate:
     return await foveate.open(path, settings=given)
+
+
+class CountedPassages:
+    """A store's passages; counts the rows that are read."""
+
+    def __init__(self, passages: Any) -> None:
+        self._passages = passages
+        self.rows_read: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._passages, name)
+
+    async def look(self, *given: Any, **options: Any) -> Any:
+        found = await self._passages.look(*given, **options)
+        self.rows_read.append(len(found.rows))
+        return found
+
+    async def rows(self, *given: Any) -> Any:
+        found = await self._passages.rows(*given)
+        self.rows_read.append(len(found))
+        return found
+
+
+def counted_index(session: Session) -> tuple[Index, CountedPassages]:
+    """A session's index that is not loaded yet."""
+    passages = CountedPassages(session._shared.store.passages)
+    index = index_of(session)
+    index._store = SimpleNamespace(passages=passages)
+    return index, passages
+
+
+def test_an_index_is_loaded_once_for_all_who_wait_and_by_none_that_gives_up(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await filled(fov, *(f"Site {number} is in harbour {number}." for number in range(20)))
+        index, passages = counted_index(session)
+        hasty = asyncio.create_task(index.measure_words("harbour"))
+        await asyncio.sleep(0)
+        hasty.cancel()
+        await asyncio.gather(*(index.measure_words(f"site {number}") for number in range(5)))
+        assert sum(passages.rows_read) == 20
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_an_index_loaded_in_parts_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await filled(fov, *(f"Site {number} is in harbour {number % 7}." for number in range(20)))
+        whole = await index_of(session).scores("harbour 3")
+        monkeypatch.setattr("foveate.recall.index.LOADED_ROWS", 3)
+        index, passages = counted_index(session)
+        index._table = index._new_table()
+        parts = await index.scores("harbour 3")
+        assert max(passages.rows_read) == 3
+        assert (parts.turn.tolist(), parts.keyword.tolist()) == (whole.turn.tolist(), whole.keyword.tolist())
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_glance_finds_the_best_passage_and_reads_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.recall.index.GLANCED_TURNS", 10)
+
+    async def job(fov: Foveate) -> None:
+        told = [f"Batch {number} went through, nothing of note." for number in range(60)]
+        told[20] = "The harbour master keeps the spare key on hook KH-731."
+        session = await filled(fov, *told)
+        index, passages = counted_index(session)
+        words, vectors = await index.glance("Which hook has the spare key?", 60)
+        assert not index.is_loaded
+        assert sum(passages.rows_read) <= 12
+        full = await index.measure_words("Which hook has the spare key?")
+        for scores in (words, vectors, full):
+            assert scores
+            assert scores.passages.turn[scores.scored.values.argmax()] == 21
+        assert words.scored.standard().max() == pytest.approx(full.scored.standard().max(), rel=0.05)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

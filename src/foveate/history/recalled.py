@@ -5,6 +5,7 @@ All under one deadline. What is late is left out, what fails is left out, and a 
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -37,6 +38,10 @@ from foveate.text import escape_marks
 
 MAX_QUERY_CHARS = 20_000
 """As much of a prompt is looked for."""
+LOADED_TURNS = 5_000
+"""A longer session's index takes too long to load for a request to wait for it,"""
+LOAD_DELAY_SECONDS = 0.5
+"""so the load begins this long after the first one."""
 MAX_PASSAGES = 2_000
 """Of the best, those that are tried for room."""
 BATCH = 64
@@ -137,15 +142,20 @@ class Recaller:
             return MemoryLayer()
         deadline = Deadline(self._settings.deadline_seconds)
         index = self._searcher.index(session)
-        measured = await self._measure(index, query, deadline)
+        measured = await self._measure(session, index, query, deadline)
         if not measured.is_any or not self._is_needed(measured, wish=wish, need=need):
             return MemoryLayer()
         found_again = _Found(session, index, counter, self._rank(query, measured, wish))
         found_again = await self._reordered(query, found_again, deadline)
         return await self._fill(found_again, wish.room_tokens)
 
-    async def _measure(self, index: Index, query: str, deadline: Deadline) -> _Measures:
-        """How well passages answer, by what is ready in time."""
+    async def _measure(self, session: SessionRow, index: Index, query: str, deadline: Deadline) -> _Measures:
+        """How well passages answer, by what is ready in time. A large index is loaded after the first context."""
+        if deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded:
+            glance = {"glance": lambda: index.glance(query, session.last_turn)}
+            seen = (await run_stages(glance, deadline.left_seconds())).results.get("glance")
+            asyncio.get_running_loop().call_later(LOAD_DELAY_SECONDS, index.load_soon)
+            return _Measures(*seen) if seen else _Measures(None, None)
         stages = {"words": lambda: index.measure_words(query), "vectors": lambda: index.measure_vectors(query)}
         limit = self._settings.search_seconds if self._judge.is_asked else None
         found = await run_stages(stages, deadline.left_seconds(limit))

@@ -9,31 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foveate.cache import BoundedCache
 from foveate.errors import ModelError
 from foveate.recall.embed import Embedder, Recent, index_maker
 from foveate.recall.passages import Passage, passage_text
 from foveate.recall.rank import PassageScores, Scores
-from foveate.recall.vectors import Floats, Mask, Places, Vectors, is_packed, unpack
-from foveate.recall.words import query_phrases, word_count
+from foveate.recall.table import TURN_BITS, TURN_MASK, PassageTable
+from foveate.recall.vectors import Floats, Mask
+from foveate.recall.words import query_phrases
 from foveate.store import Store
 from foveate.store.rows import (
     KEY_SHIFT,
+    NEWEST_ID,
     SPEAKERS,
     IndexedSession,
     IndexSnapshot,
-    PassagesRow,
     PassageText,
-    Postings,
     Speaker,
 )
 from foveate.text import encodable
@@ -57,16 +53,14 @@ QUICK_PASSAGES = 100_000
 """Up to so many are scored in about a millisecond, where a thread would cost more than it saves."""
 MAX_STORE_POSTINGS = 20_000
 """The same where all sessions are searched."""
+LOADED_ROWS = 8_192
+"""Rows that are read together where a whole index is loaded."""
+MAX_GLANCED_ROWS = 2_048
+"""Rows that a glance reads for the words of a query, the newest,"""
+GLANCED_TURNS = 512
+"""and turns of the whole session, for what passages are like on average."""
 MAX_STORE_LOOSE_TURNS = 256
 """Turns not indexed yet that a search over all sessions reads, of the sessions used last."""
-TURN_BITS = 28
-"""In an index of all sessions a turn is known by its session's number with so many bits for the turn behind it."""
-TURN_MASK = (1 << TURN_BITS) - 1
-
-MARKS = np.dtype([("speaker", "u1"), ("words", "<u2")])
-MAX_WORDS = 2**16 - 1
-MAX_KNOWN_PHRASES = 1_024
-"""Phrases whose passages are remembered, so that only newer ones are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,183 +113,6 @@ class _Query:
     vector: Floats | None
 
 
-def pack_marks(passages: Sequence[Passage]) -> bytes:
-    marks = [
-        (SPEAKERS.index(passage.speaker), min(MAX_WORDS, max(1, word_count(passage.text)))) for passage in passages
-    ]
-    return np.array(marks, MARKS).tobytes()
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPhrase:
-    """The passages that have a phrase, up to the newest key when it was last looked up."""
-
-    places: Places
-    newest: int
-    is_common: bool
-    """It is in so many passages that not all were read."""
-
-
-class PassageTable:
-    """The passages of an index by columns, in the order of their row ids. Not safe for threads.
-
-    A later row of a turn replaces an earlier one. In a table of all sessions, turns are numbered as `TURN_BITS` says.
-    """
-
-    def __init__(self, maker: str, dimensions: int, *, is_store: bool = False) -> None:
-        self.maker = maker
-        self.is_store = is_store
-        self.newest = 0
-        """The highest row id up to which rows were added."""
-        self.count = 0
-        self.vectors = Vectors(dimensions)
-        self.rows = 0
-        self.epochs: dict[int, tuple[int, int]] = {}
-        """By the number of each session: when it was created, and its epoch when its rows were read."""
-        self.is_whole = True
-        """No passage was replaced by a later one."""
-        self._columns: dict[str, NDArray[Any]] = {
-            "key": np.empty(0, np.int64),
-            "turn": np.empty(0, np.int64),
-            "at_us": np.empty(0, np.int64),
-            "speaker": np.empty(0, np.uint8),
-            "words": np.empty(0, np.uint16),
-            "alive": np.empty(0, np.bool_),
-        }
-        self._words = 0
-        self._turns: dict[int, tuple[int, int, int]] = {}
-        self._pruned: set[int] = set()
-        self._settled: Counter[int] = Counter()
-        """Turns in the table or pruned, by session."""
-        self._known: BoundedCache[str, KnownPhrase] = BoundedCache(MAX_KNOWN_PHRASES)
-
-    def column(self, name: str) -> NDArray[Any]:
-        return self._columns[name][: self.count]
-
-    @property
-    def mean_words(self) -> float:
-        return max(1.0, self._words / max(1, self.count))
-
-    def is_current(self, sessions: Sequence[IndexedSession]) -> bool:
-        """Whether nothing that the table holds was removed from the store since it was read."""
-        now = {each.number: (each.created_us, each.epoch) for each in sessions}
-        return all(now.get(number) == known for number, known in self.epochs.items())
-
-    def turn_key(self, session: IndexedSession, turn: int) -> int:
-        return session.number << TURN_BITS | turn if self.is_store else turn
-
-    def messages_of(self, turn_key: int) -> int | None:
-        """How many messages of a turn are indexed; None if it is not in the table."""
-        found = self._turns.get(turn_key)
-        return None if found is None else found[0]
-
-    def mark_pruned(self, turn_key: int) -> None:
-        if turn_key not in self._pruned:
-            self._pruned.add(turn_key)
-            self._settled[turn_key >> TURN_BITS] += 1
-
-    def missing_count(self, session: IndexedSession) -> int:
-        """How many turns of a session are not in the table and not known to be pruned."""
-        own = session.last_turn - session.first_turn + 1
-        return max(0, own - self._settled[session.number if self.is_store else 0])
-
-    def missing(self, session: IndexedSession, limit: int) -> list[int]:
-        """The newest of those turns."""
-        found: list[int] = []
-        wanted = min(limit, self.missing_count(session))
-        turn = session.last_turn
-        while len(found) < wanted and turn >= session.first_turn:
-            key = self.turn_key(session, turn)
-            if key not in self._turns and key not in self._pruned:
-                found.append(turn)
-            turn -= 1
-        return found
-
-    def add(self, snapshot: IndexSnapshot) -> None:
-        """Add the rows of a snapshot that are not in the table yet."""
-        fresh = sorted((row for row in snapshot.rows if row.id > self.newest), key=lambda row: row.id)
-        self.newest = max(self.newest, snapshot.newest)
-        self.epochs = {each.number: (each.created_us, each.epoch) for each in snapshot.sessions}
-        if not fresh:
-            return
-        marks = np.frombuffer(b"".join(row.marks for row in fresh), MARKS)
-        counts = np.array([len(row.marks) // MARKS.itemsize for row in fresh])
-        firsts = self.count + np.cumsum(counts) - counts
-        numbers = np.arange(len(marks)) + self.count - np.repeat(firsts, counts)
-        start, end = self.count, self.count + len(marks)
-        self._grow(end)
-        ids = np.array([row.id for row in fresh])
-        self._columns["key"][start:end] = (np.repeat(ids, counts) << KEY_SHIFT) | numbers
-        keys = [row.session << TURN_BITS | row.turn for row in fresh] if self.is_store else [row.turn for row in fresh]
-        self._columns["turn"][start:end] = np.repeat(keys, counts)
-        self._columns["at_us"][start:end] = np.repeat([row.at_us for row in fresh], counts)
-        self._columns["speaker"][start:end] = marks["speaker"]
-        self._columns["words"][start:end] = marks["words"]
-        self._columns["alive"][start:end] = True
-        self.count, self.rows = end, self.rows + len(fresh)
-        self._words += int(marks["words"].sum())
-        for row, key, first, count in zip(fresh, keys, firsts.tolist(), counts.tolist(), strict=True):
-            self._place(key, row.messages, first, first + count)
-        self._add_vectors(fresh, firsts)
-
-    def _add_vectors(self, rows: Sequence[PassagesRow], firsts: Places) -> None:
-        """Add the vectors of rows of the current model, given the place of each row's first passage."""
-        width = self.vectors.dimensions
-        is_own = np.array([row.maker == self.maker and is_packed(row.vectors, width) for row in rows])
-        if not is_own.any():
-            return
-        data = [row.vectors for row, own in zip(rows, is_own, strict=True) if own]
-        stored = unpack(b"".join(data), width)
-        counts = np.array([len(vectors) for vectors in data]) // stored.itemsize
-        self.vectors.add(stored["number"] + np.repeat(firsts[is_own], counts), stored)
-
-    def since(self, phrase: str) -> int:
-        """Up to which key it is known where a phrase stands; -1 if it is known to stand almost everywhere."""
-        known = self._known.get(phrase)
-        return 0 if known is None else -1 if known.is_common else known.newest
-
-    def learn(self, phrase: str, postings: Postings, newest: int) -> KnownPhrase:
-        """Where a phrase stands, given where it does since last time."""
-        known = self._known.get(phrase)
-        places = self.find(postings.keys)
-        if known is not None:
-            places = np.concatenate([known.places, places])
-        learnt = KnownPhrase(
-            places, (newest + 1 << KEY_SHIFT) - 1, postings.is_cut or (known is not None and known.is_common)
-        )
-        self._known[phrase] = learnt
-        return learnt
-
-    def find(self, keys: Sequence[int]) -> Places:
-        """The places of those keys that are on the table."""
-        wanted = np.array(keys, np.int64)
-        if not len(wanted) or not self.count:
-            return np.empty(0, np.int64)
-        places = np.minimum(np.searchsorted(self.column("key"), wanted), self.count - 1)
-        found: Places = places[self.column("key")[places] == wanted]
-        return found
-
-    def _place(self, turn_key: int, messages: int, first: int, end: int) -> None:
-        older = self._turns.get(turn_key)
-        if older is None:
-            self._settled[turn_key >> TURN_BITS] += turn_key not in self._pruned
-        else:
-            self.is_whole = False
-            if older[0] > messages:
-                self._columns["alive"][first:end] = False
-                return
-            self._columns["alive"][older[1] : older[2]] = False
-        self._turns[turn_key] = (messages, first, end)
-
-    def _grow(self, size: int) -> None:
-        capacity = len(self._columns["key"])
-        if size > capacity:
-            for name, column in self._columns.items():
-                longer = np.zeros(max(size, 2 * capacity), column.dtype)
-                longer[: self.count] = column[: self.count]
-                self._columns[name] = longer
-
-
 class Index:
     """Of one session, or of all. Threads and tasks may share it; each search reads what other processes added."""
 
@@ -309,11 +126,22 @@ class Index:
         self._newest_of_all = 0
         self._loose: dict[tuple[int, int], Loose] = {}
         self._recent = Recent(embedder)
+        self._loading: asyncio.Task[None] | None = None
 
     @property
     def is_store(self) -> bool:
         """Whether it covers all sessions."""
         return self._session_id is None
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._table.newest > 0
+
+    def load_soon(self) -> None:
+        """Begin to load the index; nobody waits for it."""
+        if self._loading is None or self._loading.done() or self._loading.get_loop() is not asyncio.get_running_loop():
+            self._loading = asyncio.create_task(self._load())
+            self._loading.add_done_callback(_note_failure)
 
     async def measure_words(self, query: str) -> PassageScores:
         """How well every passage answers by its words alone."""
@@ -322,6 +150,45 @@ class Index:
     async def measure_vectors(self, query: str) -> PassageScores | None:
         """How well every passage answers by its vector alone; None if the question has none."""
         return (await self._scores(_Query((), await self._embed(query)))).by_vectors()
+
+    async def glance(self, query: str, last_turn: int) -> tuple[PassageScores, PassageScores | None]:
+        """How well passages answer by words and by vectors, without the index in memory.
+
+        Only passages that have a word of the query come into question. The mean and the deviation are those of the
+        whole session, as far as a sample of its turns tells.
+        """
+        assert self._session_id is not None, "a glance at one session"
+        phrases, vector = query_phrases(encodable(query)), await self._embed(query)
+        snapshot = await self._store.passages.look(
+            self._session_id, after=NEWEST_ID, phrases=[(phrase, 0) for phrase in phrases], limit=MAX_POSTINGS
+        )
+        rare = [postings for postings in snapshot.postings if not postings.is_cut] or snapshot.postings
+        ids = sorted({key >> KEY_SHIFT for postings in rare for key in postings.keys})[-MAX_GLANCED_ROWS:]
+        turns = range(1, last_turn + 1, max(1, last_turn // GLANCED_TURNS))
+        rows = await self._store.passages.rows(self._session_id, ids, turns)
+        return await asyncio.to_thread(self._glance, replace(snapshot, rows=rows), phrases, vector, turns)
+
+    def _glance(
+        self, snapshot: IndexSnapshot, phrases: Sequence[str], vector: Floats | None, turns: range
+    ) -> tuple[PassageScores, PassageScores | None]:
+        table = self._new_table()
+        table.add(snapshot)
+        is_sampled = np.isin(table.column("turn"), turns)
+        count = max(table.count, int(is_sampled.sum()) * turns.step)
+        keyword, _ = _by_words(table, snapshot, phrases, count)
+        alike = None if vector is None else table.vectors.compare(vector, table.count)
+        scores = Scores(
+            turn=table.column("turn"),
+            at_us=table.column("at_us"),
+            speaker=table.column("speaker"),
+            keyword=keyword,
+            vector=alike,
+            allowed=table.column("alive"),
+            key=table.column("key"),
+        )
+        words, vectors = scores.by_words(), scores.by_vectors()
+        sampled = is_sampled[scores.allowed]
+        return words.within(count), vectors.like(sampled) if vectors else None
 
     async def scores(self, query: str, wanted: Filter | None = None) -> Scores:
         """How well every passage answers, by words and by vectors."""
@@ -400,7 +267,11 @@ class Index:
             with self._lock:
                 if self._table.maker != index_maker(self._embedder.name):  # its dimensions have just become known
                     self._table = self._new_table()
-                table = self._table
+            if not self.is_loaded:
+                self.load_soon()
+                assert self._loading is not None
+                await asyncio.shield(self._loading)  # a caller that gives up does not stop it for the others
+            table = self._table
             since = {phrase: table.since(phrase) for phrase in phrases}
             asked = [phrase for phrase in phrases if since[phrase] >= 0] or list(phrases)
             snapshot = await self._store.passages.look(
@@ -418,6 +289,26 @@ class Index:
                 if table is self._table:  # something was removed: read all again
                     self._table = self._new_table()
                     self._loose.clear()
+
+    async def _load(self) -> None:
+        """Read the whole index, in parts, off the event loop."""
+        table = self._new_table()
+        while True:
+            until = table.newest + LOADED_ROWS
+            part = await self._store.passages.look(
+                self._session_id, after=table.newest, until=until, phrases=(), limit=0
+            )
+            if not table.is_current(part.sessions):  # something was removed: read all again
+                table = self._new_table()
+                continue
+            end = min(until, part.newest)
+            await asyncio.to_thread(table.add, replace(part, newest=end))
+            if end == part.newest:
+                break
+        await asyncio.to_thread(table.vectors.prepare)
+        with self._lock:
+            if not self.is_loaded:
+                self._table, self._newest_of_all = table, table.newest
 
     def _new_table(self) -> PassageTable:
         return PassageTable(index_maker(self._embedder.name), self._embedder.dimensions, is_store=self.is_store)
@@ -455,7 +346,7 @@ class Index:
     ) -> tuple[Scores, dict[str, float]]:
         """The scores of the passages in the table, and the weight of each phrase."""
         with self._lock:
-            keyword, weights = _by_words(table, snapshot, phrases)
+            keyword, weights = _by_words(table, snapshot, phrases, table.count)
             mask = np.ones(table.count, np.bool_)
             if allowed is not None:
                 mask[len(allowed) :] = False  # what came between the two looks counts the next time
@@ -537,8 +428,10 @@ class Index:
         )
 
 
-def _by_words(table: PassageTable, snapshot: IndexSnapshot, phrases: Sequence[str]) -> tuple[Floats, dict[str, float]]:
-    """How well each passage answers by its words, and how much each phrase tells."""
+def _by_words(
+    table: PassageTable, snapshot: IndexSnapshot, phrases: Sequence[str], count: int
+) -> tuple[Floats, dict[str, float]]:
+    """How well each passage answers by its words, and the weight of each phrase among `count` passages."""
     scores = np.zeros(table.count, np.float32)
     learnt = {
         phrase: table.learn(phrase, postings, snapshot.newest)
@@ -550,7 +443,7 @@ def _by_words(table: PassageTable, snapshot: IndexSnapshot, phrases: Sequence[st
         if known.is_common and not is_all_common:
             continue
         places = known.places
-        weight = float(np.log1p((table.count - len(places) + 0.5) / (len(places) + 0.5)))
+        weight = float(np.log1p((count - len(places) + 0.5) / (len(places) + 0.5)))
         weights[phrase] = max(weight, LEAST_WEIGHT)
         scores[places] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[places] / table.mean_words))
     return scores, weights
@@ -566,3 +459,9 @@ def _counts(turn_key: int, loose: Loose, number: int, wanted: Filter) -> bool:
         and (wanted.file is None or any(wanted.file.lower() in each.text.lower() for each in loose.passages))
         and (wanted.sessions is None or turn_key >> TURN_BITS in wanted.sessions)
     )
+
+
+def _note_failure(loading: asyncio.Task[None]) -> None:
+    """Whoever waits for it gets the error; without anybody it is only logged."""
+    if not loading.cancelled() and (error := loading.exception()):
+        _log.debug("the index was not loaded: %s", error)

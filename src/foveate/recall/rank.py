@@ -15,7 +15,7 @@ There, a short turn is shown whole or not at all: all its passages have the scor
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,19 @@ class PassageScores:
 
     passages: Passages
     scored: MeasureScores
+
+    def within(self, count: int) -> PassageScores:
+        """The same where these are all of `count` passages that answer at all: the mean and the deviation are of
+        `count`."""
+        values = self.scored.values.astype(np.float64)
+        mean = float(values.sum()) / max(1, count)
+        deviation = max(0.0, float((values**2).sum()) / max(1, count) - mean**2) ** 0.5
+        return PassageScores(self.passages, MeasureScores(self.scored.values, mean, deviation))
+
+    def like(self, sample: Mask) -> PassageScores:
+        """The same with the mean and the deviation of a sample."""
+        of_sample = MeasureScores.of(self.scored.values[sample])
+        return PassageScores(self.passages, replace(of_sample, values=self.scored.values))
 
     def over(self, passages: Passages) -> MeasureScores:
         """The same for the passages of another moment; what was not there then is as good as the mean."""

@@ -142,6 +142,11 @@ class Vectors:
         alike = self._alike(question, chosen)
         return Alike(self._places[chosen], alike, count, _mean(sample), _deviation(sample), is_exact=False)
 
+    def prepare(self) -> None:
+        """Make in advance what the first comparison would make."""
+        if not self.is_exact:
+            self._sign()
+
     def _alike_all(self, question: Floats) -> Floats:
         """All of few vectors, which are held as they are compared."""
         known = len(self._floats)

@@ -299,6 +299,7 @@ class _Artefacts(_Part):
 
 class _Passages(_Part):
     look = _reads(passages.look)
+    rows = _reads(passages.rows)
     postings = _reads(passages.postings)
     among = _reads(passages.among)
     texts = _reads(passages.texts)

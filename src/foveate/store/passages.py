@@ -17,6 +17,7 @@ from foveate.store.bodies import digest_of, is_intact
 from foveate.store.lineage import chain_of, fork_turns, get_session, number_of, spans
 from foveate.store.rows import (
     KEY_SHIFT,
+    NEWEST_ID,
     IndexedSession,
     IndexSnapshot,
     IndexState,
@@ -39,12 +40,14 @@ OLDER = "session = :session AND turn = :turn AND messages <= :messages"
 SAME_SIZE = "session = :session AND turn = :turn AND messages = :messages"
 # A fork may still see the turn as it was.
 SHARED = "SELECT 1 FROM sessions WHERE parent = :session AND fork_turn = :turn"
-LIST = """SELECT digest, id, turn, messages, at_us, maker, marks, vectors, session FROM passages
-    WHERE session = :session AND id > :after ORDER BY id"""
+_ROWS = "SELECT digest, id, turn, messages, at_us, maker, marks, vectors, session FROM passages"
+LIST = f"{_ROWS} WHERE session = :session AND id > :after AND id <= :until ORDER BY id"
+GET_ROW = f"{_ROWS} WHERE id = :id AND session = :session"
+LIST_TURN = f"{_ROWS} WHERE session = :session AND turn = :turn"
 # A fork may have passages of its own of the turn it forked at, which is its parent's.
 LIST_ALL = """SELECT p.digest, p.id, p.turn, p.messages, p.at_us, p.maker, p.marks, p.vectors, p.session
     FROM passages p JOIN sessions s ON s.number = p.session
-    WHERE p.turn > s.fork_turn AND p.id > :after ORDER BY p.id"""
+    WHERE p.turn > s.fork_turn AND p.id > :after AND p.id <= :until ORDER BY p.id"""
 INDEXED_SESSIONS = """SELECT number, id, created_us, index_epoch, fork_turn + 1, last_turn, last_position FROM sessions
     ORDER BY updated_us DESC, number DESC"""
 GET_TEXTS = "SELECT session, turn, texts, texts_digest FROM passages WHERE id = :id"
@@ -77,6 +80,7 @@ def look(
     after: int,
     phrases: Sequence[tuple[str, int]],
     limit: int,
+    until: int = NEWEST_ID,
     is_most: bool = False,
 ) -> IndexSnapshot:
     chain = [] if session_id is None else chain_of(connection, session_id)
@@ -89,13 +93,25 @@ def look(
             else Postings((), is_cut=False)
             for phrase, beyond in phrases
         ]
-    found = _seen(connection, chain, after) if chain else _all_rows(connection, after)
+    found = _seen(connection, chain, after, until) if chain else _all_rows(connection, after, until)
     return IndexSnapshot(
         sessions=[_indexed(connection, chain)] if chain else _all_indexed(connection),
         newest=newest,
         rows=list(found) if newest > after else [],
         postings=postings,
     )
+
+
+def rows(connection: Connection, session_id: str, ids: Sequence[int], turns: Sequence[int]) -> list[PassagesRow]:
+    chain = chain_of(connection, session_id)
+    found: dict[int, PassagesRow] = {}
+    for owner in chain:
+        session = {"session": owner.number}
+        wanted = [(GET_ROW, {**session, "id": row}) for row in ids if row not in found]
+        wanted += [(LIST_TURN, {**session, "turn": turn}) for turn in turns]
+        own = (row for statement, values in wanted for row in _intact_rows(connection, statement, values))
+        found |= {row.id: row for row in _visible(chain, owner, own)}
+    return [found[row] for row in sorted(found)]
 
 
 def postings(connection: Connection, session_id: str | None, phrase: str, *, field: str) -> list[int]:
@@ -230,21 +246,27 @@ def _unpack(packed: bytes) -> list[PassageText]:
     return [PassageText(*values) for values in _decoder.decode(bodies.expand_bytes(packed))]
 
 
-def _seen(connection: Connection, chain: Sequence[SessionRow], after: int) -> Iterator[PassagesRow]:
-    """The rows that the session sees; those of an ancestor may include messages after the fork."""
-    own = set(fork_turns(chain))
-    reach = {span.session: span for span in spans(chain)}
+def _seen(connection: Connection, chain: Sequence[SessionRow], after: int, until: int) -> Iterator[PassagesRow]:
+    """The rows that the session sees."""
     for row in chain:
-        span = reach.get(row.number)
-        for found in _intact_rows(connection, LIST, {"session": row.number, "after": after}):
-            is_inside = span is not None and span.first <= found.turn <= span.last
-            is_whole = span is not None and (found.turn < span.last or found.messages <= span.last_position)
-            if (is_inside and is_whole) or (row.number, found.turn) in own:
-                yield found
+        found = _intact_rows(connection, LIST, {"session": row.number, "after": after, "until": until})
+        yield from _visible(chain, row, found)
 
 
-def _all_rows(connection: Connection, after: int) -> Iterator[PassagesRow]:
-    return _intact_rows(connection, LIST_ALL, {"after": after})
+def _visible(chain: Sequence[SessionRow], owner: SessionRow, found: Iterable[PassagesRow]) -> Iterator[PassagesRow]:
+    """Those of a session's or an ancestor's rows that the session sees: an ancestor's may include messages after the
+    fork."""
+    own = set(fork_turns(chain))
+    span = next((span for span in spans(chain) if span.session == owner.number), None)
+    for row in found:
+        is_inside = span is not None and span.first <= row.turn <= span.last
+        is_whole = span is not None and (row.turn < span.last or row.messages <= span.last_position)
+        if (is_inside and is_whole) or (owner.number, row.turn) in own:
+            yield row
+
+
+def _all_rows(connection: Connection, after: int, until: int) -> Iterator[PassagesRow]:
+    return _intact_rows(connection, LIST_ALL, {"after": after, "until": until})
 
 
 def _intact_rows(connection: Connection, statement: str, values: Values) -> Iterator[PassagesRow]:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from foveate.store.rows import (
+    NEWEST_ID,
     AccessKeyRow,
     AnswerTail,
     ArtefactRow,
@@ -33,6 +34,7 @@ from foveate.store.rows import (
     NewPassages,
     NewRendition,
     NewSession,
+    PassagesRow,
     PassageText,
     PinRow,
     Place,
@@ -312,14 +314,20 @@ class PassageIndex(Protocol):
         after: int,
         phrases: Sequence[tuple[str, int]],
         limit: int,
+        until: int = NEWEST_ID,
         is_most: bool = False,
     ) -> IndexSnapshot:
-        """Rows with an id above `after`, and for each phrase up to `limit` passages beyond its key that contain it.
+        """Rows with an id above `after` and up to `until`, and for each phrase up to `limit` passages beyond its key
+        that contain it.
 
         Without a session, those of all sessions: a turn that forks share once, as its own session's.
         With `is_most`, most passages of the store are this session's, and others are not filtered first.
         `Damaged` if the index can't be read.
         """
+
+    async def rows(self, session_id: str, ids: Sequence[int], turns: Sequence[int]) -> list[PassagesRow]:
+        """The rows of a session with these ids or of these turns, in the order of their ids; missing ones are
+        skipped."""
 
     async def postings(self, session_id: str | None, phrase: str, *, field: str) -> list[int]:
         """The keys of all passages that contain a phrase in a field (`words` or `tool`), in a session or in all."""

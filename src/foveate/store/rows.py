@@ -26,6 +26,8 @@ Speaker = Literal["user", "assistant", "tool", "system"]
 SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
 KEY_SHIFT = 12
 """A passage's key is its row's id shifted by this many bits, plus its number in the row."""
+NEWEST_ID = (1 << 48) - 1
+"""Above every row's id."""
 NANO = 1_000_000_000
 """Nano-dollars in a dollar: whole numbers add up the same in every database."""
 DAY_US = 86_400_000_000

@@ -78,6 +78,24 @@ async def what_came_since_the_last_look_is_told(store: Store, open_store: OpenSt
     assert ([len(postings.keys) for postings in beyond.postings], beyond.rows) == ([1, 0], [])
 
 
+async def rows_are_read_in_parts(store: Store, _: OpenStore) -> None:
+    await _talked(store, "one", "two", "three")
+    first, *rest = (await _look(store)).rows
+    part = await store.passages.look("s", after=0, until=first.id, phrases=(), limit=MANY)
+    assert (part.rows, part.newest) == ([first], rest[-1].id)
+    later = await store.passages.look("s", after=first.id, until=rest[0].id, phrases=(), limit=MANY)
+    assert later.rows == rest[:1]
+
+
+async def single_rows_are_read_by_id_and_by_turn(store: Store, _: OpenStore) -> None:
+    await _talked(store, "one", "two", "three")
+    await _talked(store, "of another", session_id="other")
+    first, _second, third = (await _look(store)).rows
+    (foreign,) = (await _look(store, session_id="other")).rows
+    assert await store.passages.rows("s", [third.id, foreign.id, 999], [1, 3, 999]) == [first, third]
+    assert await store.passages.rows("s", [], []) == []
+
+
 async def postings_are_cut_at_the_limit_the_newest_kept(store: Store, _: OpenStore) -> None:
     await _talked(store, *["said"] * 5)
     look = await _look(store, "said", limit=3)
@@ -217,6 +235,8 @@ CASES: tuple[Case, ...] = (
     no_phrase_is_an_operator,
     accents_and_other_scripts_are_found,
     what_came_since_the_last_look_is_told,
+    rows_are_read_in_parts,
+    single_rows_are_read_by_id_and_by_turn,
     postings_are_cut_at_the_limit_the_newest_kept,
     other_sessions_are_not_found,
     a_grown_turn_is_found_as_it_is_now,
