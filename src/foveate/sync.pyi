@@ -34,6 +34,7 @@ from foveate.session.values import SessionInfo as SessionInfo
 from foveate.session.values import SessionStats as SessionStats
 from foveate.session.values import TurnContent as TurnContent
 from foveate.session.values import TurnOutline as TurnOutline
+from foveate.session.values import TurnPage
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport
@@ -154,6 +155,15 @@ class Session:
     def get_turns(
         self, first: str | int, last: str | int, level: str = "R", format: Literal["tagged", "plain"] = "tagged"
     ) -> list[TurnContent]: ...
+    def read_page(
+        self,
+        first: str | int,
+        last: str | int | None = None,
+        level: str = "C",
+        *,
+        page: int = 1,
+        page_tokens: int = 8000,
+    ) -> TurnPage: ...
     def load_turn(self, turn: str | int) -> Turn: ...
     def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]: ...
     def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]: ...

@@ -57,6 +57,27 @@ def test_get_turn_gives_a_large_turn_page_by_page_to_the_letter(tmp_path: Path) 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_a_page_that_is_only_read_is_as_a_model_gets_it_and_leaves_the_board_empty(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=100_000)
+        await talk(session, 120)
+        await fov.settle()
+        for level in "RSCTE":
+            read = await session.read_page("T-1", "T-110", level, page=2, page_tokens=2_000)
+            assert (read.page, read.missing) == (min(2, read.pages), ())
+            assert await names(session) == []
+            blocks = parse_blocks(read.text)
+            assert blocks
+            assert {block.level for block in blocks} <= {level, "T"}
+        with pytest.raises(LevelUnknown):
+            await session.read_page(1, level="Q")
+        for first, last in ((0, 1), (121, 121), (121, 130), (3, 2)):
+            with pytest.raises(TurnNotFound):
+                await session.read_page(first, last, "E")
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_get_turns_gives_a_range_in_one_block(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")

@@ -21,8 +21,9 @@ from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
 from foveate.context.signatures import is_signed
+from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.context.tools import ToolSet
-from foveate.errors import InvalidMessage, SessionExists, TurnNotFound
+from foveate.errors import InvalidMessage, LevelUnknown, SessionExists, TurnNotFound
 from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
@@ -55,6 +56,7 @@ from foveate.session.values import (
     SessionStats,
     TurnContent,
     TurnOutline,
+    TurnPage,
     describe_session,
     describe_stats,
 )
@@ -259,6 +261,26 @@ class Session:
         reader = self._reader()
         return await reader.contents(*reader.between(first, last), level, format)
 
+    async def read_page(
+        self,
+        first: str | int,
+        last: str | int | None = None,
+        level: str = "C",
+        *,
+        page: int = 1,
+        page_tokens: int = 8_000,
+    ) -> TurnPage:
+        """A page of the turns from `first` to `last` (default: `first` alone) at a level, in tags.
+
+        Level `E` gives the eras that sum up a range. At most 1,000 turns; a page beyond the last is the last.
+        """
+        await self.refresh()
+        reader = self._reader()
+        low, high = reader.between(first, first if last is None else last)
+        if level not in SHOWN_LEVELS:
+            raise LevelUnknown(level, SHOWN_LEVELS)
+        return await self._retrieval().page(low, high, level, page=page, page_tokens=page_tokens)
+
     async def load_turn(self, turn: str | int) -> Turn:
         """A turn with its messages."""
         number = turn_number(turn)
@@ -371,9 +393,7 @@ class Session:
         """Execute a model's call of a history tool. Returns text; an invalid call returns an explanation for the
         model."""
         await self.refresh()
-        shared = self._shared
-        retrieval = Retrieval(self._store, self._row, self._contexts, self._counter, searcher=shared.searcher)
-        return await retrieval.answer(name, arguments)
+        return await self._retrieval().answer(name, arguments)
 
     async def search(
         self,
@@ -535,6 +555,10 @@ class Session:
         if changes:
             self._take(await self._store.update_session(self._key, changes))
         return self.info
+
+    def _retrieval(self) -> Retrieval:
+        searcher = self._shared.searcher
+        return Retrieval(self._store, self._row, self._contexts, self._counter, searcher=searcher)
 
     def _reader(self) -> Reader:
         return Reader(self._store, self._row, self._counter, self._contexts.viewer)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from foveate.context.board import FRAME_TOKENS
-from foveate.context.tags import TagBlock, TagEntry, escape_tags
+import asyncio
+
+from foveate.context.board import FRAME_TOKENS, paginate
+from foveate.context.tags import TagBlock, TagEntry, escape_tags, write_block
 from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
 from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
 from foveate.plan import ShownLevel
 from foveate.recall.search import Searcher
 from foveate.recall.words import snippet
 from foveate.session.context import Contexts
+from foveate.session.values import TurnPage
 from foveate.store import SessionRow, Store
-from foveate.tokens import Counter
+from foveate.tokens import Counter, exact_counter
 from foveate.turn import turn_id, turn_number
 
 TOPIC_RESULTS = 8
@@ -41,7 +44,8 @@ class Retrieval:
                 case GetTurn(turn, level, page):
                     return await self._give(await self.blocks(turn, turn, level), page)
                 case GetTurns(first, last, "E", page):
-                    return await self._give(await self._eras(first, last), page)
+                    room = self._contexts.page_tokens(self._session, self._counter)
+                    return await self._give(await self._eras(first, last, room), page)
                 case GetTurns(first, last, level, page):
                     reach = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
                     return await self._give(await self.blocks(first, reach, level), page)
@@ -57,8 +61,7 @@ class Retrieval:
 
     async def blocks(self, first: int, last: int, level: ShownLevel) -> list[TagBlock]:
         """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
-        if not 1 <= first <= self._session.last_turn or last < first:
-            raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
+        self._check_range(first, last)
         texts = await self._contexts.viewer.texts(level, first, last)
         if not texts:
             (size,) = await self._store.derived.sizes_of(self._session.id, first, first)
@@ -71,10 +74,31 @@ class Retrieval:
         entries = tuple(TagEntry(turn, text) for turn, text in texts.items())
         return [TagBlock(entries[0].number, entries[-1].number, level, entries, is_range=True)]
 
-    async def _eras(self, first: int, last: int) -> list[TagBlock]:
+    def _check_range(self, first: int, last: int) -> None:
+        if not 1 <= first <= self._session.last_turn or last < first:
+            raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
+
+    async def page(self, first: int, last: int, level: ShownLevel, *, page: int, page_tokens: int) -> TurnPage:
+        """A page of turns, or of eras at level E. Nothing is put on the board. A page beyond the last is the last."""
+        last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
+        self._check_range(first, last)
+        if level == "E":
+            blocks = await self._eras(first, last, page_tokens)
+            missing: list[int] = []
+        else:
+            blocks = await self.blocks(first, last, level)
+            found = {entry.number for block in blocks for entry in block.entries}
+            missing = [turn for turn in range(first, last + 1) if turn not in found]
+        count = exact_counter(self._session.encoding).base
+        pages = await asyncio.to_thread(paginate, blocks, page_tokens, count)
+        chosen = min(max(page, 1), len(pages))
+        text = "".join(map(write_block, pages[chosen - 1]))
+        return TurnPage(text, chosen, len(pages), tuple(map(turn_id, missing)))
+
+    async def _eras(self, first: int, last: int, page_tokens: int) -> list[TagBlock]:
         """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""
         last = min(last, self._session.last_turn)
-        room = self._contexts.page_tokens(self._session, self._counter) - FRAME_TOKENS
+        room = page_tokens - FRAME_TOKENS
         blocks = await self._contexts.viewer.eras(self._session, first, last, room)
         reached = blocks[-1].last if blocks else first - 1
         if reached < last:

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport, Segment
+from foveate.context.tags import escape_tags
 from foveate.models.limits import ProviderState
 from foveate.models.settings import ModelsSettings
 from foveate.models.status import ModelReport, ModelStatus, ModelTarget, ModelUse
@@ -46,8 +47,10 @@ __all__ = [
     "SessionStats",
     "TurnContent",
     "TurnOutline",
+    "TurnPage",
     "describe_session",
     "describe_stats",
+    "escape_tags",
 ]
 
 
@@ -108,6 +111,17 @@ class TurnContent:
     content: str
     tokens: int
     available_levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPage:
+    """A page of turns at one level, in tags."""
+
+    text: str
+    page: int
+    pages: int
+    missing: tuple[str, ...]
+    """Ids of turns without a text at this level: it is not made yet, or the turn was pruned."""
 
 
 @dataclass(frozen=True, slots=True)
