@@ -34,8 +34,7 @@ FoveateError
     ├── StoreClosed
     └── Damaged           a checksum does not match
 
-A message says what failed, where, and what to do next; ids are attributes. `contained` is the one place where errors of
-any class are caught, apart from the worker's loops.
+A message says what failed, where, and what to do next; ids are attributes.
 """
 
 from __future__ import annotations
@@ -75,6 +74,7 @@ def contained(log: logging.Logger | None = None, problem: str = "", *details: ob
     """Run code that may raise anything: of a plug-in, a subscriber, a provider's package, or a job whose caller waits.
 
     An error ends the block, not the program. It is in the outcome, and in the log as a warning if there is a `log`.
+    Apart from the worker's loops, errors of any class are caught only here.
     """
     return Containment(log, problem, details)
 

@@ -1,4 +1,4 @@
-"""The greedy choice that all summaries share: what tells most that is new, per token, comes first."""
+"""The greedy choice that all summaries share: the most new information per token comes first."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def best_first(
 ) -> Iterator[int]:
     """Places of the choices, by uncovered weight per token; each further one of a group counts `fading` times as much.
 
-    A fact that was covered counts `again` times its weight, and `fixed` is added to the tokens of each. Choices that
-    tell nothing are never given.
+    A fact that was covered counts `again` times its weight, and `fixed` is added to the tokens of each. Choices without
+    information are never returned.
     """
     covered: set[str] = set()
     taken: Counter[tuple[str, int]] = Counter()

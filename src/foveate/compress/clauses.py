@@ -22,7 +22,7 @@ ClauseKind = Literal["prose", "item", "heading", "code", "row"]
 MAX_TEXT_CHARS = 120_000
 """Of a longer text the first two thirds of this and the last third are cut up."""
 MAX_LINE_CHARS = 6_000
-"""A longer line is cut short: nobody wrote it by hand."""
+"""A longer line is cut: it was not written by hand."""
 MAX_CLAUSES = 3_000
 LONG_WORDS = 16
 """A longer sentence is cut into clauses where that is safe."""
@@ -61,7 +61,7 @@ _CONTRAST = as_words("but however yet although though aber jedoch mais pero per√
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A piece of a text that can stand alone."""
+    """A piece of a text that makes sense on its own."""
 
     kind: ClauseKind
     text: str

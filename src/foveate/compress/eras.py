@@ -1,4 +1,4 @@
-"""Ranges of turns rolled up: the clauses that tell most of the whole range, best first, so any prefix is a summary."""
+"""Ranges of turns rolled up: the most informative clauses of the range, best first, so that any prefix is a summary."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from foveate.renditions import Count, Unit
 from foveate.turn import turn_id
 
 FADING = 0.85
-"""Each further clause of a turn counts so much less: an era tells of all its turns."""
+"""Factor for each further clause of a turn, so that an era covers all its turns."""
 AGAIN = 0.3
 """What a fact counts that the era has already: the same words may say something new together."""
 REGIONS = 16
 LINE_TOKENS = 120
-"""About so many tokens stand behind one turn reference."""
+"""Approximate number of tokens per turn reference."""
 
 
 def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit, ...]:
@@ -55,7 +55,7 @@ def _scale(units: Sequence[Unit], count: Count) -> float:
 
 
 def _rarity(units: Sequence[Unit]) -> dict[str, float]:
-    """What each fact counts in this range: one that many turns have tells little of any."""
+    """The weight of each fact in this range: a fact that many turns share distinguishes none of them."""
     by_turn: dict[int, set[str]] = {}
     for unit in units:
         by_turn.setdefault(unit.turn, set()).update(unit.facts)
@@ -99,7 +99,7 @@ def era_text(units: Sequence[Unit], budget_tokens: int, count: Count) -> str:
 def _lines(units: Sequence[Unit]) -> str:
     """`T-12 …; … [assistant] …; …` lines: a few turns each, in order, their first one named.
 
-    Inside a line each speaker comes once, the user first: a mark for every clause would cost more than it tells.
+    Inside a line each speaker comes once, the user first: a mark for every clause would cost too many tokens.
     """
     lines: list[str] = []
     group: list[Unit] = []

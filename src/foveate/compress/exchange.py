@@ -13,7 +13,7 @@ from foveate.text import several
 from foveate.turn import Json, Text, ToolCall, ToolResult
 
 END_CHARS = 48_000
-"""Of a longer output only so much is looked at on either end."""
+"""Characters that are read at either end of a longer output."""
 MAX_ARGUMENT_CHARS = 200_000
 """Arguments written as text are read as JSON up to this length."""
 _BINARY_SAMPLE_CHARS = 4_000
@@ -40,7 +40,7 @@ class Exchange:
     tool: str
     """The bare name: `search` of `mcp__docs__search`."""
     arguments: Mapping[str, Json]
-    """Arguments that are no object stand under `input`."""
+    """Arguments that are not an object are under `input`."""
     has_result: bool
     output: str
     """Colour codes and overwritten progress removed; the middle of a huge one left out, with a line saying so."""
@@ -84,7 +84,7 @@ class Exchange:
 
     @property
     def command(self) -> str:
-        """What a shell was told to run."""
+        """The command that a shell ran."""
         return self.argument("command", "cmd", "script", "code", "commands", "action", "input", "args") or ""
 
 
@@ -162,7 +162,7 @@ def _bounded(text: str) -> str:
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "\r" in text:
-        # A progress bar rewrites its line: the last state is the one that stands.
+        # A progress bar rewrites its line: the last state counts.
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return text
 

@@ -1,7 +1,7 @@
 """The facts of a text: what a rendition of a turn should still say, each with a weight.
 
-A fact is a key such as `#:30min`, `i:max_tokens` or `-:deploy` ("not deploy"). What stands before the colon is its
-kind (`KINDS`), what stands behind it a normal form, so that `Deployed` and `deploys` are one fact.
+A fact is a key such as `#:30min`, `i:max_tokens` or `-:deploy` ("not deploy"). Before the colon is its
+kind (`KINDS`), behind it a normal form, so that `Deployed` and `deploys` are one fact.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -39,7 +39,7 @@ MAX_TEXT_CHARS = 400_000
 MAX_PIECE_CHARS = 200
 """A longer run without spaces is looked at in pieces of this length, so that no pattern meets a longer one."""
 MAX_RUN_PIECES = 20
-"""Of a run without spaces that is longer than so many pieces, only the beginning is looked at: it is no language."""
+"""Limit in pieces for a run without spaces; the rest of a longer one is ignored, since it is not language."""
 MAX_KEY_CHARS = 80
 MIN_NAME_WEIGHT = 0.45
 """A capitalised word inside a sentence is a name if it is rarer than this."""
@@ -113,7 +113,7 @@ Op = Literal["fact", "name?", "negation", "condition", "stop", "number", "period
 
 
 class _Sign(NamedTuple):
-    """What one piece of text says by itself; its surroundings decide the rest."""
+    """What one piece of text says without its context."""
 
     op: Op
     key: str = ""
@@ -121,7 +121,7 @@ class _Sign(NamedTuple):
 
 
 def find_facts(text: str, names: Collection[str] = ()) -> Facts:  # noqa: C901, PLR0912 - a call per word takes as long again
-    """The facts of a text by key. `names` are roots of words known to be names wherever they stand."""
+    """The facts of a text by key. `names` are roots of words known to be names in any position."""
     facts: Facts = {}
     negated, condition, at_start = False, "", True
     number = period = ""
@@ -276,7 +276,7 @@ def number_key(token: str) -> str:
 
 
 def _cjk_signs(run: str) -> Iterator[_Sign]:
-    """Pairs of neighbouring characters stand for words where no spaces divide them."""
+    """Pairs of neighbouring characters replace words in scripts without spaces."""
     if len(run) == 1:
         yield _Sign("fact", f"w:{run}", 0.3)
     for start in range(len(run) - 1):
@@ -287,7 +287,7 @@ _MID_SENTENCE_NAME = re.compile(r"[^\s.!?:;。]\s+([A-Z\u00c0-\u00de][a-z\u00df-
 
 
 def find_names(text: str) -> frozenset[str]:
-    """Roots of the words that stand capitalised inside sentences, and so are names at the start of one too."""
+    """Roots of the words that are capitalised inside sentences, and so are names at the start of one too."""
     found = {word.casefold() for word in _MID_SENTENCE_NAME.findall(text, 0, MAX_TEXT_CHARS)}
     return frozenset(stem(word) for word in found if word_weight(word) > MIN_NAME_WEIGHT)
 

@@ -1,6 +1,6 @@
 """The last look at a rendition: it is refused if it lost what matters, or says what the turn did not.
 
-Too few of the weighted facts, a clause without its negation, condition or unit, text larger than what it stands for,
+Too few of the weighted facts, a clause without its negation, condition or unit, text larger than its source,
 nothing at all; and, for what a model wrote, numbers and identifiers from nowhere or marks that only we may set.
 """
 
@@ -19,9 +19,9 @@ from foveate.renditions import Level
 from foveate.text import MARK_WORDS
 
 HEAVIEST_FACTS: Mapping[Level, int] = {"R": 100_000, "S": 100_000, "C": 150, "T": 24}
-"""A level is measured by so many of the heaviest facts: what it could hold. Fifty tokens can't hold a thousand."""
+"""Number of the heaviest facts that a level is measured by: as many as its tokens could hold."""
 MAX_LOST = 20
-"""So many lost facts are named."""
+"""Limit of the lost facts that are named."""
 MAX_CLAUSES = 1_500
 """No more clauses of a turn, or of a rendition, are compared one with another."""
 SAME_CLAUSE = 0.75
@@ -49,7 +49,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a rendition may stand."""
+    """Whether a rendition is accepted."""
 
     ok: bool
     kept_share: float
@@ -133,7 +133,7 @@ def _words(text: str) -> _Words:
 
 
 def _lost(words: _Words, cued: Iterable[_Words], uncued: Iterable[_Words]) -> bool:
-    """Whether a clause without a cue says what is said only with one."""
+    """Whether a clause without a cue repeats a statement that the source makes only with one."""
     size = len(words.roots)
     best = max((len(words.roots & other.roots) / size for other in cued), default=0.0)
     if best < SAME_CLAUSE:
@@ -154,7 +154,7 @@ def check(  # noqa: PLR0911 - each reason to refuse leaves at once
 ) -> Verdict:
     """Whether a rendition keeps what its level must keep; `above_tokens` is the size of the next higher level.
 
-    `pairs` are the clauses it was made of; where nobody knows them, each of its clauses is compared with the source's.
+    `pairs` are the clauses it was made of; if they are not known, each of its clauses is compared with the source's.
     """
     if not rendition.strip():
         return Verdict(False, 0.0, reason="it is empty")
@@ -200,7 +200,7 @@ def _invented(source: Facts, facts: Facts) -> str:
 
 
 def _lost_unit(source: Facts, facts: Facts) -> str:
-    """A number that stands bare in the rendition and never does in the source."""
+    """A number without its unit in the rendition that always has one in the source."""
     for key in facts:
         if key[0] == "#" and key not in source and key[-1:].isdigit():
             fuller = next((other for other in source if other.startswith(key) and not other[len(key)].isdigit()), "")

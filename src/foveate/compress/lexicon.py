@@ -96,7 +96,7 @@ QUANTITIES = as_words(
 RATES = as_words(
     "twice thrice half double triple per daily weekly hourly nightly monthly yearly täglich wöchentlich pro"
 )
-"""They change what a number stands for."""
+"""They change the meaning of a number."""
 
 MONTHS = as_words(
     """january february march april may june july august september october november december jan feb mar apr jun jul
@@ -159,7 +159,7 @@ def common_words() -> dict[str, int]:
 
 @lru_cache(maxsize=50_000)
 def word_weight(word: str) -> float:
-    """How much a casefolded word tells: nothing if everybody always says it, most if it is rare."""
+    """The information in a casefolded word: none if it is very common, most if it is rare."""
     if word in SPEECHLESS:
         return 0.0
     ranks = common_words()

@@ -13,7 +13,7 @@ KEY_LINES = 60
 SUMMARY_CHARS = 130
 """About 40 tokens."""
 MIN_RUN = 4
-"""So many similar lines in a row are folded."""
+"""Number of similar lines in a row that are folded."""
 
 _VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F]{6,}\b|\d+")
 _ERROR = re.compile(
@@ -43,7 +43,7 @@ def brief(text: str, limit: int) -> str:
 
 
 def brief_path(path: str, limit: int = 60) -> str:
-    """A path whose beginning gives way, since its end tells more."""
+    """A path shortened at its beginning, since its end is more informative."""
     path = " ".join(path[-4 * limit :].split())
     return path if len(path) <= limit else "…" + path[-limit + 1 :]
 

@@ -16,7 +16,7 @@ from foveate.text import turn_text
 from foveate.turn import Message
 
 RETRY_SHARE = 1.3
-"""A rendition that lost too much is made once more with so much more room."""
+"""Factor by which the room grows when a rendition that lost too much is made once more."""
 AGAIN = 0.3
 """What a fact counts that a chosen clause has already: an answer often decides in the words of the question."""
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
@@ -25,7 +25,7 @@ MAX_UNIT_TOKENS = 32
 SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
 SAMPLE_CHARS = 40_000
-"""The ratio of real to estimated tokens is taken from so much of a turn."""
+"""Characters of a turn from which the ratio of real to estimated tokens is taken."""
 _SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.37), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
 """Size of a turn in raw tokens, and what share of it the compressed form may take; larger ones get the last."""
 
@@ -220,10 +220,10 @@ USER_PART = 0.55
 """What the prompt may take of a line if both it and the answer are long."""
 FIXED_COST = 4.0
 FIRST_BOOST = 1.8
-"""What was asked, and what the answer begins with, count more here than elsewhere."""
+"""The question and the beginning of the answer count more here than elsewhere."""
 NOTE_TOKENS, MARK_TOKENS = 6, 3
 ATTEMPTS, STEP_TOKENS = 5, 3
-"""A line that came out too long is made again with so much less room; the last one does without the note on tools."""
+"""A line that came out too long is made again, each time with fewer tokens; the last time without the note on tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +232,11 @@ class TinyLine:
 
     text: str
     pairs: tuple[Pair, ...] | None = ()
-    """None where nobody knows any more which words are from which clause."""
+    """None if it is no longer known which words are from which clause."""
 
 
 def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) -> int:
-    """The room of a tiny rendition; a short turn gets more of it the more it tells per token."""
+    """The room of a tiny rendition; a short turn gets more of it the more facts it has per token."""
     most = MAX_TOKENS if has_user else ASSISTANT_TOKENS
     if raw_tokens >= LARGE_TOKENS:
         most = min(most, int(raw_tokens * SHARE_OF_LARGE))

@@ -1,7 +1,7 @@
 """Speakers' marks inside compressed text, and content that can't forge them.
 
 Unmarked text is the user's; the assistant's begins with `[assistant] `. Content that looks like a mark, or like the
-`Turn 12:` that a range block puts before a turn, gets one backslash more wherever it stands; reading takes one away.
+`Turn 12:` that a range block puts before a turn, gets one more backslash in any position; reading removes one.
 """
 
 from __future__ import annotations

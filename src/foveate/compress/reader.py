@@ -48,7 +48,7 @@ class Candidate:
 
     @property
     def who(self) -> str:
-        """Whose mark stands before it: calls are the assistant's."""
+        """Whose mark it has: calls are the assistant's."""
         return "assistant" if self.speaker == "call" else self.speaker
 
     @property
@@ -199,7 +199,7 @@ def _stand_in(part: Attachment | Opaque) -> str:
 
 
 def _boost(candidates: list[Candidate]) -> None:
-    """What was asked first and what came of it at last count more; so do decisions, errors and outcomes."""
+    """The first question and the last result count more; so do decisions, errors and outcomes."""
     asked = [candidate for candidate in candidates if candidate.speaker == "user"]
     questions = [candidate for candidate in asked if candidate.text.endswith(("?", "？", "؟"))]
     for place in {candidate.place for candidate in (*asked[:1], *questions[:1])}:

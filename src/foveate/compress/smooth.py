@@ -170,7 +170,7 @@ def _choose(sentences: Sequence[tuple[int, str]], room: int) -> set[int]:
 
 
 MAX_ROUNDS = 6
-"""What one clean-up uncovers the next one finds; after so many the text is left as it is."""
+"""Limit of the passes: what one clean-up uncovers, the next one finds."""
 MIN_REPEATED_WORDS = 5
 """Shorter sentences may be repeated on purpose."""
 MAX_PROSE_CHARS = 200_000
@@ -201,7 +201,7 @@ _NO_END = (*ABBREVIATIONS, ".", "!", "?")
 _LOOSE_MARK = re.compile(r"(?<![A-Za-z])([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
 _SPACES = re.compile(r"(?<=\S)[ \t]{2,}|(?<=\S)\t(?=\S)")
 _ODD_SPACE = re.compile(r"[^\S \t\n]")
-"""White space that is neither a blank, a tab nor a newline means something to whoever typed it."""
+"""White space other than a blank, a tab or a newline was typed on purpose."""
 _ASCII_SHARE = 0.8
 _COMMON_SHARE = 6
 
@@ -361,7 +361,7 @@ def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_
     for index, sentence in enumerate(sentences):
         if not _PLACE.search(sentence) and _is_filler(sentence, is_answer, is_last=index + 1 == len(sentences)):
             continue
-        # A line without an end, such as a label, may stand under several headings.
+        # A line without an end, such as a label, may repeat under several headings.
         if seen is not None and sentence.endswith((".", "!", "?")):
             full = _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], sentence)
             key = " ".join(full.lower().split()).rstrip(".!?…")
@@ -399,7 +399,7 @@ FILLER_SENTENCE = re.compile(
     r")[.!?…]*",
     re.IGNORECASE,
 )
-"""A sentence that says nothing about the matter, whoever says it."""
+"""A sentence without information about the subject."""
 
 ANSWER_FILLER = re.compile(
     rf"{_OPENING}(?:"
@@ -476,6 +476,6 @@ FOREIGN = stop_words("prose", *(language for language in LANGUAGES if language !
 
 @cache
 def typos() -> dict[str, str]:
-    """Unmistakable misspellings and what was meant, from `typos.txt`."""
+    """Unmistakable misspellings and their corrections, from `typos.txt`."""
     pairs = files("foveate.compress").joinpath("typos.txt").read_text("utf-8").split("\n")
     return dict(line.split(" ", 1) for line in pairs if line and not line.startswith("#"))

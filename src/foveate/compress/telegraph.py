@@ -1,4 +1,4 @@
-"""A clause in fewer words: filler first, then articles and auxiliaries, and in need all but the words that tell most.
+"""A clause in fewer words: filler goes first, then articles and auxiliaries, and at last all but the rarest words.
 
 What would turn the meaning round is never left out alone: a negation stays with the word behind it, a condition,
 a number and its unit, the parts of a name, a verb and its particle.
@@ -86,7 +86,7 @@ def is_meta(text: str) -> bool:
 
 
 class Word(NamedTuple):
-    """What is known of a word by itself."""
+    """Properties of a word without its context."""
 
     core: str
     """Without punctuation, casefolded."""
@@ -96,7 +96,7 @@ class Word(NamedTuple):
     limits: bool
     """A condition that may never be lost."""
     counts: bool
-    """A number, which must keep what stands behind it."""
+    """A number, which must keep the word behind it."""
 
 
 @lru_cache(maxsize=50_000)
@@ -175,7 +175,7 @@ def _may_go(core: str, words: Sequence[str], place: int, kept: Sequence[str], dr
 
 
 def _quoted_places(text: str, words: int) -> Collection[int]:
-    """Which words stand inside quotes or code spans, where nothing may be left out."""
+    """Which words are inside quotes or code spans, where nothing may be left out."""
     if not any(mark in text for mark in '`"“«'):
         return ()
     places: set[int] = set()
@@ -243,7 +243,7 @@ def _atoms(text: str) -> list[_Atom]:
 
 
 def _goes_with(words: list[str], place: int) -> bool:
-    """A name's second word, a range's end, a particle: no sense without what stands before."""
+    """A name's second word, a range's end, a particle: no sense without the word before."""
     core, before = words[place], words[place - 1]
     if before[-1:] in ",.;:!?":
         return False

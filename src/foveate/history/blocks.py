@@ -55,7 +55,7 @@ def write_text(
 
 
 def user_text(messages: Iterable[Message]) -> str:
-    """The user's own words, verbatim; of a message that carries results of tool calls, what is said beside them."""
+    """The user's own words, verbatim; of a message with tool results, the text beside them."""
     said = []
     for message in messages:
         if message.role == "user" and message.kind == "message":

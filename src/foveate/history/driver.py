@@ -1,9 +1,9 @@
 """Plans of strategies that keep a state and have things made: planned, made, planned again, written until it fits.
 
-    load what was kept → plan → make what is wanted and missing → plan again → write → plan with less room, if the
-    texts turned out larger → keep the state, what was made, and say what happened
+    load the state → plan → make missing artefacts → plan again → write → plan with less room, if the
+    texts turned out larger → store the state and the artefacts, and publish events
 
-Only at the session's own budget is anything kept or told; a preview leaves no trace.
+Only at the session's own budget is anything stored or published; a preview leaves no trace.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BATCH_TURNS = 512
 MAX_REMEMBERED = 2_000
 """Artefacts made for previews that are kept in memory."""
 MEANWHILE_TURNS = 1_000
-"""A strategy that has a longer history to work up does so in the background; the gradient shows it meanwhile."""
+"""A longer history is prepared in the background; until then the gradient shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _Unsaved:
 
 @dataclass(slots=True)
 class _Kept:
-    """What was made for one strategy, as far as the store has it."""
+    """The stored artefacts of one strategy."""
 
     mark: ArtefactsMark
     made: dict[str, Artefact]
@@ -194,7 +194,7 @@ class StatefulDriver:
         await self._store.artefacts.keep_state(self._session_id, name, bodies.squeeze(dict(state)))
 
     def _renew(self) -> None:
-        """Forget what is in memory, if turns were pruned since it was read."""
+        """Drop the cache, if turns were pruned since it was read."""
         if self._pruned != self._viewer.pruned:
             self._infos, self._kept, self._offered, self._unsaved = Infos(), {}, {}, {}
             self._remembered.clear()
@@ -235,7 +235,7 @@ class StatefulDriver:
         raise AssertionError(f"a plan of {task.name} requested older turns more than {MAX_READS} times")
 
     async def _make(self, task: _Task, story: StoredStory, lacking: Sequence[ArtefactSpec]) -> list[Artefact]:
-        """What is lacking, in the order it was wanted; what a preview had made before is taken from memory."""
+        """The missing artefacts, in the order they were requested; those made for a preview are taken from memory."""
         session, counter = task.session, task.seen.counter
         known = {wanted.name: self._remembered.get((task.name, wanted.name)) for wanted in lacking}
         made = {one.name: one for one in known.values() if one}

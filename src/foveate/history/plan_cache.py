@@ -29,7 +29,7 @@ from foveate.tokens import exact_counter
 from foveate.turn import Json
 
 MAKESHIFT_SHARE = 0.9
-"""How much of its room a plan made before its turns are compressed may fill, counting what is appended to it."""
+"""How much of its room a plan made before its turns are compressed may fill, counting the turns appended to it."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
 FULL_EARLY = "{} average turns did not fit: rebuilt as soon as the history was full"
 AVERAGED_INTERVALS = 4
@@ -172,7 +172,7 @@ class PlanCache:
         pending: Step | None,
         appended: Sequence[BlockText],
     ) -> tuple[Plan, list[BlockText]]:
-        """All turns within the room; the newest step as it came, where it fits by itself."""
+        """All turns within the room; the newest step verbatim, if it fits alone."""
         last_turn = session.last_turn
         is_last = bool(appended) and pending is not None and appended[-1].row.last_step == pending.number
         left = room_tokens - appended[-1].sent_tokens if is_last else 0
@@ -183,7 +183,7 @@ class PlanCache:
         return plan, [*blocks, appended[-1]]
 
     async def _is_thinking(self, session: SessionRow) -> bool:
-        """Whether the turn in progress has thinking that is bound to what is shown before it."""
+        """Whether the turn in progress has thinking that is signed for the request prefix."""
         if session.head == "closed" or not session.last_turn:
             return False
         return any(map(is_signed, await self._viewer.raw(session.last_turn)))
@@ -342,7 +342,7 @@ def _report(plan: KeptPlan, schedule: Schedule, *, is_new: bool) -> PlanReport:
 
 
 def _levels(old: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
-    """The level that each turn is shown at now; what was appended to the plan is raw."""
+    """The level that each turn is shown at now; turns appended to the plan are raw."""
     shown: dict[int, ShownLevel] = {
         turn: row.level for row in old.rows if not row.first_step for turn in range(row.first, row.last + 1)
     }
@@ -371,7 +371,7 @@ def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[st
 
 
 def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
-    """Ranges of turns that went from one level to another; what was appended to the old plan was raw."""
+    """Ranges of turns that went from one level to another; turns appended to the old plan were raw."""
     appended = Block(old.state.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
     before = [row for row in (*old.rows, appended) if not row.first_step]
     start = 0
@@ -402,7 +402,7 @@ COLD_GAIN_SHARE = 0.10
 
 @dataclass(frozen=True, slots=True)
 class PlanState:
-    """What has to be known of the plan in use."""
+    """Properties of the plan in use."""
 
     base_tokens: int
     """What the plan's rows cost."""
@@ -447,7 +447,7 @@ def due(  # noqa: PLR0911 - each cause leaves at once
     cache_ttl_seconds: float | None,
     settled_turn: int = 0,
 ) -> Cause | None:
-    """Why the plan is to be made again, or None: it stands, and the turns since are appended.
+    """Why the plan is rebuilt, or None: it is kept, and the turns since are appended.
 
     Turns up to `settled_turn` have their renditions.
     """

@@ -1,6 +1,6 @@
 """Recall before a turn: what the prompt brings up is looked for by words and vectors, ranked, and shown as it fits.
 
-All under one deadline. What is late is left out, what fails is left out, and a context is made in any case.
+All under one deadline. Late and failed results are left out, and a context is made in any case.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MAX_REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """What is to be recalled for a prompt, and how."""
+    """A request for memory: the prompt's text, and the limits."""
 
     query: str
     room_tokens: int
@@ -67,7 +67,7 @@ class RecallRequest:
 
     @property
     def words(self) -> str:
-        """What is looked for."""
+        """The words to look for."""
         return self.query.strip()[:MAX_QUERY_CHARS]
 
     @property
@@ -77,7 +77,7 @@ class RecallRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found for a prompt, best first."""
+    """The results for a prompt, best first."""
 
     session: SessionRow
     index: Index
@@ -150,7 +150,7 @@ class Recaller:
         return await self._fill(found_again, wish.room_tokens)
 
     async def _measure(self, session: SessionRow, index: Index, query: str, deadline: Deadline) -> _Measures:
-        """How well passages answer, by what is ready in time. A large index is loaded after the first context."""
+        """Scores of passages, from the stages that finished in time. A large index is loaded after the first context."""
         if deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded:
             glance = {"glance": lambda: index.glance(query, session.last_turn)}
             seen = (await run_stages(glance, deadline.left_seconds())).results.get("glance")
@@ -162,7 +162,7 @@ class Recaller:
         return _Measures(found.results.get("words"), found.results.get("vectors"))
 
     def _is_needed(self, measured: _Measures, *, wish: RecallRequest, need: Need) -> bool:
-        """Whether something stands out that the prompt could mean. A preview has no cached prompt to keep from it."""
+        """Whether a passage clearly matches the prompt. A preview has no cached prefix to protect."""
         from foveate.recall.rank import outstanding  # noqa: PLC0415 - numpy loads with the index
 
         settings = self._settings
@@ -211,7 +211,7 @@ class Recaller:
         return replace(layer, in_part=tuple(self._in_part(found, filling)))
 
     def _in_part(self, found: _Found, filling: LayerBuilder) -> Iterator[int]:
-        """Those of the best turns that stand out beyond doubt and are not shown whole."""
+        """Those of the best turns that match clearly and are not shown whole."""
         shown = Counts(turn for turn, _ in filling.pieces)
         ranked = found.ranked
         best = dict.fromkeys(turn for _, turn, _ in found.rows(0, self._settings.passages))
@@ -255,7 +255,7 @@ LEAST_ROOM_TOKENS = 64
 LEAST_PIECE_TOKENS = 12
 """With less left, no more is looked for that fits."""
 MAX_MISSES = 64
-"""So many pieces in a row that don't fit, and no more are tried."""
+"""Pieces in a row that do not fit, after which no more are tried."""
 MAX_GIST_CHARS = 300
 
 _MONTHS = "|".join(name for name in calendar.month_name if name)
@@ -308,7 +308,7 @@ def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, c
 
 
 def escape_piece(speaker: str, text: str) -> str:
-    """The text of a passage as it stands in the layer. What tools say has its marks already, and is escaped."""
+    """The text of a passage as shown in the layer. Tool output has its marks already, and is escaped."""
     if speaker == "assistant" and text.startswith(_REASONING):
         marked = _REASONING + escape_marks(text.removeprefix(_REASONING))
     elif speaker == "tool":

@@ -47,7 +47,7 @@ class _Chunk:
 
 @dataclass(slots=True)
 class SizeCache:
-    """A session's sizes in memory: what has not changed is read once."""
+    """A session's sizes in memory: unchanged ones are read once."""
 
     chunks: BoundedCache[int, _Chunk] = field(default_factory=lambda: BoundedCache(MAX_CHUNKS))
     eras: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
@@ -227,7 +227,7 @@ class Step:
 
 
 def split_steps(messages: Sequence[Message]) -> list[Step]:
-    """A turn's steps; the first is what stands before the first answer. Tool calls stay with their results."""
+    """A turn's steps; the first is the part before the first answer. Tool calls stay with their results."""
     starts = step_starts([(message.role, message.kind) for message in messages])
     ends = [*starts[1:], len(messages)]
     return [

@@ -80,7 +80,7 @@ class TextReader:
         """When turns were pruned last, as of the last `renew`."""
 
     async def renew(self, session: SessionRow | None = None) -> None:
-        """Forget what is in memory, if turns were pruned since it was read, or the session's model is another."""
+        """Drop the cache, if turns were pruned since it was read, or the session's model changed."""
         if session and (sent := SentSizes.of(session.model, session.encoding)) != self._sent:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
             self._forget()
@@ -155,7 +155,7 @@ class TextReader:
         by_step = {step.number: step for step in steps}
         blocks = []
         for planned in rows:
-            # Hidden steps stand in a range of steps, of which one line speaks for all.
+            # Hidden steps are in a range of steps with one line for all.
             row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
             whole = written_before.get(_key(row, made)) if _is_lasting(row) else None
             if whole:

@@ -1,4 +1,4 @@
-"""Asking a model: one request and one answer, whoever the provider is.
+"""Calling a model: one request and one answer, the same for all providers.
 
     names       "openai:gpt-5-mini", "qwen3@http://127.0.0.1:11434/v1", "local"      where a name leads
     provider    the adapter to real providers (the extra `foveate[models]`)            what is sent, and how it fails

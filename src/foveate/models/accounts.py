@@ -50,7 +50,7 @@ class BookedCall(NamedTuple):
 
 
 class Accounts:
-    """Books calls in a store, within the daily cap. What is begun here is finished even if the call is cancelled."""
+    """Books calls in a store, within the daily cap. A booking in progress is finished even if the call is cancelled."""
 
     def __init__(self, settings: ModelsSettings, calls: Calls, clock: Clock) -> None:
         self._settings = settings
@@ -121,7 +121,7 @@ class Accounts:
             _log.warning("that an answer did not pass could not be noted: %s", error)
 
     async def close(self) -> None:
-        """Wait for what is still being written."""
+        """Wait for writes in progress."""
         if self._unfinished:
             await asyncio.wait(self._unfinished)
 

@@ -1,6 +1,6 @@
 """The adapter to real providers: a request goes out by pydantic-ai, and comes back canonical or as a `ModelError`.
 
-The provider's own package does not retry: the `Caller` does. Its time-outs are for whoever calls without one.
+The provider's own package does not retry: the `Caller` does. Its time-outs are for calls without a `Caller`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 INSTALL: Final = "pip install 'foveate[models]'"
 GRACE_SECONDS: Final = 60.0
-"""How much later than the `Caller` a connection gives up by itself."""
+"""How much later than the `Caller` a connection times out."""
 MAX_ANSWER_CHARS: Final = 4_000_000
 THINKING_ROOM_TOKENS: Final = 2_048
 """Added to the output limit of a model that can't leave thinking off, where only its answer is wanted."""
 
 Mode = Literal["text", "native", "tool", "prompted"]
 Feature = Literal["temperature", "schema"]
-"""What an endpoint may refuse, and what is then done without."""
+"""Features that an endpoint may reject; they are then left out."""
 
 _REFUSES: Final[dict[Feature, re.Pattern[str]]] = {
     "temperature": re.compile(r"temperature", re.IGNORECASE),
@@ -51,12 +51,12 @@ _REFUSES: Final[dict[Feature, re.Pattern[str]]] = {
 }
 MAX_TRIES: Final = 1 + len(_REFUSES)
 """Requests that one `ask` may take: the first, and one more for each feature that the endpoint turns out to refuse.
-A refused request is not billed, and what was refused is not sent again."""
+A rejected request is not billed, and the rejected feature is not sent again."""
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
 def load(parsed: ModelName, settings: ModelsSettings, *, grace_seconds: float = GRACE_SECONDS) -> ProviderModel:
-    """The model, with its key from the environment; `ModelUnavailable` says what is missing."""
+    """The model, with its key from the environment; `ModelUnavailable` names what is missing."""
     key = find_key(parsed)
     if key is None and parsed.needs_key:
         variables = " or ".join(parsed.key_variables)
@@ -203,7 +203,7 @@ class ProviderModel:
         return bool(profile.get("openai_supports_reasoning_effort_none")) and not reasons
 
     def _do_without(self, error: Exception, request: _Request) -> bool:
-        """Whether the request was refused for a feature that can be left out. Each is left out for good, so this is
+        """Whether the request was rejected for a feature that can be left out. Each is left out permanently, so this is
         true at most once for each."""
         if getattr(error, "status_code", None) not in (400, 422):
             return False
@@ -265,7 +265,7 @@ def _cache_settings(parsed: ModelName, *, is_chat: bool) -> dict[str, Any]:
 
 
 def _text_of(event: ModelResponseStreamEvent) -> str:
-    """What it adds to the text; nothing if it reasons, calls a tool, or tells of a part's end."""
+    """What it adds to the text; empty if it is reasoning, a tool call, or the end of a part."""
     if event.event_kind == "part_start" and event.part.part_kind == "text":
         return event.part.content
     if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":
@@ -308,7 +308,7 @@ def http_client(read_seconds: float) -> httpx2.AsyncClient:
         response.stream = Limited(response.stream)
 
     async def forget_user(request: httpx2.Request) -> None:
-        """It is in a header by now; what stands in the address is logged."""
+        """The key is in a header; addresses are logged."""
         request.url = request.url.copy_with(userinfo=b"")
 
     client = create_async_httpx2_client(timeout=httpx2.Timeout(read_seconds, connect=CONNECT_SECONDS))

@@ -1,7 +1,7 @@
 """Canonical messages as pydantic-ai has them, and its answers as canonical messages.
 
 A model's reasoning goes back to its own provider only, with the proof that came with it; to another it would be text
-that nobody wrote. What a provider has no form for stands as a note, so that nothing goes missing unsaid.
+that were not recorded. Content that a provider has no form for becomes a note, so that nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _request_parts(written: list[ModelMessage]) -> list[Any]:
 
 
 def _can_carry_mark(written: list[ModelMessage]) -> bool:
-    """Whether a breakpoint may stand at the end of what is written: Anthropic takes none on thinking."""
+    """Whether a breakpoint may come at the end of the parts: Anthropic allows none on thinking."""
     last = written[-1].parts[-1] if written and written[-1].parts else None
     return last is not None and last.part_kind not in ("thinking", "system-prompt")
 
@@ -232,7 +232,7 @@ def _media(part: Attachment, kind: Kind) -> UserContent | None:
             return BinaryContent(base64.b64decode(part.data, validate=True), media_type=media_type)
         except (binascii.Error, ValueError):
             return None
-    # Google would have the file fetched here first, by whoever asks, at every request.
+    # For Google the file would be downloaded here first, at every request.
     if kind == "google" or not part.uri or not part.uri.startswith(("https://", "http://")):
         return None
     return ImageUrl(part.uri, media_type=media_type) if is_image else DocumentUrl(part.uri, media_type=media_type)

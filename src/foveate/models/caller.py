@@ -7,7 +7,7 @@
 
 One request costs at most `(1 + max_retries) x models` calls, or `max_calls` if that is less. A provider's answer that
 can't be used (empty, malformed, too long) says that the provider is up: only faults of the provider count for its
-breaker. A refusal by the provider's filter is an answer, and given to whoever asked.
+breaker. A refusal by the provider's filter is an answer, and returned to the caller.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ LASTING_REASONS = frozenset({"extra", "key", "name"})
 URGENT = frozenset({"chat", "check"})
 """Someone waits for these; they go before work in the background, and wait for a short limit to end."""
 RETURNING: frozenset[Purpose] = frozenset({"smooth", "compress", "tiny"})
-"""A turn whose call failed comes back by itself, later each time: its few calls are not spent within seconds."""
+"""A turn whose call failed is queued again, later each time, so its few calls are not spent within seconds."""
 PATIENCE_SECONDS = 5.0
-"""So long does an urgent call wait for a rate, a pause or the breaker, all together; others are held back at once."""
+"""Limit in seconds that an urgent call waits for a rate, a pause or the breaker; others are held back at once."""
 LEAST_JITTER = 0.5
 """A pause is between this and 1 times as long as the doubling says."""
 
@@ -91,7 +91,7 @@ class _Errand:
     seconds: float = 0.0
     number: int | None = None
     is_given: bool = False
-    """A piece was given out, so that there is no way back."""
+    """A piece was returned, so the call can't be repeated."""
 
     @property
     def is_spent(self) -> bool:
@@ -152,7 +152,7 @@ class Caller:
     async def stream(
         self, ask: Ask, models: Sequence[str], *, session_id: str | None = None
     ) -> AsyncGenerator[str | Answer]:
-        """Like `ask`, piece by piece; once a piece was given out, a failure is final. Close it to stop early."""
+        """Like `ask`, piece by piece; once a piece was returned, a failure is final. Close it to stop early."""
         errand = _Errand(ask, About(ask.purpose, session_id, None), math.inf, is_stream=True)
         async with aclosing(self._tried(errand, models)) as pieces:
             async for piece in pieces:
@@ -235,7 +235,7 @@ class Caller:
                         if isinstance(piece, Answer):
                             call.answer = with_believed_usage(piece)
                             break
-                        if piece:  # an empty one says only that the model is at work
+                        if piece:  # an empty one shows only that the model is running
                             call.said += piece
                             errand.is_given = True
                             yield piece
@@ -383,9 +383,9 @@ def _verdict(errors: Sequence[ModelError], errand: _Errand) -> ModelError:
 
 PIECES_PER_TOKEN = 8
 SPARE_PIECES = 1_000
-"""A stream of more pieces than its tokens allow, and these, does not stop by itself."""
+"""A stream of more pieces than its tokens allow, plus these, is stopped."""
 SECONDS_PER_TOKEN = 1.0
-"""Nor does one that takes longer than this for all the tokens it may write, and `timeout_seconds`, however alive."""
+"""A stream that takes longer than this for all the tokens it may write, plus `timeout_seconds`, is stopped too."""
 
 
 async def pieces_in_time(

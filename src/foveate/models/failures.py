@@ -29,7 +29,7 @@ FIRST_ERROR: Final = 400
 FIRST_SERVER_ERROR: Final = 500
 BUSY: Final = (409, 425, 429)
 
-# Classes are told by name: a package that is not installed need not be imported to be recognised.
+# Classes are recognised by name, so that packages that are not installed need not be imported.
 _NO_CONNECTION: Final = (
     ("SSLError", "no secure connection: check https:// or http://, the port and its certificate"),
     ("gaierror", "this host name is not known: check the address, and the network"),
@@ -71,7 +71,7 @@ _LARGEST_SPAN: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class CallTarget:
-    """What was being asked. Every error of it is made here, and shows none of its secrets."""
+    """The target of a call. Its errors are made here, and show none of its secrets."""
 
     name: str
     model: str
@@ -112,7 +112,7 @@ def failure(error: Exception, target: CallTarget, *, in_stream: bool = False) ->
 
 
 def _own(error: Exception, target: CallTarget) -> ModelError | None:
-    """What the adapter itself found; the packages wrap what is raised while they read."""
+    """The adapter's own error; the packages wrap errors raised while they read."""
     own = next((cause for cause in _chain(error) if isinstance(cause, BrokenOff | TooMuchSaid)), None)
     match own:
         case BrokenOff():
@@ -349,7 +349,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _told(body: object, depth: int = 0) -> str:
-    """The sentence in the body of an error; of whoever stands behind, where the body is that of a router."""
+    """The message in the body of an error; that of the provider behind a router, if there is one."""
     if isinstance(body, str):
         return _told_in_text(body, depth)
     if depth == MAX_BODY_DEPTH:

@@ -1,6 +1,6 @@
 """What one provider can be asked now: a breaker, rates and slots, as arithmetic on moments that are passed in.
 
-closed ──(so many failures in a row)──► open ──(after its seconds, one call)──► trying ──(it failed)──► open
+closed ──(failures in a row)──► open ──(after its seconds, one call)──► trying ──(it failed)──► open
    ▲                                                                              │
    └───────────────────────────────(it answered)──────────────────────────────────┘
 """
@@ -39,7 +39,7 @@ PROVIDER_FAULTS = frozenset({"busy", "server", "network", "timeout", "stalled", 
 """Outcomes of a call that say something of the provider, not of one request or answer."""
 ANSWERED = frozenset({OK, UNFIT, "refused"})
 UNTOLD = frozenset({RUNNING, "cancelled", "error"})
-"""Outcomes that say nothing of it: nobody knows how the call would have ended."""
+"""Outcomes that do not count: it is unknown how the call would have ended."""
 
 BreakerState = Literal["closed", "open", "trying"]
 
@@ -153,8 +153,8 @@ class Rates:
 
 
 class Slots:
-    """So many calls at a time. Of several slots the last is kept for urgent calls, and these never queue behind others:
-    whoever waits for an answer does not wait for work in the background."""
+    """Limit of concurrent calls. Of several slots the last is for urgent calls, and these never queue behind others:
+    an interactive call does not wait for background work."""
 
     def __init__(self, limit: int) -> None:
         self.running = 0
@@ -240,7 +240,7 @@ class ProviderLimits:
         self.last_problem = "" if outcome in ANSWERED else problem or outcome
 
     def held(self, now: float, tokens: int, *, is_check: bool = False) -> Held | None:
-        """What stands in the way of a call of this size now; not the breaker, if it is to see how the provider is."""
+        """What blocks a call of this size now; not the breaker, if the call is to test the provider."""
         breaker = 0.0 if is_check else self.breaker.wait_seconds(now)
         if breaker > GRACE_SECONDS:
             problem = f"{self.provider} failed {self.breaker.failures} times in a row ({self.last_problem})"
@@ -266,7 +266,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProviderState:
-    """How a provider stands, for people and programs that look."""
+    """The state of a provider, for display."""
 
     provider: str
     breaker: BreakerState
@@ -323,7 +323,7 @@ class Providers:
             since_us = now_us - int(REMEMBERED_SECONDS * 1_000_000)
             try:
                 newest = await self._calls.newest(since_us, limit=MAX_REMEMBERED_CALLS)
-            except FoveateError as error:  # they are for caution; what can't be read will be told by whoever needs it
+            except FoveateError as error:  # limits are a precaution; a damaged store is reported where it is needed
                 _log.warning("the calls of the last hour can't be read: %s", error)
                 return
             self._has_remembered = True
@@ -370,7 +370,7 @@ class Bulletin:
         self._events = events
         self._clock = clock
         self._held: dict[str, set[str]] = {}
-        """The reasons told of, by provider."""
+        """The reasons already reported, by provider."""
         self._capped_day_us: int | None = None
 
     def failed(self, about: About, provider: str, error: ModelFailed | ModelUnavailable) -> None:

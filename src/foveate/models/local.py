@@ -72,7 +72,7 @@ class LocalWeights:
 
 
 def load(name: str, settings: ModelsSettings) -> Model:
-    """The model that `local…` leads to; what is missing is said now, the server is started later."""
+    """The model of a `local…` name; missing parts are reported now, the server is started later."""
     return LocalModel(name, parse_name(name), settings)
 
 
@@ -164,9 +164,9 @@ class LocalModel:
 
         if self._taking is None:
             self._taking = asyncio.ensure_future(asyncio.to_thread(_SERVERS.take, self._weights, self._name))
-        # A caller that gives up does not stop what was begun: the next one finds it.
+        # A caller that gives up does not stop a start in progress: the next one finds it.
         self.server = await asyncio.shield(self._taking)
-        # Under its own name, so that errors and accounts speak of what stands in the settings.
+        # Under its own name, so that errors and accounts use the name in the settings.
         here = ModelName(self._name, "endpoint", self._weights.alias, PREFIX, self.server.base_url)
         return provider.load(here, self._settings)
 
@@ -248,7 +248,7 @@ def serve(*, window_tokens: int = DEFAULT_WINDOW_TOKENS, path: Path | None = Non
 
 
 def start_server(weights: LocalWeights, *, name: str, port: int = 0) -> Server:
-    """Start one and wait until it is ready; what goes wrong is told as an error of the model `name`."""
+    """Start one and wait until it is ready; a failure is raised as an error of the model `name`."""
     where = ["--port", str(port), "--window", str(weights.window_tokens), "--model", str(weights.path)]
     process = subprocess.Popen(  # noqa: S603 - this package, with a port, a number and a path
         module_command("foveate.models.local", "--attached", *where),
@@ -302,7 +302,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{address}/v1", flush=True)  # noqa: T201 - the parent, or a person, reads where it listens
     if options.attached:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this
-        # Nobody reads what is said from now on, and a full pipe would stop the server.
+        # The output is not read from now on, and a full pipe would stop the server.
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
@@ -310,7 +310,7 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
-    # Its threads are not asked: an answer that is being made has nobody left to read it.
+    # Its threads are not awaited: an answer in progress has no reader.
     os._exit(0)
 
 

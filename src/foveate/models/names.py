@@ -71,7 +71,7 @@ class ModelName:
     """A name, understood."""
 
     name: str
-    """As it stands in settings."""
+    """As in the settings."""
     kind: Kind
     model: str
     """What the provider calls it."""
@@ -84,7 +84,7 @@ class ModelName:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key and the variable it came from; it shows itself to nobody."""
+    """A key and the variable it came from; its `repr` hides it."""
 
     variable: str
     value: str
@@ -100,7 +100,7 @@ def parse_name(
     plugins: Collection[str] = (),
     hosts: Collection[str] = (),
 ) -> ModelName:
-    """The name, understood; `ModelUnavailable` says what is wrong with it and what can be written.
+    """The parsed name; `ModelUnavailable` says what is wrong with it and what is accepted.
 
     `key_variables` is the setting of that name, `plugins` the prefixes that plug-ins have registered. `hosts` are those
     that `FOVEATE_ENDPOINT_KEY` is for; none: any.

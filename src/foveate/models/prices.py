@@ -18,7 +18,7 @@ from foveate.store.rows import NANO
 from foveate.turn import Usage
 
 PER_TOKENS = 1_000_000
-"""Prices are for so many tokens."""
+"""Prices are for this number of tokens."""
 FREE = Price(input=0, output=0)
 
 
@@ -32,7 +32,7 @@ class KnowsItsPrice(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PriceEntry:
-    """Where a model stands in the price list."""
+    """A model's entry in the price list."""
 
     model: str
     provider: str | None = None
@@ -110,7 +110,7 @@ def _is_listed(listing: PriceEntry) -> bool:
 
 
 def _is_here(parsed: ModelName) -> bool:
-    """Whether it runs on this machine, where nobody sends a bill."""
+    """Whether it runs on this machine, free of charge."""
     if parsed.kind == "local":
         return True
     try:

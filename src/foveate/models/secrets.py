@@ -1,4 +1,4 @@
-"""Taking keys out of what is said: nothing a provider echoes may carry one into a log, an event or a database."""
+"""Removing keys from messages: nothing a provider echoes may carry one into a log, an event or a database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_CHARS = 300
 MIN_KEY_CHARS = 4
 """A shorter value is no key, and taking it out would only garble the text."""
 
-# Prefixes that providers give their keys, also where the middle was starred out; and what stands in a header.
+# Prefixes that providers give their keys, also with the middle starred out; and the value of a header.
 _LOOKS_LIKE_A_KEY = re.compile(
     r"(?i:\b(?:api[-_]?key|x-api-key|x-goog-api-key|authorization|access[-_]?token)"
     r"['\"]?\s*[=:]\s*['\"]?(?:(?:bearer|basic)\s+)?[^\s,;&'\"]{4,})"

@@ -1,4 +1,4 @@
-"""What is known of the configured models: who is asked for what, keys, prices, windows, and whether they answer."""
+"""The state of the configured models: purposes, keys, prices, windows, and whether they answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ModelUse:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """What is known of a configured model."""
+    """The state of a configured model."""
 
     model: str
     provider: str = ""

@@ -142,6 +142,6 @@ def short_texts(made: Artefact) -> dict[int, str]:
 def short_message(message: Message, show: Callable[[Part], str]) -> str:
     """A message with its parts written shorter, behind the same marks: `show` is like `foveate.text.part_text`.
 
-    Give `part_text(part, words)` for what is to stand in a part's place, so that no words can forge a mark.
+    Give `part_text(part, words)` for the replacement of a part, so that no words can forge a mark.
     """
     return message_text(replace(message, original=None), show)

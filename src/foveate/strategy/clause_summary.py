@@ -56,7 +56,7 @@ class ClauseWording(ABC):
     clauses_key: ClassVar[str]
     """The key of the clauses in the answer."""
     speaker: ClassVar[str] = ""
-    """Who is taken to have said a clause that names nobody."""
+    """The assumed speaker of a clause that names none."""
     extra_clauses: ClassVar[int] = 0
     """Clauses that are asked for besides those of the summary."""
     extra_request: ClassVar[str] = ""
@@ -157,7 +157,7 @@ def _notes(turn: SourceTurn, most: int) -> Sequence[Unit]:
 
 
 def _lines(notes: Sequence[Unit], max_tokens: int, count: Count) -> list[str]:
-    """The notes in order; of more than a model may be shown those that tell most."""
+    """The notes in order; if there are too many for a request, the most informative ones."""
     shown: list[tuple[int, str]] = []
     left = max_tokens
     for unit in roll_up(notes, max_tokens, count):

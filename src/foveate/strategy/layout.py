@@ -16,14 +16,14 @@ LEVEL_SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.25)
 """Each level of eras may spend this share of what the finer ones leave: the first with which all levels fit."""
 MAX_LEVELS = 40
 MAX_JOINED_ERAS = 32
-"""As many eras of the finest level stand in one block at most, so that opening it is one step."""
+"""Limit of the eras of the finest level in one block, so that opening it is one step."""
 MAX_MISSING_ERAS = 200
 """A missing era is looked for among its children; when this many were missing, the rest is only named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Eras and named ranges that together stand for the turns 1 to some boundary, newest first."""
+    """Eras and named ranges that together cover the turns 1 to some boundary, newest first."""
 
     eras: tuple[Era | Block, ...]
     """An era that exists, or the row of a range that is only named."""
@@ -114,7 +114,7 @@ def finest_tokens(history: History) -> int:
 
 
 def make_cover(history: History, boundary: int, last: int, room_tokens: int, overheads: Overheads) -> Cover:
-    """Stands for the turns 1 to `last`: eras up to `boundary`, where one of the finest ends, the others only named.
+    """Covers the turns 1 to `last`: eras up to `boundary`, where one of the finest ends, the others only named.
 
     Its least cost fits the room if that of one named range does.
     """
@@ -188,7 +188,7 @@ def _level_counts(
 
 
 class _Reader:
-    """Finds what stands for an era that is not made yet."""
+    """Finds the replacement of an era that is not made yet."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -274,8 +274,8 @@ class CostModel:
         return Option(text, level if is_shared else ALONE, level, False)
 
     def block(self, texts: int) -> int:
-        """The structure of a block of so many texts."""
-        if texts < 2:  # noqa: PLR2004 - one text stands in a tag of its own
+        """The structure of a block with this number of texts."""
+        if texts < 2:  # noqa: PLR2004 - one text has a tag of its own
             return self.overheads.tag if texts else 0
         return self.overheads.range + texts * self.overheads.line
 
@@ -445,7 +445,7 @@ CUT_MINIMUM_TOKENS = 8
 
 
 def compact_rows(history: History, budget_tokens: int, overheads: Overheads) -> list[Block]:
-    """Rows for a budget too small for bands; none where it can't even name the range."""
+    """Rows for a budget too small for bands; none if it can't name the range."""
     newest = next(iter(history.newest()), None)
     if newest is None:
         return []
@@ -479,7 +479,7 @@ def _shown(item: TurnSizes, room_tokens: int, overheads: Overheads) -> Block | N
 
 
 TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
-"""Of the room for rolled-over turns, what single Tinies take where eras stand for the oldest: the first that fits."""
+"""Of the room for rolled-over turns, what single Tinies take where eras cover the oldest: the first that fits."""
 
 
 def rolled_rows(

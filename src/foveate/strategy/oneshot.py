@@ -1,6 +1,6 @@
 """Oneshot: every call sees the epic, the tasks and the log, and nothing else; the log is a gradient within its share.
 
-The epic stands fixed in front of the log, where caches keep it; the tasks change, and stand behind it.
+The epic comes before the log, where it stays cached; the tasks change, and come after it.
 """
 
 from __future__ import annotations

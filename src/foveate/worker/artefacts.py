@@ -31,7 +31,7 @@ from foveate.worker.renditions import unpack_units
 MAX_READ_TURNS = 400
 """Of more turns than this their units are read, not their messages."""
 FALLBACK_TOKENS = 200
-"""What stands in for something that could not be made takes no more."""
+"""Limit of the fallback for an artefact that could not be made."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def _make(strategy: Strategy, material: Material) -> Artefact:
 
 
 def _fallback(material: Material) -> Artefact:
-    """The clauses that tell most, or nothing where short messages were wanted: those are then shown whole."""
+    """The most informative clauses, or nothing for short messages: those are then shown whole."""
     units = [unit for turn in material.turns for unit in turn.units]
     return made_of(material.wanted, era_text(units, material.wanted.tokens or FALLBACK_TOKENS, material.count))
 
@@ -194,7 +194,7 @@ async def artefact_jobs(context: QueueContext, session: SessionRow) -> AsyncGene
     rows = {row.name: row for row in await store.artefacts.made(session.id, session.strategy)}
     settled = await store.derived.settled(session.id)
     for wanted in unasked:
-        # What has no units yet, as an open turn, is asked for when it has.
+        # A turn without units, such as an open one, is requested once it has them.
         if wanted.last <= settled and wanted.name in rows:
             yield ArtefactJob(context, session, wanted, rows[wanted.name])
 

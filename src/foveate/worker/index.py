@@ -86,7 +86,7 @@ class Indexer:
         return [entry for entry in await self._pool.run(make_passages, jobs) if entry is not None]
 
     async def _ready(self, made: list[NewPassages], maker: str) -> AsyncIterator[list[NewPassages]]:
-        """What was made, with its vectors: at once, or a request at a time."""
+        """The passages with their vectors: at once, or one request at a time."""
         if self._embedder is None:
             yield made
             return

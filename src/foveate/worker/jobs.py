@@ -83,13 +83,13 @@ class Job(ABC):
 class RollUpJob(Job):
     """One era or artefact that rules have made. A model is asked once; it is noted before, so no process pays again.
 
-    The note is withdrawn if the job is put off. Failed calls are counted for all jobs of a kind in a session.
+    The note is withdrawn if the job is postponed. Failed calls are counted for all jobs of a kind in a session.
     """
 
     kind: ClassVar[str]
 
     is_waiting = False
-    """It was put off, and so are those of its kind after it."""
+    """It was postponed, and so are those of its kind after it."""
 
     def __init__(self, context: QueueContext, session: SessionRow, about: str) -> None:
         self.session = session

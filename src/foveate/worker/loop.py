@@ -1,7 +1,7 @@
 """The background worker: turns that lack renditions get them, and ranges of turns become eras.
 
-Nothing depends on memory: the queue is what is missing in the store, each turn is leased while it is worked on,
-and keeping the same renditions twice changes nothing. A crash costs the work in hand, and a later worker does it.
+Nothing depends on memory: the queue is what the store lacks, each turn is leased while it is processed,
+and storing the same renditions twice changes nothing. After a crash a later worker repeats the work in progress.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ GATHER_SECONDS = 0.1
 POLL_SECONDS = 0.02
 PAUSE_SECONDS = 0.5
 MAX_FAILURES = 8
-"""A session whose work failed is tried again after a pause that doubles with each failure, up to so many."""
+"""A session whose work failed is tried again after a pause that doubles with each failure, up to this number."""
 
 Progress = Callable[[int], object]
-"""Told how many turns were just finished."""
+"""Called with the number of turns just finished."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Worker:
         self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
         self._sessions: dict[str, None] = {}
-        """What is to be looked at, in order: a session goes behind the others after each batch."""
+        """Sessions to work on, in order: a session goes behind the others after each batch."""
         self._quiet: dict[str, asyncio.TimerHandle] = {}
         """Sessions whose newest turn may still grow, and when it is taken for finished."""
         self._recorded: dict[str, None] = {}
@@ -128,19 +128,19 @@ class Worker:
             self._refiner.wake_roll_ups(session_id)
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> None:
-        """Make here and now what a session lacks, its open turn included, as far as it needs nobody else's model."""
+        """Make at once what a session lacks, its open turn included, except for work that needs a provider's model."""
         while True:
             while await self._work(session_id, include_open=True, progress=progress):
                 pass
             if not (await self._store.derived.backlog(session_id)).pending:
                 break
-            await asyncio.sleep(POLL_SECONDS)  # another worker has the rest in hand
+            await asyncio.sleep(POLL_SECONDS)  # another worker has leased the rest
         if self._embeddings == STATIC:
             await self._indexer.finish(session_id, progress)
         await self._make_eras(session_id)
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
-        """Finish everything that is lacking, and ask models for what is due."""
+        """Finish all missing work, and call models for everything due."""
         unfinished = session_ids if session_ids is not None else await self._unfinished()
         for session_id in unfinished:
             await self.finish(session_id, progress)
@@ -162,7 +162,7 @@ class Worker:
         return found
 
     async def close(self) -> None:
-        """End the background work. What was recorded is compressed as far as `close_seconds` allows."""
+        """End the background work. Recorded turns are compressed as far as `close_seconds` allows."""
         self._closed = True
         if self._resumed:
             self._resumed.cancel()
@@ -212,7 +212,7 @@ class Worker:
             self._idle.set()
 
     async def _advance(self, session_id: str) -> None:
-        """One batch of a session, which then goes behind the others; or what is due once all its turns are done."""
+        """One batch of a session, which then goes behind the others; then its eras, index and roll-ups."""
         include_open = session_id in self._with_open
         if await self._work(session_id, include_open=include_open):
             self._sessions.setdefault(session_id)

@@ -71,7 +71,7 @@ class Pool:
         self._is_closed = True
         for process in list(self._running):
             process.kill()
-        # A job in a thread can't be stopped; it is short, and nobody has to wait for it.
+        # A job in a thread can't be stopped; it is short, and no call waits for it.
         self._threads.shutdown(wait=self._processes > 0, cancel_futures=True)
         while True:
             try:

@@ -218,7 +218,7 @@ def main() -> None:
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         try:
             write_frame(output, _answer(frame))
-        except BrokenPipeError:  # the program was killed meanwhile; nobody is left to be told
+        except BrokenPipeError:  # the program was killed; there is no reader
             os._exit(0)
 
 

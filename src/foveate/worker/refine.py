@@ -1,6 +1,6 @@
 """The model queue: turns, eras and artefacts that rules have made get better texts from a model, in the background.
 
-Nobody waits for it. What is due, leased and counted is in the store, so a restart continues where this ended and
+No call waits for it. Due times, leases and counts are in the store, so a restart continues where this ended and
 nothing ever costs more than its limit. A job that fails keeps what rules made and is tried again later, up to its limit
 of calls; one held back by a cap, a rate or a breaker waits until that allows it.
 """
@@ -36,26 +36,26 @@ from foveate.worker.turns import Parts, TurnJob
 START_SECONDS = 0.5
 """A program that ends sooner, such as a command that records, leaves models alone."""
 LATER = 10
-"""An attempt that failed is repeated after so many times `backoff_seconds`."""
+"""A failed attempt is repeated after `backoff_seconds` times this factor."""
 LATER_GROWTH = 6
-"""Each call it took makes that so many times longer: the six calls of a turn outlast two hours without a provider."""
+"""Factor for each call it took: the six calls of a turn outlast two hours without a provider."""
 MAX_LATER_SECONDS = 6 * 3600.0
-"""No attempt is put off for longer. When a model answers again after an outage, all that wait are due."""
+"""Limit of that delay. When a model answers again after an outage, all waiting turns are due."""
 LEAST_JITTER = 0.5
 OUTAGE_FAILURES = 3
-"""After so many failures in a row a provider was down; one turn that always fails is no reason to hurry the others."""
+"""Failures in a row that count as an outage; one turn that always fails does not make the others due."""
 MAX_PARTS = 256
 LEAST_HOLD_SECONDS = 0.2
 UNAVAILABLE_SECONDS = 3600.0
 """How long nothing is asked when a key, a package or a name is missing; a restart and `settle` ask at once."""
 LOOK_SECONDS = 2.0
-"""How soon a turn that another process has in hand is looked at again."""
+"""The interval for checking a turn that another process has leased."""
 MAX_WAIT_SECONDS = 300.0
 """The queue is looked at this often, whatever it said before."""
 POLL_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
 BEATS = 3
-"""A lease is renewed so many times before it would end."""
+"""Renewals of a lease within its duration."""
 ABOUT_THE_JOB = ("too-long", "refused")
 """Reasons to give up one job; the next may pass."""
 
@@ -69,7 +69,7 @@ def _clock_us() -> int:
 
 
 class Refiner:
-    """Asks models for what is due: several turns at a time, roll-ups one by one. It starts when it is first woken."""
+    """Calls models for due work: several turns at a time, roll-ups one by one. It starts when it is first woken."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Refiner:
             self._tasks[lane] = asyncio.create_task(self._run(feed, width))
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
-        """Work off the turns that are due now; what was put off until later is left for then."""
+        """Process the turns that are due now, and not those postponed until later."""
         if not self._groups:
             return
         self._unavailable_until.pop(self._turn_model, None)
@@ -142,7 +142,7 @@ class Refiner:
             await self._work(owner, feed, self._settings.concurrency, progress)
             if not await self._due_sessions(session_ids, moment_us):
                 return
-            await asyncio.sleep(POLL_SECONDS)  # another task or process has the rest in hand
+            await asyncio.sleep(POLL_SECONDS)  # another task or process has leased the rest
 
     async def settle_roll_ups(self, session_ids: Iterable[str]) -> None:
         """Ask for the eras and artefacts of sessions that no model was asked for; a setback ends a session's kind."""
@@ -157,7 +157,7 @@ class Refiner:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def want_again(self, session_id: str) -> int:
-        """Have made again what older compressors made, what is marked, and what no model made though one could."""
+        """Queue again what older compressors made, what is marked, and what rules made though a model could."""
         model_version = PROMPT_VERSION if self._groups else None
         wanted = RedoRequest(local_version=LocalCompressor().version, model_version=model_version)
         return await self._due.want_again(session_id, wanted, self._now_us())
@@ -194,7 +194,7 @@ class Refiner:
                 if progress:
                     progress(1)
 
-        # What is leased stays so until the last task has ended, and not only until the feed has.
+        # Leases are renewed until the last task has ended, and not only until the feed has.
         beat = _Beat(self._store, owner, self._lease_seconds)
         async with beat, aclosing(feed), asyncio.TaskGroup() as tasks:
             for _ in range(width):
@@ -203,7 +203,7 @@ class Refiner:
     async def _finite(
         self, session_ids: Sequence[str] | None, moment_us: int, owner: str
     ) -> AsyncGenerator[TurnJob, None]:
-        """The turns that were due at a moment and nobody else has in hand."""
+        """The turns that were due at a moment and that no other process has leased."""
         is_found = True
         while is_found and self._is_available(self._turn_model):
             is_found = False
@@ -228,7 +228,7 @@ class Refiner:
                         await self._woken.wait()
 
     async def _claimed(self, session_id: str, moment_us: int, owner: str) -> AsyncGenerator[TurnJob, None]:
-        """A few turns of one session, so that the others get theirs; those that nobody takes are given back."""
+        """A few turns of one session, so that the others get theirs; those not started are released."""
         try:
             claims = await self._due.claim(
                 session_id,
@@ -252,7 +252,7 @@ class Refiner:
                 await asyncio.shield(TurnJob(self._context, self._groups, due, self._parts).give_back(due.due_us))
 
     async def _finite_roll_ups(self, session_ids: list[str], owner: str) -> AsyncGenerator[RollUpJob, None]:
-        """The eras and artefacts of sessions; those sessions that somebody else has in hand stay in the list."""
+        """The eras and artefacts of sessions; sessions that another process has leased stay in the list."""
         for session_id in list(session_ids):
             try:
                 if not await self._due.lease_roll_ups(session_id, owner, self._lease_seconds):
@@ -281,7 +281,7 @@ class Refiner:
                 self._has_roll_ups.set()
 
     async def _session_roll_ups(self, session_id: str) -> AsyncGenerator[RollUpJob, None]:
-        """One job after another: each is done before the next is taken. One that is put off ends its kind."""
+        """One job after another: each is done before the next is taken. One that is postponed ends its kind."""
         session = await self._store.get_session(session_id)
         for find in (era_jobs, artefact_jobs):
             async with aclosing(find(self._context, session)) as jobs:
@@ -359,7 +359,7 @@ class Refiner:
 
 
 def longest_wait_seconds(calls: int, backoff_seconds: float) -> float:
-    """Until a turn is tried again that took so many calls."""
+    """The delay before a turn is tried again, by the calls it took."""
     return float(min(backoff_seconds * LATER * LATER_GROWTH ** max(0, calls - 1), MAX_LATER_SECONDS))
 
 

@@ -194,7 +194,7 @@ def _ends(text: str, most: int) -> str:
 
 
 def fall_back(turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:
-    """The next higher level in place of each, and a cut for tiny: what is shown when nothing better can be made."""
+    """The fallback: the next higher level in place of each, and a cut for tiny."""
     raw = turn_text(tuple(messages))
     text = raw.strip() or "(nothing said)"
     words = " ".join(text.split())

@@ -93,7 +93,7 @@ class Attempt:
         return usable
 
     async def run(self) -> None:
-        """Ask for what has not passed yet; `failed` says what could not be asked."""
+        """Request the levels that have not passed yet; `failed` has the calls that failed."""
         wanted = [group for group in self.groups if not self.parts.passed.keys() >= set(group.levels)]
         mode = self.context.settings.mode
         if mode == "separate":
@@ -101,7 +101,7 @@ class Attempt:
             return
         for group in wanted:
             if any(mode == "chained" or group.models == other.models for other, _ in self.failed):
-                return  # what is made of the last can't be made, or would fail like it
+                return  # the next group needs the last one's result, or would fail the same way
             await self._run(group, await self._source(group) if mode == "chained" else None)
 
     def refined(self) -> RefinedTurn:
@@ -157,7 +157,7 @@ class Attempt:
             spent = error.calls
             raise
         finally:
-            # One that is cancelled has spent nothing that is known, and the promise stands in the store.
+            # A cancelled call has no known cost, and its reservation stays in the store.
             self._promised -= allowed
             self.made += spent
         assert spent <= allowed, "a caller makes no more calls than it was allowed"
@@ -178,7 +178,7 @@ class Attempt:
         return allowed
 
     async def _weigh(self, group: Group, assignment: Assignment, answered: CallReport) -> None:
-        """Take what passes; what does not is asked for once more, if the answer allows of it."""
+        """Keep what passes; the rest is requested once more, if the answer was readable."""
         weighed = await self._weighed(assignment, answered)
         if weighed.again:
             await self._weighed(weighed.again, await self._ask(group, weighed.again))
@@ -203,7 +203,7 @@ class Attempt:
         }
 
     async def _source(self, group: Group) -> str | None:
-        """The level above the first of a group: what a model made of it just now, or what stands in the store."""
+        """The level above the first of a group: the model's new text, or the stored one."""
         above: Level | None = {"C": "S", "T": "C"}.get(group.levels[0])  # type: ignore[assignment]
         if above is None:
             return None
@@ -308,7 +308,7 @@ class TurnJob(Job):
 
 
 def _finality(error: ModelError) -> int:
-    """The lower, the better the prospects: what is held back needs only time, what failed may pass another time."""
+    """Lower is better: a call held back needs only time, a failed one may succeed later."""
     if isinstance(error, ModelHeldBack):
         return 2 if error.reason == "calls" else 0
     return 1 if isinstance(error, ModelFailed) else 3
@@ -344,7 +344,7 @@ class AnswerVerdict:
     passed: Mapping[Level, PassedLevel]
     refusals: int
     is_garbled: bool
-    """Nothing of it could be read; another time it may be better. What was read and refused would come again."""
+    """It was unreadable, so another attempt may help. A readable answer that was rejected would be repeated."""
     again: Assignment | None = None
 
 
@@ -365,7 +365,7 @@ def write_request(
 def weigh(
     assignment: Assignment, answer: Answer, original: SourceTurnRows, above: Mapping[Level, int]
 ) -> AnswerVerdict:
-    """What may stand of an answer. One that can't even be judged is worth nothing, and not asked about again."""
+    """The accepted parts of an answer. One that can't be judged has none and is not repeated."""
     counter = exact_counter(original.encoding)
     with contained(_log, "an answer of %s could not be judged", answer.message.model) as outcome:
         judged = judge(assignment, answer, original.messages(), counter.base, above=above)

@@ -1,7 +1,7 @@
-"""Renditions written by a model: what it is asked for one turn, and whether its answer may stand.
+"""Renditions written by a model: the request for one turn, and whether the answer is accepted.
 
-Pure, like every compressor: no call is made here. `assign` writes the request, `judge` reads the answer; whoever
-calls the model does so in between, at most twice for an assignment: once more with what was missing.
+Pure, like every compressor: no call is made here. `assign` writes the request, `judge` reads the answer; the caller
+calls the model in between, at most twice for an assignment: the second time with the missing facts.
 
     messages ─► model_source: the turn, shortened if it must be ─► model_prompts: envelope, schema ─► Assignment
     Answer ─► model_answers: JSON ─► model_checks, guard ─► our marks around its parts ─► Judged
@@ -102,7 +102,7 @@ def groups(settings: ModelsSettings) -> tuple[Group, ...]:
 
 
 def is_worth_asking(messages: Sequence[Message], count: Count, levels: Sequence[Level] = ("C", "T")) -> bool:
-    """Whether a model could do better than rules: not with a few words, nor with S where nobody speaks at length."""
+    """Whether a model could do better than rules: not with a few words, nor for S without any long passage."""
     if set(levels) == {"S"}:
         return bool(find_passages(messages, count))
     return count(turn_text(tuple(messages))) >= WORTH_TOKENS
@@ -169,7 +169,7 @@ def judge(
     above: Mapping[Level, int],
     shares: Shares | None = None,
 ) -> AnswerReport:
-    """What may stand of the answer. `above` has, for each level, the tokens of the next higher level in use."""
+    """The accepted parts of the answer. `above` has, for each level, the tokens of the next higher level in use."""
     fields = read_answer(answer, assignment.levels)
     texts: dict[Level, str] = {}
     rulings: dict[Level, Ruling] = {level: Ruling(reason=reason) for level, reason in fields.problems.items()}
@@ -185,7 +185,7 @@ def judge(
                 rulings[level] = ruling
                 continue
             texts[level] = ruling.text
-            if level in _BELOW:  # what passes is what the next level stands under
+            if level in _BELOW:  # an accepted level is the limit of the next one
                 sizes[_BELOW[level]] = count(ruling.text)
     refusals = tuple(
         Refusal(level, ruling.reason, ruling.kept_share, ruling.lost, ruling.text) for level, ruling in rulings.items()

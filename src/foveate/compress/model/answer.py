@@ -50,7 +50,7 @@ class Fields:
 
 
 def read_answer(answer: Answer, levels: Sequence[Level]) -> Fields:
-    """What an answer has for each level. Keys that nobody asked for are passed over."""
+    """What an answer has for each level. Keys that were not requested are ignored."""
     loaded, problem = load_object(answer)
     if loaded is None:
         return Fields({}, None, dict.fromkeys(levels, problem))
@@ -118,9 +118,9 @@ def _tidy(text: str) -> str:
 
 
 MAX_NAMED = 12
-"""So many missing facts are named to a model."""
+"""Limit of the missing facts that are named to a model."""
 PASSING_SHARE = 0.5
-"""Of the passages of a turn at least so many must pass, or S stays as rules made it."""
+"""Share of a turn's passages that must pass; otherwise S stays as rules made it."""
 
 _EXACT = "i#@/unqe"
 """Kinds of facts that are named first, since they can be copied."""

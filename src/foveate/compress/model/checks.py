@@ -27,14 +27,14 @@ FAINT = 1e-6
 GROUNDED_SHARE = 0.5
 """A clause whose facts are to a smaller share in what it reports is made up, or somebody else's."""
 MIN_CLAUSE_WEIGHT = 3.0
-"""A clause with fewer facts is too short to tell."""
+"""A clause whose facts weigh less is too short to be judged."""
 ROOT_CHARS = 5
 """Words that begin alike so far are forms of one word."""
 LOOP_TIMES = 4
-"""A few words that come so often in a row are a loop, unless the source has it."""
+"""Repetitions of a few words in a row that are a loop, unless the source has it."""
 MAX_LOOP_WORDS = 16
 SAID_OFTEN, SAID_OFTEN_WORDS = 3, 5
-"""So is a sentence that comes so often and has so many words; the same note on a tool may well come again."""
+"""Repetitions and words of a sentence that is a loop; the same short note on a tool may be repeated."""
 MAX_CLAUSES = 500
 
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
@@ -86,12 +86,12 @@ def _own_words(message: Message) -> Iterator[str]:
 
 
 def visible(text: str) -> str:
-    """The text without characters nobody sees, which could hide or reorder others; one sort of line end."""
+    """The text without invisible characters, which could hide or reorder others; one kind of line end."""
     return "\n".join(_INVISIBLE.sub("", text).splitlines())
 
 
 def wrong_in(text: str, original: SourceWords, nonce: str) -> str:
-    """What no answer may have, whoever is said to speak."""
+    """What no answer may have, for any speaker."""
     return (
         structure_in(text, nonce)
         or _controls(text)
@@ -143,7 +143,7 @@ def loop_in(text: str, source: str) -> str:
 
 
 def made_up(text: str, known: Facts) -> str:
-    """The first clause of a text that says mostly what is not known, or nothing."""
+    """The first clause of a text with mostly unknown facts; "" if there is none."""
     forms = _forms(known)
     roots = {form[:ROOT_CHARS] for form in forms if len(form) >= ROOT_CHARS}
     for clause in _clauses(text):
@@ -174,13 +174,13 @@ def _clauses(text: str) -> list[str]:
 
 
 MIN_LETTERS = 20
-"""Fewer letters tell nothing of a script."""
+"""With fewer letters the script is not decided."""
 CLEAR_SHARE = 0.6
-"""A text is in a script if so many of its letters are,"""
+"""Share of the letters that must be in a script for a text to be in it,"""
 PRESENT_SHARE = 0.03
 """and a source has a script, or a language, if it makes up at least this share of it."""
 MIN_COMMON_WORDS = 4
-"""Fewer everyday words tell nothing of a language."""
+"""With fewer everyday words the language is not decided."""
 MAX_CHARS = 50_000
 
 _TECHNICAL = re.compile(

@@ -20,7 +20,7 @@ MAX_CLAUSES = 64
 CLAUSE_SHAPE_TOKENS = 24
 """Keys and braces around a clause."""
 PASSING_SHARE = 0.6
-"""If fewer of the clauses pass, what rules made stands."""
+"""If fewer of the clauses pass, the rules' result is kept."""
 COVERED_SHARE = 0.6
 """So does it if the clauses have less of the weighted facts, compared with what rules choose."""
 
@@ -35,7 +35,7 @@ def clauses_schema(speakers: Sequence[str] = ()) -> Json:
 
 
 def asked_clauses(max_tokens: int) -> int:
-    """About how many clauses so many tokens hold."""
+    """The approximate number of clauses for a number of tokens."""
     return min(MAX_CLAUSES, max(1, max_tokens // TYPICAL_TOKENS))
 
 
@@ -65,7 +65,7 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class ClauseVerdict:
-    """The clauses that may stand, in the order of the answer, and how many may not."""
+    """The accepted clauses, in the order of the answer, and the number of rejected ones."""
 
     units: tuple[Unit, ...]
     refused: int
@@ -76,7 +76,7 @@ class ClauseVerdict:
 
 
 class ClauseJudge:
-    """Compares clauses with what was said in the turns that they name."""
+    """Compares clauses with the turns that they name."""
 
     def __init__(self, units: Sequence[Unit], nonce: str, count: Count) -> None:
         self._nonce = nonce
@@ -130,7 +130,7 @@ def _read(units: Sequence[Unit]) -> _Said:
 
 
 def fitting(units: Iterable[Unit], max_tokens: int, count: Count) -> list[Unit]:
-    """The first of the units that fit so many tokens."""
+    """The first of the units that fit the tokens."""
     kept: list[Unit] = []
     left = max_tokens
     for unit in units:

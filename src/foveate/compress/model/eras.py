@@ -41,7 +41,7 @@ class EraAssignment:
 
 @dataclass(frozen=True, slots=True)
 class EraReport:
-    """The units of an era, best first; none, and the reason, if what rules made stands."""
+    """The units of an era, best first; none, and the reason, if the rules' result is kept."""
 
     units: tuple[Unit, ...] = ()
     reason: str = ""
@@ -84,7 +84,7 @@ def _turn(line: str) -> int:
 
 
 def judge_era(assignment: EraAssignment, answer: Answer, units: Sequence[Unit], count: Count) -> EraReport:
-    """The clauses that may stand, if they are enough to tell of the range as well as rules do."""
+    """The accepted clauses, if they cover the range as well as the rules' result."""
     loaded, problem = load_object(answer)
     clauses = loaded.get("clauses") if loaded is not None else None
     if problem or not isinstance(clauses, list):

@@ -21,9 +21,9 @@ from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolRes
 PASSAGE_TOKENS = 40
 """A shorter passage is not worth a model's smoothing."""
 MAX_PASSAGES = 40
-"""So many passages of a turn are smoothed by a model, the first ones; rules do the rest."""
+"""The number of passages of a turn that a model smooths, from the first; rules do the rest."""
 HEAD_SHARE = 0.6
-"""What is left of a turn that must be cut is its beginning to this share; the rest is its end."""
+"""The share of the beginning in a turn that must be cut; the rest is its end."""
 CUT_NOTE = "\n(… {tokens} tokens left out here …)"
 CUT_NOTE_TOKENS = 24
 EXCERPT_NOTE = "(Only the passages with what was missing; the rest of the source is as before.)"
@@ -58,7 +58,7 @@ def find_passages(messages: Sequence[Message], count: Count) -> tuple[ProsePassa
 def source_text(
     messages: Sequence[Message], max_tokens: int, count: Count, *, passages: Sequence[ProsePassage] = ()
 ) -> str:
-    """What stands in the envelope, in at most `max_tokens`; passages bring their numbers along if nothing is cut."""
+    """The content of the envelope, in at most `max_tokens`; passages have numbers if nothing is cut."""
     raw = _numbered(messages, passages) if passages else turn_text(tuple(messages))
     if count(raw) <= max_tokens:
         return raw
@@ -145,7 +145,7 @@ def _cut(text: str, max_tokens: int, count: Count) -> str:
         if tokens <= max_tokens:
             break
         head, tail = int(chars * HEAD_SHARE), chars - int(chars * HEAD_SHARE)
-        # What was the middle of a line stays one, so that no mark in it stands at a line's start.
+        # The middle of a line stays the middle, so that no mark in it gets to a line's start.
         behind = "\n" if text[len(text) - tail - 1] == "\n" else " "
         cut = f"{text[:head]}{CUT_NOTE.format(tokens=tokens - room)}{behind}{text[len(text) - tail :]}"
         size = count(cut)
@@ -186,13 +186,13 @@ def request(source: str, limits: str, *, nonce: str) -> str:
 
 
 def source_of(request: str, nonce: str) -> str:
-    """What stands in a request's envelope."""
+    """The content of a request's envelope."""
     _, _, behind = request.partition(f"<source-{nonce}>\n")
     return behind.partition(f"\n</source-{nonce}>")[0]
 
 
 def follow_up(refused: Sequence[str], levels: Sequence[Level], *, nonce: str) -> str:
-    """What was wrong with an answer. The facts named in it are the turn's, so they stand in an envelope too."""
+    """What was wrong with an answer. The facts named in it are the turn's, so they are in an envelope too."""
     names = " and ".join(f'"{NAMES[level]}"' for level in levels)
     shown = without_nonce("\n".join(refused), nonce)
     return prompt_file("again").replace("{nonce}", nonce).replace("{names}", names).replace("{refused}", shown, 1)
@@ -227,7 +227,7 @@ def closed_object(properties: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 OTHER_TOKENIZERS = 1.6
-"""Another model may need so many times the tokens that we count for a text, JSON's escapes included."""
+"""Factor for models that need more tokens for a text than counted here, JSON's escapes included."""
 SHAPE_TOKENS = 40
 """Keys, quotes and braces around a level."""
 LEAST_WORDS = 8

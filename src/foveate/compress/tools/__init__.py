@@ -137,7 +137,7 @@ def smooth_call(call: ToolCall) -> str:
 
 
 def smooth_result(call: ToolCall | None, result: ToolResult) -> str:
-    """The output at level S, without its mark; the result's own name stands in for a call that is not known."""
+    """The output at level S, without its mark; the result's own name is used if its call is not known."""
     exchange = read_exchange(call or ToolCall(result.name or "tool", {}), result)
     if exchange.is_binary:
         return f"(binary output, {several(exchange.total_chars, 'character')})"

@@ -40,7 +40,7 @@ _EDITS += ("strreplace", "strreplaceeditor", "strreplacebasededittool", "searchr
 _EDITS += ("notebookedit", "texteditor", "insertcontent", "patch", "deletefile", "movefile")
 tools: tuple[str, ...] = (*_READS, *_WRITES, *_EDITS, "*readfile*", "*writefile*", "*editfile*")
 MAX_OUTLINE = 12
-"""So many names of what a file defines stand for its middle."""
+"""Limit of the defined names that are shown in place of a file's middle."""
 
 _CONTENT = ("content", "text", "file_text", "new_string", "newText", "new_str", "body", "data", "contents")
 _PATCH = ("patch", "diff", "input", "changes")
@@ -173,7 +173,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _edits(arguments: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """What is replaced by what, for one edit or a list of them."""
+    """The old and new texts of one edit or a list of them."""
     several = arguments.get("edits")
     found = several if isinstance(several, list) else [arguments]
     pairs = [(_text(edit, _OLD), _text(edit, _NEW)) for edit in found if isinstance(edit, Mapping)]

@@ -1,4 +1,4 @@
-"""Any tool nobody else knows: its main argument and the size of what came back, or the little that came."""
+"""Any other tool: its main argument and the size of its result, or the result if it is short."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def smooth(exchange: Exchange) -> list[str]:
     if data is None:
         return generic.smooth(exchange)
     if isinstance(data, Mapping):
-        # What the call asked with stands right above its result.
+        # The call's arguments are right above its result.
         asked = exchange.arguments
         data = {key: value for key, value in data.items() if value != asked.get(key, _Nothing)} or data
     return both_ends(list(lines_of(data)), exchange.total_lines)

@@ -1,4 +1,4 @@
-"""Searches: what was looked for, how many hits in how many files, and the hits grouped by file."""
+"""Searches: the query, the number of hits and files, and the hits grouped by file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shells: the command, its exit code, and what it printed, read by whoever knows that kind of output."""
+"""Shells: the command, its exit code, and its output, summarised by its kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: the user's words for good, and what the assistant did as summaries that shrink as they age.
+"""Checkpoints: the user's words verbatim, and the assistant's work as summaries that shrink as they age.
 
     [checkpoints, oldest first] [the user's words of their turns] [recent turns as they were]
 
@@ -97,7 +97,7 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
         return (self.compact_tokens, self.moderate_tokens, self.detailed_tokens)[level - 1]
 
     def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability:
-        """How far a conversation can be trusted as it is shown, by what was kept of it."""
+        """How reliable the shown conversation is, by the share of facts kept."""
         compressions = CheckpointState.from_json(state).compressions if state else 0
         return reliability(
             model,

@@ -1,4 +1,4 @@
-"""The blocks of a checkpoint context: checkpoints, the user's words, and what is recent."""
+"""The blocks of a checkpoint context: checkpoints, the user's words, and recent turns."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Turns to a checkpoint: what the assistant said and did, as a summary, decisions, files changed and next steps.
 
-The user's words are not part of it; they stand beside it verbatim. A checkpoint of any level is made from the
+The user's words are not part of it; they are shown beside it verbatim. A checkpoint of any level is made from the
 original turns. Its key decisions are chosen without regard to the level, so they survive ageing; its architecture
-decisions stand in room of their own, verbatim.
+decisions have room of their own, verbatim.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMPACT = 1
 DECISION_SHARE = 0.40
 """Of a compact checkpoint, for key decisions: so they fit at every level,"""
 MAX_DECISION_SHARE = 0.55
-"""unless a checkpoint stands for so little that it is smaller than that; then up to this share of it."""
+"""unless the turns of a checkpoint are smaller than that; then up to this share of them."""
 FILES_SHARE, STEPS_SHARE = 0.12, 0.15
 """Of a checkpoint of any level, for files changed and for next steps; a compact one has no next steps."""
 MAX_DECISION_TOKENS = 60
@@ -46,7 +46,7 @@ MAX_CLAUSE_TOKENS = 48
 SHORT_TOKENS = 24
 """An architecture decision that has no room left is cut to this."""
 FADING, AGAIN = 0.93, 0.3
-"""Each further clause of a turn counts so much less; so does a fact that was said already."""
+"""Factors for each further clause of a turn, and for a fact that is already covered."""
 REGIONS = 12
 MAX_CANDIDATES = 12_000
 """Clauses of all turns that are compared with each other; of each turn the weightiest."""
@@ -58,7 +58,7 @@ Summarise = Callable[[int], "Summary"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Clauses that fit so many tokens, and what they were made of."""
+    """Clauses that fit the tokens, and their sources."""
 
     text: str
     pairs: tuple[Pair, ...] = ()
@@ -121,7 +121,7 @@ def make_checkpoint(material: Material) -> Artefact:
 def make_architecture(material: Material) -> Artefact:
     """The architecture decisions of all compressed turns, verbatim, where there are no checkpoints to hold them.
 
-    What was found in earlier turns comes from the artefact before this one. Without any there is no text.
+    Finds of earlier turns come from the artefact before this one. Without any there is no text.
     """
     wanted = material.wanted
     finds = find_all(material.turns)
@@ -138,7 +138,7 @@ def make_architecture(material: Material) -> Artefact:
 
 
 def make_merged(material: Material) -> Artefact:
-    """A checkpoint of very many turns: from what each of them says at its best, and what was found in them before."""
+    """A checkpoint of very many turns: from the best clauses of each, and the finds of earlier artefacts."""
     goals = read_goals(material.goals)
     units = [_weighed(unit, goals) for turn in material.turns for unit in turn.units if unit.text.startswith("[")]
 
@@ -271,7 +271,7 @@ def _line(find: Find, text: str) -> str:
 
 
 def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _Listed:
-    """Those that tell most, in order, the same at every level; those that a model added where there is room left."""
+    """The most informative ones, in order, the same at every level; those that a model added if there is room left."""
     found = [*finds.decisions, *finds.added]
     choices = []
     for find in finds.decisions:
@@ -364,7 +364,7 @@ def _read(turns: Sequence[SourceTurn], goals: GoalWords) -> tuple[list[_Said], F
 
 
 def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
-    """The clauses that tell most, in order; a clause keeps its negation and condition, or all its words."""
+    """The most informative clauses, in order; a clause keeps its negation and condition, or all its words."""
     sample = "; ".join(one.candidate.short for one in said[:: max(1, len(said) // 40)])
     scale = max(0.5, count(sample) / max(1, estimate_tokens(sample)))
     first = said[0].turn if said else 0

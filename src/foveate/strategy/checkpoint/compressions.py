@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CHECKPOINTS_SHARE = 0.5
 """All checkpoints together are planned to take no more of the room than this."""
 CHECKPOINT_SHARE = 0.5
-"""A checkpoint takes no more than this share of what it stands for."""
+"""A checkpoint takes at most this share of the tokens of its turns."""
 MIN_CHECKPOINT_TOKENS = 64
 """A checkpoint says nothing in less, its tags included."""
 MIN_TEXT_TOKENS = 16
@@ -29,7 +29,7 @@ GAIN_SHARE = 0.20
 PRESERVED_SHARE = 0.30
 """The newest messages are preserved up to this share of what the compressed turns leave, however small that is."""
 WORKING_SHARE = 0.25
-"""So much of the room the newest messages can count on, or `preserve_recent_tokens` if that is less."""
+"""Share of the room reserved for the newest messages, or `preserve_recent_tokens` if that is less."""
 ARCHITECTURE_SHARE = 0.20
 """Architecture decisions of a checkpoint may take this share of the room, or the setting if that is more."""
 TINY_SHARE = 0.25
@@ -129,10 +129,10 @@ class CheckpointFlow:
         self.user_tokens = sum(map(self._user, compressed))
 
     def add(self, turn: SizedTurn) -> None:
-        """The next turn comes in; what has to give way does."""
+        """Add the next turn, and compress as much as it needs."""
         book = self.book
         self.fresh.append(turn)
-        # What was judged before is not judged again, though a checkpoint turned out larger than planned.
+        # Earlier decisions are kept, even if a checkpoint turned out larger than planned.
         is_known = turn.turn < book.seen_turn or (turn.turn, turn.raw) == (book.seen_turn, book.seen_tokens)
         if is_known and self.used - turn.raw <= self.available:
             return

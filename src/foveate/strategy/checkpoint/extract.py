@@ -22,10 +22,10 @@ MAX_FOUND = 200
 """Of each sort; the newest are kept."""
 MAX_FILES = 200
 MAX_CLAUSE_CHARS = 400
-"""A longer clause is no decision: nobody decides in so many words."""
+"""A longer clause is not taken as a decision."""
 MIN_CLAUSE_WORDS = 3
 LAST_TURNS = 3
-"""Next steps are looked for in so many turns at the end of a checkpoint."""
+"""Next steps are looked for in this many turns at the end of a checkpoint."""
 MAX_STEPS = 8
 
 _DECIDED = re.compile(
@@ -205,7 +205,7 @@ def _distinct(finds: Sequence[Find]) -> list[Find]:
 
 
 def pack_finds(finds: Finds) -> Json:
-    """What was found, to be kept with a checkpoint; `found_before` reads it."""
+    """The finds, packed to be stored with a checkpoint; `found_before` reads them."""
     return {
         "decisions": [[find.turn, find.text] for find in finds.decisions],
         "architecture": [[find.turn, find.text] for find in finds.architecture],
@@ -237,7 +237,7 @@ def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
 
 
 def _unpacked(listed: Json) -> list[Find]:
-    """Finds as they were packed; what is no find is left out."""
+    """The packed finds; invalid entries are left out."""
     found: list[Find] = []
     for one in listed if isinstance(listed, Sequence) and not isinstance(listed, str) else ():
         match one:

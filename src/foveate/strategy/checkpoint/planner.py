@@ -33,7 +33,7 @@ from foveate.strategy.checkpoint.compressions import Compression
 from foveate.turn import Json, turn_id
 
 MAX_TRIES = 4
-"""Plans with ever less room until what was made fits; then the smallest plan there is."""
+"""Plans with ever less room until the artefacts fit; at last the smallest possible plan."""
 MAX_CATCH_UP_TURNS = 20_000
 """Of a longer history that was never planned, the turns before this many are one checkpoint at once."""
 _LEVELS: tuple[ShownLevel, ...] = ("A", "U", "R", "S", "C", "T", "E")
@@ -95,7 +95,7 @@ class CheckpointPlanner:
         return items
 
     def _opened(self) -> CheckpointState:
-        """What was kept; a preview keeps the session's tier."""
+        """The stored state; a preview keeps the session's tier."""
         frame, state = self.story.frame, self.story.state
         nominal = frame.asked_tokens or frame.nominal_tokens
         if not state:
@@ -168,7 +168,7 @@ class CheckpointPlanner:
         )
 
     def _with_sizes(self, book: CheckpointState, wants: Mapping[str, ArtefactSpec]) -> CheckpointState:
-        """What was made has its real size; what was not is taken for as large as it may be."""
+        """The real size of an existing artefact, or the limit of one that does not exist yet."""
         tag = self.overheads.range
         made: Mapping[str, Artefact] = self.story.made
         kept = [
@@ -230,7 +230,7 @@ class CheckpointPlanner:
 
 
 MAX_TOLD = 64
-"""Compressions of one plan that are told of; a long history that is brought in has more."""
+"""Limit of the compressions of one plan that are reported; an imported history has more."""
 TIER_NAMES = ("minimal", "basic", "standard", "structured", "rich")
 _CAUSES = {"compressed": "threshold", "squeezed": "room", "reduced": "rollover", "rolled over": "rollover"}
 

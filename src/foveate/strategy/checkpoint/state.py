@@ -67,7 +67,7 @@ class CheckpointEntry:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """The strategy's state. Turns 1 to `tiny_through` are Tiny, the user's words stand alone up to `through`."""
+    """The strategy's state. Turns 1 to `tiny_through` are Tiny, only the user's words are shown up to `through`."""
 
     nominal_tokens: int
     tier: int
@@ -76,7 +76,7 @@ class CheckpointState:
     through: int = 0
     """Turns up to this one are compressed: only the user's words of them are shown."""
     tiny_through: int = 0
-    """Turns up to this one were rolled over: a Tiny stands for the user's words too."""
+    """Turns up to this one were rolled over: a Tiny replaces the user's words too."""
     tiny_tokens: int = 0
     """The room that their Tinies and eras have."""
     messages: int = 0
@@ -132,7 +132,7 @@ class CheckpointState:
 def merge(
     older: CheckpointEntry, newer: CheckpointEntry, *, text_tokens: int, tag_tokens: int, count: int
 ) -> CheckpointEntry:
-    """Two neighbours as one, at the newer one's level, compressed so often; made from the turns of both."""
+    """Two neighbours merged, at the newer one's level; made from the turns of both."""
     original = older.original_tokens + newer.original_tokens
     return replace(
         newer,

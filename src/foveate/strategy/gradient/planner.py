@@ -1,6 +1,6 @@
 """How the gradient spends a budget: bands from the newest turn on, Tiny for the rest, eras where that is too much.
 
-Every choice is priced to the token when it is made, so a plan fits by construction; what is left is spent on
+Every choice is priced to the token when it is made, so a plan fits by construction; the rest is spent on
 raising turns. Nothing older than the budget could reach is read.
 """
 
@@ -57,7 +57,7 @@ class Boundary(NamedTuple):
     """Where single turns end and eras begin."""
 
     length: int
-    """So many items stand for themselves."""
+    """The number of items shown one by one."""
     turn: int
     """The newest turn that is part of an era; those between are only named."""
 
@@ -246,7 +246,7 @@ class GradientPlanner:
         return int((self.budget - cost) * LOOSE_ERA_SHARE) if finest_tokens(self.history) else 0
 
     def _loose_boundary(self, ledger: Ledger, era_tokens: int) -> Boundary:
-        """As many single turns as leave room for so much; the rest of an era that they break up is only named."""
+        """As many single turns as leave the given room; the rest of an era that they break up is only named."""
         start = len(ledger.chosen)
         named = 2 if ledger.items[0].step else 1
         room = self.budget - ledger.cost - era_tokens - named * ledger.costing.stub
@@ -406,7 +406,7 @@ def _raise_single(ledger: Ledger, limit_tokens: int) -> None:
 
 
 def _grow_cuts(ledger: Ledger, limit_tokens: int) -> None:
-    """Cut texts get what is left, newest first; one that then fits whole is no longer cut."""
+    """Cut texts get the remaining room, newest first; one that then fits whole is no longer cut."""
     note = ledger.costing.overheads.cut_note
     for index, option in enumerate(ledger.chosen):
         spare = limit_tokens - ledger.cost

@@ -1,4 +1,4 @@
-"""Hybrid: message by message, the oldest made short first; tool results by what is known of them, words by a summary.
+"""Hybrid: messages are shortened one by one, oldest first: tool results by their kind, words by a summary.
 
     [system messages] [eras and tiny turns, where that is not enough] [turns with short messages] [turns as they were]
 

@@ -1,4 +1,4 @@
-"""The blocks of a hybrid context: turns as they were, turns with short messages, and what stands before them."""
+"""The blocks of a hybrid context: turns as they were, turns with short messages, and the blocks before them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SystemKey = tuple[int, int]
 
 @dataclass(slots=True)
 class HybridDraft:
-    """What is shown how, so far."""
+    """The blocks chosen so far."""
 
     sections: Sequence[TurnSection]
     short: dict[Place, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class HybridLayout:
 
 
 def draft_rows(draft: HybridDraft, names: Mapping[ShortSource, str], overheads: Overheads) -> list[Block]:
-    """A row for each turn, or for each run of steps; `names` has what was made of each source."""
+    """A row for each turn, or for each run of steps; `names` has the artefacts of each source."""
     rows: list[Block] = []
     for source, group in groupby(draft.sections, key=lambda section: (section.turn, draft.source(section))):
         own = list(group)
@@ -74,7 +74,7 @@ def _turn_row(
 
 
 def _step_rows(draft: HybridDraft, steps: Sequence[TurnSection], name: str, overheads: Overheads) -> Iterable[Block]:
-    """Steps of one source: those between the first and the last with a short message stand in one block."""
+    """Steps of one source: those between the first and the last with a short message are in one block."""
     turn = steps[0].turn
     shown = [step for step in steps if step.step == 1 or step.step > draft.hidden_steps]
     marked = [index for index, step in enumerate(shown) if draft.positions(step)]
@@ -123,7 +123,7 @@ class TightLayout:
         self._overheads = overheads
 
     def hide(self, over_tokens: int) -> int:
-        """Leave out short messages, oldest first; what is still too much."""
+        """Leave out short messages, oldest first; returns the tokens still in excess."""
         for section in self.draft.sections:
             if over_tokens <= 0:
                 break
@@ -131,7 +131,7 @@ class TightLayout:
         return over_tokens
 
     def cut(self, over_tokens: int) -> int:
-        """Cut protected messages, oldest first; what is still too much."""
+        """Cut protected messages, oldest first; returns the tokens still in excess."""
         least = LEAST_CUT_TOKENS + self._overheads.cut_note
         sections = {place: section for section in self.draft.sections for place, _ in section.places()}
         sizes = {place: message.tokens for section in self.draft.sections for place, message in section.places()}

@@ -1,4 +1,4 @@
-"""Short forms of a turn's messages, one by one: tool results by what is known of them, words by their best clauses.
+"""Short forms of a turn's messages, one by one: tool results by their kind, words by their best clauses.
 
 A short message keeps its speaker's mark, and says at its end where it is whole: `(short T-5)`. Its tool calls stay
 beside it, so that no result is without its call. Nothing in it can be taken for a mark, a tag or another message.
@@ -46,7 +46,7 @@ LEAST_WORDS_TOKENS = 6
 MAX_CUTS = 3
 """Times that words are cut again because they take more beside a mark than alone."""
 MAX_SOURCE_CHARS = 60_000
-"""Of a longer message so much of either end is read."""
+"""Characters that are read at either end of a longer message."""
 MAX_NAMED_TOOLS = 6
 _ENDINGS = ".;, "
 _DEFINED = re.compile(r" \([^()]*\)$")
@@ -105,7 +105,7 @@ class Shortener:
         return self._said(message, self.limits[kind])
 
     def assistant(self, message: Message, words: str | None = None) -> str:
-        """Words and calls within the limit; `words` stand in for those that would be chosen."""
+        """Words and calls within the limit; `words` replace those that would be chosen."""
         limit = self.limits["assistant"]
         calls = message.tool_calls
         room = int(limit * CALLS_SHARE) // max(1, len(calls))
@@ -140,7 +140,7 @@ class Shortener:
         return short_message(replace(message, parts=(*others, signed)), part_text)
 
     def _said(self, message: Message, limit: int, *, words: str | None = None, behind: Sequence[Part] = ()) -> str:
-        """The best of what was said, the sign, and what stands behind it, in no more than the limit."""
+        """The best clauses, the sign, and the text behind it, within the limit."""
         attached = [_named(part) for part in message.parts if isinstance(part, Attachment)]
         frame = short_message(replace(message, parts=(Text(self.sign), *attached[:3], *behind)), part_text)
         room = limit - self.count(frame)
@@ -154,7 +154,7 @@ class Shortener:
         return self._within(limit, kept, write)
 
     def _within(self, limit: int, words: str, write: Callable[[str], str]) -> str:
-        """What is written with as many of the words as the limit allows: tokens may differ where texts meet."""
+        """The text with as many of the words as the limit allows: token counts may differ where texts meet."""
         text = write(words)
         for _ in range(MAX_CUTS):
             over = self.count(text) - limit
@@ -165,7 +165,7 @@ class Shortener:
         return text
 
     def _results(self, message: Message, seen: Sequence[ToolUse], tracker: Tracker) -> str:
-        """Each result by what is known of it; what the user said beside them in few words."""
+        """Each result by its kind; the user's words beside them, shortened."""
         parts: list[Part] = []
         notes = iter(seen)
         last = max(place for place, part in enumerate(message.parts) if isinstance(part, ToolResult))
@@ -198,7 +198,7 @@ class Shortener:
 
 
 def _outcome(call: ToolCall, result: ToolResult) -> str:
-    """`exit 1, 3 failed: test_login`: what came of a call, without what was asked, which stands before it."""
+    """`exit 1, 3 failed: test_login`: the outcome of a call, without its arguments, which are shown before it."""
     said = summarise_call(call, result).removeprefix("{").removesuffix("}")
     said = said.removeprefix(bare_name(call.name)).lstrip()
     asked = one_line(compact_json(call.arguments).replace(_BACKSLASH, ""))[:MAX_SOURCE_CHARS]
@@ -229,14 +229,14 @@ def _change_words(change: FileChange) -> str:
     """`Modified src/jwt.py: lines 12-18 at 2026-11-15 10:02Z; todo: check the signature`."""
     when = f" at {change.at:%Y-%m-%d %H:%MZ}" if change.at else ""
     todo = f"; todo: {change.todo}" if change.todo else ""
-    # What is defined stands in the call before it.
+    # The definition is in the call before it.
     size = _DEFINED.sub("", change.lines)
     lines = f": {size}" if size else ""
     return f"{change.change.capitalize()} {brief_path(change.path)}{lines}{when}{todo}"
 
 
 def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str:
-    """The clauses that tell most, in order; cut off where none of them stands alone in so few tokens."""
+    """The most informative clauses, in order; the best one is cut if none fits."""
     whole = one_line(text)
     if count(whole) <= max_tokens:
         return whole
@@ -259,7 +259,7 @@ def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str
 
 
 def _chosen(candidates: Sequence[Candidate], max_tokens: int, scale: float) -> dict[int, str]:
-    """Clauses by place, the best first; the last is squeezed into what is left."""
+    """Clauses by place, the best first; the last is shortened to the remaining room."""
     left = float(max_tokens)
     chosen: dict[int, str] = {}
     choices = as_choices(candidates, [candidate.short_tokens * scale for candidate in candidates])
@@ -297,7 +297,7 @@ def _range(positions: Any, count: int) -> tuple[int, int]:
 
 
 def _named(part: Attachment) -> Attachment:
-    """An attachment by its name alone; an address may be as long as what it stands for."""
+    """An attachment by its name alone; an address may be as long as the content."""
     uri = part.uri if part.uri and len(part.uri) <= 80 else None  # noqa: PLR2004
     return replace(part, uri=uri, data=None, name=brief_path(part.name) if part.name else None)
 

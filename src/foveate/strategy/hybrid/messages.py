@@ -24,7 +24,7 @@ WORTH_TOKENS = 24
 _GUESSES: Mapping[Speaker, int] = {"user": 34, "assistant": 90, "tool": 45, "injection": 40}
 """About what a short message takes, before any has been made."""
 LEAST_SCALE, MOST_SCALE = 0.2, 2.0
-"""How far what was made may change these guesses."""
+"""How far the sizes of real artefacts may change these guesses."""
 
 
 def speaker_of(message: MessageSize) -> Speaker:
@@ -45,7 +45,7 @@ class Protection:
     prompt: frozenset[Place]
     """the newest prompt, whatever its age,"""
     unread: frozenset[Place]
-    """what the newest answer has asked for and nobody has read yet,"""
+    """tool results that no model has read yet,"""
     injected: frozenset[Place]
     """and the newest injections."""
 
@@ -86,14 +86,14 @@ def protect(infos: Sequence[TurnInfo], *, messages: int, injections: int) -> Pro
 
 @dataclass(frozen=True, slots=True)
 class ShortSource:
-    """What has the short forms of a turn's messages: of all, or of those from `first` to `last`."""
+    """The artefact with the short forms of a turn's messages: of all, or of those from `first` to `last`."""
 
     turn: int
     first: int
     last: int
     is_whole: bool
     hidden: tuple[int, int] | None = None
-    """Positions, from and to, that one note stands for."""
+    """Positions, from and to, that one note replaces."""
     cuts: tuple[tuple[int, int], ...] = ()
     """Positions of messages that are cut, and to how many tokens."""
 

@@ -71,7 +71,7 @@ class HybridPlanner:
         self.items: list[TurnSizes] = list(story.newest())
         self.in_steps = bool(self.items and self.items[0].step)
         one_off = story.frame.is_one_off
-        # What is made for once is filled completely: nothing would profit from the room that is left.
+        # A preview is filled completely: no later call would use free room.
         self.trigger = self.window if one_off else int(self.window * settings.trigger)
         self.target = self.window if one_off else int(self.window * settings.target)
         self.infos: Sequence[TurnInfo] = ()
@@ -111,7 +111,7 @@ class HybridPlanner:
         return sections_of(self.infos, in_steps=self.in_steps, reach=book.reach, window_tokens=self.window)
 
     def _draft(self, book: HybridState, sections: Sequence[TurnSection], sizes: ShortSizes) -> HybridDraft:
-        """What was decided to be short, is."""
+        """Apply the stored decisions on short messages."""
         draft = HybridDraft(sections)
         for section in sections:
             if section.source is None or ((section.turn, -1) > book.through and not book.chosen):
@@ -184,7 +184,7 @@ class HybridPlanner:
                 if size is not None:
                     draft.short[place] = size
                     excess_tokens -= message.tokens - size
-        # What was spared before and is still whole stays so until the walk comes to it.
+        # Messages kept whole earlier stay whole until the walk reaches them.
         spared = frozenset(
             place for place in (*protected, *book.spared) if place <= through and place not in draft.short
         )
@@ -211,7 +211,7 @@ class HybridPlanner:
         return book, draft
 
     def _rolled_need(self, turns: int, *, is_roomy: bool) -> int:
-        """What so many turns should be given when they are rolled up: a sentence each, or no more than a name."""
+        """The tokens for a number of turns when they are rolled up: a sentence each, or only a name."""
         named = stub_row(1, turns, self.overheads).tokens
         wished = min(int(self.window * self.settings.rolled_share), (TINY_GUESS_TOKENS + self.overheads.line) * turns)
         return max(named, wished) if is_roomy else named
@@ -340,7 +340,7 @@ def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
 
 
 def events_of(outcome: HybridOutcome, planner: HybridPlanner) -> Iterator[PlanEvent]:
-    """That the threshold was reached, what was done, and which protected messages had to be cut."""
+    """Events: the threshold was reached, the compression, and protected messages that had to be cut."""
     before = HybridState.from_json(planner.story.state).cut if planner.story.state else frozenset()
     sizes = {place: message.tokens for section in outcome.draft.sections for place, message in section.places()}
     if outcome.compressed_from is not None:

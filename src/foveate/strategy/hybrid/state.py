@@ -16,7 +16,7 @@ NOWHERE: Place = (0, -1)
 
 @dataclass(frozen=True, slots=True)
 class HybridState:
-    """The state. Between two compressions nothing of it changes, so neither does what is shown."""
+    """The state. It stays the same between two compressions, and so do the shown messages."""
 
     through: Place = NOWHERE
     """Messages up to this one are short, where that makes them smaller,"""
@@ -29,11 +29,11 @@ class HybridState:
     rolled: int = 0
     """Turns up to this one are shown as a sentence or in an era,"""
     rolled_tokens: int = 0
-    """within so many tokens."""
+    """within this limit of tokens."""
     systems: tuple[tuple[int, int], ...] = ()
     """Those of them that have system messages, which stay, and what these take."""
     cut: frozenset[Place] = frozenset()
-    """Protected messages that had to be cut, and that this was told of."""
+    """Protected messages that had to be cut and were reported."""
     compressions: int = 0
 
     def marks(self, place: Place) -> bool:

@@ -22,13 +22,13 @@ from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 MAX_FILES = 200
 MAX_CHANGES = 400
 MAX_TODOS = 60
-"""What is kept; the oldest goes first."""
+"""Limit of the entries; the oldest are dropped first."""
 MAX_CALLS = 1_000
 """Tool calls whose result may still come."""
 MAX_SECTIONS = 8
 MAX_SCANNED_LINES = 1_500
 SUMMARY_CHARS, SUMMARY_LETTERS, SUMMARY_LINES = 160, 12, 40
-"""A file's summary is the first of its lines with so many letters, cut to so many characters."""
+"""A file's summary is its first line with this many letters, cut to this many characters."""
 TODO_CHARS = 80
 NAME_CHARS = 48
 DIGEST_CHARS = 8
@@ -67,7 +67,7 @@ class FileRead:
     position: int
     lines: int
     digest: str
-    """The beginning of the SHA-256 of what was read."""
+    """The beginning of the SHA-256 of the content read."""
     summary: str = ""
     sections: tuple[FileSection, ...] = ()
     first_line: int = 1
@@ -76,17 +76,17 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What was done to a file."""
+    """A change of a file."""
 
     path: str
     turn: int
     position: int
     change: str
-    """created, written (nobody knows whether it was there before), modified or deleted."""
+    """created, written (it is unknown whether it existed before), modified or deleted."""
     lines: str
     at: datetime | None = None
     todo: str = ""
-    """What was being done at the time."""
+    """The todo in progress at the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ class Tracker:
 
     @property
     def active_todo(self) -> str:
-        """What is being done, as far as somebody said so."""
+        """The todo in progress, if a todo list names one."""
         return next((todo.text for todo in self.todos if todo.status == "active"), "")
 
     def follow(self, turn: int, position: int, message: Message, *, curate: bool = True) -> list[ToolUse]:
-        """Take a message in; what is known of each tool result in it.
+        """Add a message; returns the properties of each tool result in it.
 
         Without `curate` files that were read get neither summary nor sections.
         """

@@ -126,7 +126,7 @@ def _total(pieces: Sequence[_Piece]) -> int:
 
 
 def _cut(pieces: Sequence[_Piece], newest: Sequence[TurnSizes], limit_tokens: int, overheads: Overheads) -> list[Block]:
-    """The newest turn cut to what is left, or its steps as far as they fit; of those before it, what has room."""
+    """The newest turn cut to the remaining room, or its steps as far as they fit; earlier turns if there is room."""
     last = pieces[-1].row.last
     older = [piece.row for piece in pieces if piece.row.last < last]
     rows: list[Block] = []

@@ -1,4 +1,4 @@
-"""A conversation as topics see it, turn by turn: where one ends, what goes to a bulk, and what is told of it."""
+"""Topics of a conversation, turn by turn: where one ends, which are merged into a bulk, and their events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foveate.strategy.topics import Topics
 
 UNSUMMARISED_TOKENS = 16
-"""What stands for a summary that came out empty takes no more."""
+"""Limit of the text shown for an empty summary."""
 TYPICAL_CHARS = 4
 """To a token: by this it is judged, before any is made, what truncated messages will take."""
 MIN_SUMMARY_TOKENS = 24
@@ -38,7 +38,7 @@ class Rooms:
 
     @classmethod
     def of(cls, settings: Topics, budget_tokens: int, overheads: Overheads) -> Rooms:
-        """So many topics as make a bulk always fit their tier, and one bulk its own, if they say a little less."""
+        """The topics that make a bulk always fit their tier, and one bulk its own, with slightly shorter summaries."""
         past, bulk = int(budget_tokens * settings.past), int(budget_tokens * settings.bulk)
         topic = min(settings.topic_tokens, past // settings.bulk_topics - overheads.range)
         stub = overheads.range + overheads.cut_note
@@ -138,7 +138,7 @@ class TopicFlow:
         return text + self._overheads.range
 
     def _seal(self, count: int, why: Why, sealed_us: int) -> None:
-        """The topic's first so many turns are over; the others begin the next."""
+        """Seal the topic's first turns; the others begin the next topic."""
         turns, self.turns = self.turns[:count], self.turns[count:]
         tokens = sum(info.tokens + self._overheads.tag for info in turns)
         topic = TopicState(self.book.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)

@@ -39,19 +39,19 @@ MAX_UNITS = 4_000
 """Clauses of all turns that are compared with each other; of each turn the best."""
 MIN_UNITS = 4
 READ_CHARS = 2_000
-"""Of a prompt, and of an answer, so much says what it is about."""
+"""Characters of a prompt, and of an answer, that show its subject."""
 MIN_WORD_WEIGHT = 0.25
 _SUBJECT_KINDS = "wni/e!"
 _UNTITLED = DECISIONS | OUTCOMES | ERRORS | {"topic", "topics", "subject"}
 _MARKED = re.compile(r"^\[[^\]\n]{1,40}\]|\{[^}]*\}?")
-"""Who speaks, and what stands for a call of a tool."""
+"""Marks of the speakers, and of a tool call."""
 _TITLE_WORD = re.compile(
     r"(?<![\w#/.-])[^\W\d_][\w./-]{2,30}\w(?![\w/])|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,6}"
 )
 
 
 def make_topic(material: Material) -> Artefact:
-    """What a topic was about: its title, and the clauses that tell most."""
+    """The summary of a topic: its title, and the most informative clauses."""
     title = _title(material.turns, TITLE_WORDS)
     return _summary(material, f"Topic: {title}" if title else "Topic", title)
 
@@ -113,7 +113,7 @@ def gists(texts: Sequence[str]) -> list[Gist]:
 
 
 def truncate(message: Message, max_chars: int) -> Message:
-    """The message with no more than so many characters of what was said in it, and a mark where it was cut."""
+    """The message with at most this number of characters of its text, and a mark where it was cut."""
     left = max_chars
     parts: list[Part] = []
     for part in message.parts:
@@ -183,7 +183,7 @@ def _units(turns: Sequence[SourceTurn]) -> list[Unit]:
 
 
 def _title(turns: Sequence[SourceTurn], words: int) -> str:
-    """The heaviest words of what was said, in the order they were said first; what is said often counts more."""
+    """The heaviest words of the texts, in the order of their first use; frequent words count more."""
     weights: dict[str, float] = {}
     names: dict[str, str] = {}
     times: Counter[str] = Counter()
@@ -200,7 +200,7 @@ def _title(turns: Sequence[SourceTurn], words: int) -> str:
 
 
 def _title_words(text: str) -> Iterator[str]:
-    """Words of a clause that could stand in a title, each once."""
+    """Words of a clause that may be used in a title, each once."""
     seen: set[str] = set()
     for word in _TITLE_WORD.findall(_MARKED.sub(" ", text)):
         plain = word.casefold()
@@ -216,7 +216,7 @@ def _asked(turn: SourceTurn | None) -> str:
 
 
 def _exchanged(turn: SourceTurn) -> str:
-    """What the user said, and what was answered at last."""
+    """The user's words, and the last answer."""
     answers = [message.text for message in turn.messages if message.role == "assistant" and message.kind == "message"]
     answered = "\n".join(text for text in answers if text.strip())
     return f"{_asked(turn)}\n{answered[-READ_CHARS:]}"
@@ -227,7 +227,7 @@ def _is_prompt(message: Message) -> bool:
 
 
 def _words(text: str) -> dict[int, float]:
-    """The words of a text that tell something, each by a number."""
+    """The informative words of a text, each by a number."""
     found: dict[int, float] = {}
     for key, weight in find_facts(text).items():
         if key[0] in _SUBJECT_KINDS and weight > MIN_WORD_WEIGHT:

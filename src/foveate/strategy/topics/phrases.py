@@ -1,6 +1,6 @@
 """Phrases that end a topic: what a user says, at the beginning of a message or of a sentence, and behind it a pause.
 
-`words/boundaries/LANGUAGE.txt` has the phrases of a language, and the openers that may stand before one. What a
+`words/boundaries/LANGUAGE.txt` has the phrases of a language, and the openers that may come before one. What a
 message quotes, or has as code, its user does not say.
 """
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 MAX_CHARS = 2_000
-"""Of a message so much of the beginning is looked at,"""
+"""Characters at the beginning of a message that are read,"""
 MAX_SENTENCES = 3
-"""and in it so many sentences: what is said later does not end the topic that came before."""
+"""and sentences in them: later ones do not end the topic before."""
 MAX_OPENERS = 4
 """`okay, great, thanks, and now: …`"""
 

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 MAX_CATCH_UP_TURNS = 20_000
 """Of a longer history that was never planned, the turns before this many are one topic."""
 MAX_READ_TURNS = 2_000
-"""Of a history that was never planned, only so many of the newest turns are read for phrases and subjects."""
+"""The newest turns of a history without a plan that are read for phrases and subjects."""
 MAX_BESIDE = 0.25
 """A prompt and additions larger than this share of the history's room are taken off what the tiers share."""
 MAX_SUMMARIES = 200
-"""So many summaries of what was sealed are made at once, besides those that are shown."""
+"""Limit of the summaries of sealed topics that are made at once, besides the shown ones."""
 _TARGETS: tuple[ShownLevel, ...] = ("A", "R", "M", "S", "C", "T", "E")
 
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """The rows of what is sealed, oldest first."""
+    """The rows of sealed topics, oldest first."""
 
     rows: tuple[Block, ...]
     bulks: tuple[BulkState, ...]
@@ -103,7 +103,7 @@ class TopicsPlanner:
         story, last = self.story, self.story.last_turn
         if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) > book.tail:
             book = book.reopened()
-        # A preview is planned from scratch: what was merged for another room may have room of its own in this one.
+        # A preview is planned from scratch: topics merged for another budget may fit separately in this one.
         book = book.unmerged() if story.frame.is_one_off else book
         flow = TopicFlow(self.settings, book, self.rooms, story.made, self.overheads)
         flow.merge(0)
@@ -125,7 +125,7 @@ class TopicsPlanner:
         return wants
 
     def _past(self, flow: TopicFlow) -> _Past:
-        """Past topics, and the newest bulks that fit their tier; what is left out is named."""
+        """Past topics, and the newest bulks that fit their tier; the others are named."""
         topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.book.topics]
         stub = stub_row(1, 1, self.overheads).tokens
         shown: list[Block] = []
@@ -142,7 +142,7 @@ class TopicsPlanner:
         if left_out:
             rows.insert(0, stub_row(1, flow.book.bulks[left_out - 1].last, self.overheads))
         if topics and not self.rooms.topic_tokens:
-            # Too little room for any summary: what is sealed is only named.
+            # Too little room for any summary: sealed topics are only named.
             rows = [stub_row(1, flow.book.topics[-1].last, self.overheads)]
         return _Past(tuple(rows), flow.book.bulks[left_out:], left_out)
 
@@ -193,7 +193,7 @@ class TopicsPlanner:
         return [Block(info.turn, info.turn, "R", info.tokens + self.overheads.tag) for info in infos]
 
     def _summaries(self, flow: TopicFlow, past: _Past) -> list[ArtefactSpec]:
-        """Those that are shown, and those of what was sealed or merged just now, so that they can be looked up."""
+        """Those that are shown, and those of newly sealed or merged topics, so that they can be looked up."""
         rooms, book = self.rooms, flow.book
         wants = [topic.wanted(rooms.topic_tokens) for topic in book.topics] if rooms.topic_tokens else []
         wants += [bulk.wanted(rooms.bulk_tokens) for bulk in past.bulks]

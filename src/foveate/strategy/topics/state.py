@@ -1,6 +1,6 @@
 """What the topics strategy keeps: the topics that were sealed, the bulks they went to, and where the current one began.
 
-Nothing here has content; summaries are artefacts, named after the turns they stand for.
+Nothing here has content; summaries are artefacts, named after their turns.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class TopicsState:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Json]) -> TopicsState:
-        """What was kept; an empty book where nothing was."""
+        """The stored state, or an empty one."""
         if not kept:
             return cls()
         state: Any = kept

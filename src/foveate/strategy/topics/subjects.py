@@ -1,6 +1,6 @@
-"""What turns are about, as numbers: how far a prompt is from what was said before it. Their texts are read elsewhere.
+"""The subjects of turns as numbers: how far a prompt is from the turns before it. Texts are read elsewhere.
 
-A gist is a direction in a space of meanings and the words that tell most. A prompt is far from the turns before it if
+A gist is a direction in a space of meanings and the most informative words. A prompt is far from the turns before it if
 it points elsewhere and has few of their words; a prompt of few words is never far.
 """
 
@@ -18,11 +18,11 @@ SCALE = 127
 """A direction's numbers are kept as whole ones from minus to plus this."""
 WEIGHT_SCALE = 200
 MAX_WORDS = 64
-"""Of each gist the words that tell most are kept."""
+"""Limit of the most informative words kept in a gist."""
 ENOUGH_WORDS = 5
-"""A prompt with fewer words that tell something says less about its subject, in proportion."""
+"""A prompt with fewer informative words counts less, in proportion."""
 WINDOW_TURNS = 8
-"""A prompt is compared with so many turns before it."""
+"""The number of turns that a prompt is compared with."""
 FEW_TURNS, FEW_WORDS = 0.15, 5.0
 """The less there is to compare with, the farther a prompt has to be: so much divided by the turns, and by the words."""
 
@@ -34,9 +34,9 @@ class Gist:
     """What a text is about."""
 
     direction: tuple[int, ...] = ()
-    """None where nothing could tell."""
+    """Empty if it is not known."""
     words: Mapping[int, float] = field(default_factory=dict)
-    """Weights of words, by a number that stands for each."""
+    """Weights of words, by their numbers."""
 
     def as_json(self) -> dict[str, Json]:
         heaviest = sorted(self.words.items(), key=lambda word: (-word[1], word[0]))[:MAX_WORDS]
@@ -46,7 +46,7 @@ class Gist:
 
     @classmethod
     def from_json(cls, kept: Json) -> Gist:
-        """What was kept; nothing where that is something else."""
+        """The stored gist; an empty one if the stored value is invalid."""
         if not isinstance(kept, Mapping):
             return cls()
         direction, words = kept.get("direction"), kept.get("words")
@@ -75,7 +75,7 @@ def is_elsewhere(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
 
 
 def margin(before: Sequence[Gist]) -> float:
-    """How much farther a prompt has to be because little is known of what was said before."""
+    """How much farther a prompt has to be because there is little to compare it with."""
     words = {word for gist in before for word in gist.words}
     return FEW_TURNS / max(1, len(before)) + FEW_WORDS / max(1, len(words))
 
