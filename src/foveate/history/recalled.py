@@ -150,7 +150,7 @@ class Recaller:
         return await self._fill(found_again, wish.room_tokens)
 
     async def _measure(self, session: SessionRow, index: Index, query: str, deadline: Deadline) -> _Measures:
-        """Scores of passages, from the stages that finished in time. A large index is loaded after the first context."""
+        """Scores of passages, from the stages ready in time. A large index is loaded after the first context."""
         if deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded:
             glance = {"glance": lambda: index.glance(query, session.last_turn)}
             seen = (await run_stages(glance, deadline.left_seconds())).results.get("glance")
