@@ -192,17 +192,109 @@ def openai_stream(answer: Scripted) -> Iterator[bytes]:
     yield sse("[DONE]")
 
 
+# OpenAI Responses
+
+
+def responses_body(answer: Scripted) -> Record:
+    return {
+        **_responses_base(answer),
+        "status": "completed",
+        "output": [_responses_item(part, answer) for part in answer.parts],
+        "usage": {
+            "input_tokens": answer.input_tokens,
+            "input_tokens_details": {"cached_tokens": answer.cached_tokens},
+            "output_tokens": answer.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": answer.input_tokens + answer.output_tokens,
+        },
+    }
+
+
+def _responses_base(answer: Scripted) -> Record:
+    return {
+        "id": f"resp_{answer.number:030d}",
+        "object": "response",
+        "created_at": 1_800_000_000 + answer.number,
+        "model": "gpt-x",
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def _responses_item(part: Part, answer: Scripted) -> Record:
+    """An id belongs to the part, so that it stays when other parts are taken out."""
+    match part:
+        case Thinking(text, signature):
+            summary = [{"type": "summary_text", "text": text}]
+            item_id = f"rs_{answer.number}"
+            return {"type": "reasoning", "id": item_id, "summary": summary, "encrypted_content": signature}
+        case Said(text):
+            content = [{"type": "output_text", "text": text, "annotations": []}]
+            item_id = f"msg_{answer.number}"
+            return {"type": "message", "id": item_id, "role": "assistant", "status": "completed", "content": content}
+        case Call(call_id, name, arguments):
+            fields = {"call_id": call_id, "name": name, "arguments": json.dumps(arguments), "status": "completed"}
+            return {"type": "function_call", "id": f"fc_{call_id}", **fields}
+
+
+def responses_stream(answer: Scripted) -> Iterator[bytes]:
+    numbers = itertools.count()
+    body = responses_body(answer)
+
+    def event(kind: str, **fields: Any) -> bytes:
+        return sse({"type": kind, "sequence_number": next(numbers), **fields}, kind)
+
+    begun = {**_responses_base(answer), "status": "in_progress"}
+    yield event("response.created", response=begun)
+    yield event("response.in_progress", response=begun)
+    for i, item in enumerate(body["output"]):
+        at = {"output_index": i, "item_id": item["id"]}
+        empty: Record = {"reasoning": {"summary": []}, "message": {"content": []}, "function_call": {"arguments": ""}}
+        status = {"status": "in_progress"} if "status" in item else {}
+        yield event("response.output_item.added", output_index=i, item={**item, **empty[item["type"]], **status})
+        match item:
+            case {"type": "reasoning", "summary": [{"text": text} as part]}:
+                at |= {"summary_index": 0}
+                yield event("response.reasoning_summary_part.added", **at, part={**part, "text": ""})
+                for piece in answer.pieces(text):
+                    yield event("response.reasoning_summary_text.delta", **at, delta=piece)
+                yield event("response.reasoning_summary_text.done", **at, text=text)
+                yield event("response.reasoning_summary_part.done", **at, part=part)
+            case {"type": "message", "content": [{"text": text} as part]}:
+                at |= {"content_index": 0}
+                yield event("response.content_part.added", **at, part={**part, "text": ""})
+                for piece in answer.pieces(text):
+                    yield event("response.output_text.delta", **at, delta=piece, logprobs=[])
+                yield event("response.output_text.done", **at, text=text, logprobs=[])
+                yield event("response.content_part.done", **at, part=part)
+            case {"type": "function_call", "arguments": arguments, "name": name}:
+                for piece in answer.pieces(arguments):
+                    yield event("response.function_call_arguments.delta", **at, delta=piece)
+                yield event("response.function_call_arguments.done", **at, arguments=arguments, name=name)
+        yield event("response.output_item.done", output_index=i, item=item)
+    yield event("response.completed", response=body)
+
+
 STREAMS: dict[str, Callable[[Scripted], Iterator[bytes]]] = {
     "anthropic": anthropic_stream,
     "openai": openai_stream,
+    "openai-responses": responses_stream,
 }
 BODIES: dict[str, Callable[[Scripted], Record]] = {
     "anthropic": anthropic_body,
     "openai": openai_body,
+    "openai-responses": responses_body,
 }
 REQUESTS: dict[str, Record] = {
     "anthropic": {"model": "claude-x", "max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]},
     "openai": {"model": "gpt-x", "messages": [{"role": "user", "content": "hello"}]},
+    "openai-responses": {"model": "gpt-x", "input": [{"role": "user", "content": "hello"}]},
 }
 """A minimal request of each format."""
-PATHS: dict[str, str] = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
+PATHS: dict[str, str] = {
+    "anthropic": "/v1/messages",
+    "openai": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+}

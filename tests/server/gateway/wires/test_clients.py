@@ -106,3 +106,28 @@ def test_openai_package_raises_the_error_of_an_aborted_stream() -> None:
         pytest.raises(openai.APIError, match="upstream broke off"),
     ):
         stream.get_final_completion()
+
+
+def test_openai_package_reads_two_rounds_as_one_response() -> None:
+    import openai
+
+    answer, content = rewritten("openai-responses", FIRST, SECOND)
+    with client_of(openai.OpenAI, content).responses.stream(**REQUESTS["openai-responses"]) as stream:
+        numbers = [event.sequence_number for event in stream]
+        response = stream.get_final_response()
+    assert numbers == list(range(len(numbers)))
+    kinds = ["reasoning", "message", "reasoning", "message", "function_call", "function_call"]
+    assert [item.type for item in response.output] == kinds
+    assert response.output_text == "One moment.Here: żółć."
+    assert [item["id"] for item in answer.shown_messages()] == [item.id for item in response.output]
+    assert response.id == f"resp_{1:030d}"
+    assert (response.usage.input_tokens, response.usage.input_tokens_details.cached_tokens) == (20, 6)
+
+
+def test_openai_package_gets_the_failure_of_an_aborted_response() -> None:
+    import openai
+
+    _, content = rewritten("openai-responses", FIRST, error="upstream broke off")
+    with client_of(openai.OpenAI, content).responses.stream(**REQUESTS["openai-responses"]) as stream:
+        last = list(stream)[-1]
+    assert (last.type, last.response.error.message) == ("response.failed", "upstream broke off")

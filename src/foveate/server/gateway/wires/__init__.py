@@ -9,6 +9,7 @@ from typing import Final
 
 from foveate.server.gateway.wires.anthropic import AnthropicWire
 from foveate.server.gateway.wires.openai import OpenAIWire
+from foveate.server.gateway.wires.openai_responses import OpenAIResponsesWire
 from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall, Wire
 
 __all__ = [
@@ -23,5 +24,5 @@ __all__ = [
     "Wire",
 ]
 
-WIRES: Final[dict[str, Wire]] = {wire.format: wire for wire in (AnthropicWire(), OpenAIWire())}
+WIRES: Final[dict[str, Wire]] = {wire.format: wire for wire in (AnthropicWire(), OpenAIWire(), OpenAIResponsesWire())}
 """The wires by the name of their format."""
