@@ -3,37 +3,162 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from foveate.context.context import Context
+from foveate.context.render import FORMATS
+from foveate.history.pending import waiting_step
+from foveate.testing.recount import recount
+from foveate.testing.validators import faults
 from foveate.tokens import exact_counter
-from support.engine import opened, settings, talk, tool_step, user
+from support.engine import assistant, opened, settings, talk, tool_step, user
+
+STRATEGIES = ("gradient", "standard", "checkpoint", "topics", "hybrid", "oneshot")
+BUDGET = 8_000
 
 
-def test_a_large_result_that_fits_the_budget_goes_out_raw_as_a_result(tmp_path: Path) -> None:
+def words(count: int) -> str:
+    return " ".join(f"line{number}" for number in range(count))
+
+
+def last_block(format_name: str, context: Context) -> Any:
+    """The last thing that a request says."""
+    last = context.messages(format_name)[-1]
+    if format_name in ("openai", "openai-responses"):
+        return last
+    content = last["content"] if format_name == "anthropic" else last["parts"]
+    return {"text": content} if isinstance(content, str) else content[-1]
+
+
+def last_result(format_name: str, context: Context) -> str:
+    """The text of the tool result that a request ends with."""
+    last = last_block(format_name, context)
+    match format_name:
+        case "openai":
+            assert last["role"] == "tool"
+            return str(last["content"])
+        case "openai-responses":
+            return str(last["output"])
+        case "anthropic":
+            content = last["content"]
+            return str(content if isinstance(content, str) else content[0]["text"])
+    return str(last["functionResponse"]["response"]["output"])
+
+
+def last_words(format_name: str, context: Context) -> str:
+    """The text of the user's message that a request ends with."""
+    last = last_block(format_name, context)
+    if format_name in ("openai", "openai-responses"):
+        assert last["role"] == "user"
+        content = last["content"]
+        return str(content if isinstance(content, str) else content[-1]["text"])
+    return str(last["text"])
+
+
+async def check_end(session: Any, budgets: Sequence[int | None], output: str) -> None:
+    for budget in budgets:
+        context = await session.context(budget_tokens=budget)
+        assert context.tokens <= (budget or BUDGET)
+        for name in FORMATS:
+            assert last_result(name, context) == output
+            assert not faults(name, context.request(name))
+            assert recount(name, context.request(name)) <= (budget or BUDGET)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_results_that_fit_the_budget_go_out_raw_as_results(name: str, tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db") as fov:
+            session = await fov.session("s", budget_tokens=BUDGET, strategy=name)
+            await talk(session, 60, words=40)
+            await session.record([user("Read it, as you did with word3x1."), *tool_step(1, words(300))])
+            for step, size in enumerate((100, 700, 1_100, 1_500), 2):
+                output = words(size)
+                await session.record(tool_step(step, output))
+                await check_end(session, (None, BUDGET - 500, BUDGET + 100), output)
+
+    asyncio.run(job())
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_parallel_results_go_out_together(name: str, tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db") as fov:
+            session = await fov.session("s", budget_tokens=BUDGET, strategy=name)
+            await talk(session, 30, words=40)
+            steps = [tool_step(number, f"out {number} {words(70)}") for number in range(12)]
+            calls = [part for call, _ in steps for part in call.parts]
+            together = [assistant(""), *[result for _, result in steps]]
+            together[0] = type(together[0])("assistant", tuple(calls))
+            await session.record([user("Do it all."), *tool_step(99, "first"), *together])
+            await check_end(session, (None,), f"out 11 {words(70)}")
+
+    asyncio.run(job())
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_result_larger_than_the_budget_is_cut_inside_its_message(name: str, tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db") as fov:
+            session = await fov.session("s", budget_tokens=BUDGET, strategy=name)
+            await talk(session, 20)
+            await session.record([user("Read it."), *tool_step(1, "short"), *tool_step(2, words(20_000))])
+            for budget in (None, 4_000):
+                context = await session.context(budget_tokens=budget)
+                assert context.tokens <= (budget or BUDGET)
+                for format_name in FORMATS:
+                    shown = last_result(format_name, context)
+                    assert "(cut: " in shown
+                    assert shown.startswith("line0 line1 ")
+                    assert shown.endswith(" line19999")
+                    assert not faults(format_name, context.request(format_name))
+
+    asyncio.run(job())
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_prompt_larger_than_its_room_is_still_the_users_message(name: str, tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db") as fov:
+            session = await fov.session("s", budget_tokens=BUDGET, strategy=name)
+            await talk(session, 20, words=60)
+            for size in (1_200, 1_700, 20_000):
+                asked = f"Why is it so? {words(size)}"
+                await session.record(user(asked))
+                context = await session.context()
+                assert context.tokens <= BUDGET
+                for format_name in FORMATS:
+                    shown = last_words(format_name, context)
+                    assert shown == asked or (size == 20_000 and "(cut: " in shown and shown.startswith("Why is it"))
+                await session.record(assistant("So it is."))
+
+    asyncio.run(job())
+
+
+def test_a_large_result_that_fits_the_budget_goes_out_raw_beside_a_long_history(tmp_path: Path) -> None:
     async def job() -> None:
         async with opened(tmp_path / "s.db", settings(recall={"enabled": False})) as fov:
             session = await fov.session("s", budget_tokens=60_000)
             await talk(session, 100, words=60)
-            output = " ".join(f"line{number}" for number in range(8_000))
+            output = words(8_000)
             await session.record([user("Read it."), *tool_step(1, "short"), *tool_step(2, output)])
             assert exact_counter("o200k_base").base(output) > 20_000
             for _ in range(2):
                 context = await session.context()
-                last = context.messages("openai")[-1]
-                assert (last["role"], last["content"]) == ("tool", output)
+                assert last_result("openai", context) == output
                 assert context.tokens <= 60_000
 
     asyncio.run(job())
 
 
-def test_a_result_that_does_not_fit_the_budget_is_cut_and_says_so(tmp_path: Path) -> None:
-    async def job() -> None:
-        async with opened(tmp_path / "s.db", settings(recall={"enabled": False})) as fov:
-            session = await fov.session("s", budget_tokens=8_000)
-            await talk(session, 20)
-            await session.record([user("Read it."), *tool_step(1, "short"), *tool_step(2, "word " * 20_000)])
-            context = await session.context()
-            assert context.tokens <= 8_000
-            assert "omitted" in context.text or "cut:" in context.text or "…" in context.text
-
-    asyncio.run(job())
+def test_only_what_the_model_is_to_answer_is_pending() -> None:
+    step = tool_step(1, "done")
+    assert waiting_step([user("Go."), *step]).messages == tuple(step)  # type: ignore[union-attr]
+    assert waiting_step([user("Go.")]).number == 1  # type: ignore[union-attr]
+    assert waiting_step([user("Go."), assistant("Done.")]) is None
+    assert waiting_step([user("Go."), step[0]]) is None
+    assert waiting_step([user("Go."), step[0]], has_results=True).number == 2  # type: ignore[union-attr]

@@ -253,7 +253,7 @@ def _check_fixed(
 def _first_native(history: Sequence[BlockText], prompt: tuple[Message, ...]) -> int:
     """From which block on all can go out as messages: whole tool pairs, and a user to begin with."""
     first = len(history)
-    following: tuple[Message, ...] = _leading_results(prompt)
+    following: tuple[Message, ...] = leading_results(prompt)
     for index in range(len(history) - 1, -1, -1):
         messages = history[index].messages
         if messages is None or loose_ends((*messages, *following)):
@@ -269,7 +269,7 @@ def _opens_with_user(messages: Sequence[Message]) -> bool:
     return shown is not None and shown.role != "assistant" and not shown.tool_results
 
 
-def _leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
+def leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
     """The results that a prompt begins with: they belong right behind their calls."""
     count = next((index for index, message in enumerate(prompt) if not message.tool_results), len(prompt))
     return prompt[:count]
@@ -278,7 +278,7 @@ def _leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
 def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], prompt: tuple[Message, ...]) -> Layout:
     older, newer = parts.history[:native_from], parts.history[native_from:]
     native = [Stretch((), block.messages or (), block.row.last, block.is_stable) for block in newer]
-    if results := _leading_results(prompt):
+    if results := leading_results(prompt):
         prompt = prompt[len(results) :]
         if native:
             native[-1] = replace(native[-1], messages=(*native[-1].messages, *results), is_stable=False)

@@ -19,7 +19,7 @@ from foveate.context.context import PlanReport
 from foveate.context.costs import counting
 from foveate.history.late_writes import LateWrites
 from foveate.history.plan_cache import HistoryView
-from foveate.history.sizes import Infos, StoredHistory
+from foveate.history.sizes import Infos, Step, StoredHistory
 from foveate.history.texts import Survey, TextReader
 from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, ShownLevel, TurnInfo, TurnSizes
 from foveate.store import SessionRow, Store, bodies
@@ -160,24 +160,48 @@ class StatefulDriver:
         stored = await self._load(name)
         story = StoredStory(seen.history, infos, frame, await self.state(name), dict(stored.made))
         task = _Task(session, name, strategy, seen)
-        room = room_tokens
-        for _ in range(MAX_TRIES):
-            plan, story = await self._plan(task, story, room)
-            blocks = await self._viewer.write(plan.rows, seen.counter, seen.costs, seen.steps, story.made)
-            excess = sum(block.tokens for block in blocks) - room_tokens
-            if excess <= 0:
-                break
-            room = max(0, min(room, plan.tokens) - excess)
-        else:
-            # Whatever the strategy does, a context is given and it fits.
-            plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
-            plan = replace(plan, notes={"fallback": "gradient"})
+        plan, blocks, story = await self._fitted(task, story, room_tokens)
         if self._infos is known:  # else they were forgotten, or renewed by another plan
             self._infos = story.read
         if keep:
             await self._keep_later(task, plan, story, stored)
         planned = PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes)
         return HistoryView(_stable(blocks, is_open=is_open), planned, events=plan.events if keep else ())
+
+    async def before(
+        self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, step: Step
+    ) -> list[BlockText]:
+        """The history up to a step of the turn in progress, within the room; nothing is saved."""
+        last_turn, last_step = session.last_turn, step.number - 1
+        building = self._building.get(name)
+        if building and not building.done():
+            plan = self._viewer.plan(session, Gradient(), room_tokens, last_turn=last_turn, last_step=last_step)
+            return (await plan)[1]
+        infos = await self._infos.renewed(self._store, self._session_id, last_turn=last_turn, is_open=True)
+        seen = await self._viewer.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
+        stored = await self._load(name)
+        story = StoredStory(seen.history, infos.before(step), frame, await self.state(name), dict(stored.made))
+        _, blocks, _ = await self._fitted(_Task(session, name, strategy, seen), story, room_tokens, last_step=last_step)
+        return blocks
+
+    async def _fitted(
+        self, task: _Task, story: StoredStory, room_tokens: int, *, last_step: int | None = None
+    ) -> tuple[Plan, list[BlockText], StoredStory]:
+        """A plan whose texts fit the room, written out; each try has less room."""
+        seen, room = task.seen, room_tokens
+        for _ in range(MAX_TRIES):
+            plan, story = await self._plan(task, story, room)
+            blocks = await self._viewer.write(plan.rows, seen.counter, seen.costs, seen.steps, story.made)
+            excess = sum(block.tokens for block in blocks) - room_tokens
+            if excess <= 0:
+                return plan, blocks, story
+            room = max(0, min(room, plan.tokens) - excess)
+        # Whatever the strategy does, a context is given and it fits.
+        last_turn = task.session.last_turn
+        plan, blocks = await self._viewer.plan(
+            task.session, Gradient(), room_tokens, last_turn=last_turn, last_step=last_step
+        )
+        return replace(plan, notes={"fallback": "gradient"}), blocks, story
 
     async def state(self, name: str) -> Mapping[str, Json]:
         """What a strategy said was to be kept."""

@@ -20,9 +20,9 @@ from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
 from foveate.context.signatures import is_signed
 from foveate.history.late_writes import LateWrites
-from foveate.history.sizes import Step, split_steps
+from foveate.history.sizes import split_steps
 from foveate.history.texts import TextReader, is_from_log
-from foveate.plan import Band, Block, Cause, Plan, PlanEvent, ShownLevel
+from foveate.plan import Band, Block, Cause, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.tokens import exact_counter
@@ -36,8 +36,6 @@ AVERAGED_INTERVALS = 4
 """The size of the next turns is taken from this many intervals before them,"""
 VARIANCE_FACTOR = 1.15
 """and a little more, because no ten turns are exactly average."""
-LEAST_ROOM_TOKENS = 200
-"""A plan beside the newest step has at least this."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
 """Causes that wait for the end of a turn in progress with signed thinking; no budget forces them."""
 USE_NOTED_SHARE = 0.05
@@ -121,8 +119,8 @@ class PlanCache:
         While a turn is in progress it may grow up to `open_limit_tokens`: a rebuild would cost the cached prefix, and
         the thinking that is bound to it.
         """
-        pending = await self._pending(session) if open_limit_tokens > room_tokens else None
-        limit = open_limit_tokens if pending else room_tokens
+        may_grow = open_limit_tokens > room_tokens and await self._has_steps(session)
+        limit = open_limit_tokens if may_grow else room_tokens
         moment = time.time() if now is None else now
         plan = await self.load()
         appended = await self._appended(session, plan)
@@ -149,7 +147,7 @@ class PlanCache:
         blocks = [*await self._base(session, plan), *appended]
         if sum(block.sent_tokens for block in blocks) > limit:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
-            fresh, blocks = await self._fitted(session, strategy, limit, pending, appended)
+            fresh, blocks = await self._viewer.plan(session, strategy, limit, last_turn=session.last_turn)
             notes = _schedule_notes(schedule_of(strategy), cause or "full")
             report = PlanReport(fresh.bands, cause or "full", True, session.last_turn, notes=notes)
             return HistoryView(blocks, report, churn)
@@ -157,30 +155,11 @@ class PlanCache:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
         return HistoryView(blocks, _report(plan, schedule_of(strategy), is_new=cause is not None), churn)
 
-    async def _pending(self, session: SessionRow) -> Step | None:
-        """The newest step of a turn in progress, which has an answer already."""
+    async def _has_steps(self, session: SessionRow) -> bool:
+        """Whether the turn in progress has an answer already."""
         if session.head == "closed" or not session.last_turn:
-            return None
-        steps = split_steps(await self._viewer.raw(session.last_turn))
-        return steps[-1] if len(steps) > 1 else None
-
-    async def _fitted(
-        self,
-        session: SessionRow,
-        strategy: Strategy,
-        room_tokens: int,
-        pending: Step | None,
-        appended: Sequence[BlockText],
-    ) -> tuple[Plan, list[BlockText]]:
-        """All turns within the room; the newest step verbatim, if it fits alone."""
-        last_turn = session.last_turn
-        is_last = bool(appended) and pending is not None and appended[-1].row.last_step == pending.number
-        left = room_tokens - appended[-1].sent_tokens if is_last else 0
-        if pending is None or left < LEAST_ROOM_TOKENS:
-            return await self._viewer.plan(session, strategy, room_tokens, last_turn=last_turn)
-        before = pending.number - 1
-        plan, blocks = await self._viewer.plan(session, strategy, left, last_turn=last_turn, last_step=before)
-        return plan, [*blocks, appended[-1]]
+            return False
+        return len(split_steps(await self._viewer.raw(session.last_turn))) > 1
 
     async def _is_thinking(self, session: SessionRow) -> bool:
         """Whether the turn in progress has thinking that is signed for the request prefix."""

@@ -120,9 +120,12 @@ class Recaller:
         self._pieces: BoundedCache[tuple[str, int], MemoryPiece] = BoundedCache(MAX_REMEMBERED)
 
     async def recall_once(
-        self, session: SessionRow, counter: Counter, wish: RecallRequest, *, mark: str
+        self, session: SessionRow, counter: Counter, wish: RecallRequest, *, mark: str, asked: str = ""
     ) -> MemoryLayer:
-        """The layer for a prompt, the same each time as long as the mark is and there is room for it."""
+        """The layer for a prompt, the same each time as long as the mark is and there is room for it.
+
+        `asked` is the same for the same prompt, whatever the history shows.
+        """
         if wish.need is Need.NONE:
             return MemoryLayer()
         packed = await self._store.derived.recalled(session.id)
@@ -131,9 +134,18 @@ class Recaller:
             turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
             return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part)
         layer = await self.recall(session, counter, wish)
-        packed = bodies.squeeze({"mark": mark, **asdict(layer)})
+        packed = bodies.squeeze({"mark": mark, "asked": asked, **asdict(layer)})
         await self._writes.write(lambda: self._store.derived.keep_recalled(session.id, packed))
         return layer
+
+    async def stored_tokens(self, session: SessionRow, query: str, *, asked: str) -> int | None:
+        """The size of the stored layer of a prompt; None if there is none yet."""
+        wish = RecallRequest(query=query, room_tokens=0, visible=(), is_gated=self._settings.gate)
+        if wish.need is Need.NONE:
+            return 0
+        packed = await self._store.derived.recalled(session.id)
+        kept: Any = bodies.expand(packed) if packed else {}
+        return int(kept["tokens"]) if kept.get("asked") == asked else None
 
     async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""

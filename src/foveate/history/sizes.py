@@ -148,6 +148,12 @@ class Infos:
             self, first=first, over=[*await _read_infos(store, session_id, first, self.first - 1), *self.over]
         )
 
+    def before(self, step: Step) -> Infos:
+        """Without a step of the newest turn and what follows it."""
+        if self.newest is None:
+            return self
+        return replace(self, newest=replace(self.newest, messages=self.newest.messages[: step.position]))
+
     def between(self, first: int, last: int) -> list[TurnInfo]:
         """The turns from `first` to `last`, of those in memory."""
         found = self.over[max(0, first - self.first) : max(0, last - self.first + 1)]

@@ -253,11 +253,15 @@ class TextReader:
     async def running(
         self, session: SessionRow, last_turn: int, room_tokens: int, last_step: int | None = None
     ) -> list[Step]:
-        """The steps of the newest turn, if it is in progress and large; else none, and it is planned as a whole."""
+        """The steps of the newest turn, if it is in progress and large; else none, and it is planned as a whole.
+
+        With `last_step`, the steps up to that one, whatever the turn's size.
+        """
         if not last_turn or last_turn != session.last_turn or session.head == "closed":
             return []
         (size,) = await self._store.derived.sizes_of(self._session_id, last_turn, last_turn)
-        if size.is_pruned or size.raw <= RUNNING_SHARE * room_tokens:
+        is_small = last_step is None and size.raw <= RUNNING_SHARE * room_tokens
+        if size.is_pruned or is_small:
             return []
         steps = split_steps(await self.raw(last_turn))
         return [step for step in steps if last_step is None or step.number <= last_step]

@@ -27,6 +27,7 @@ from foveate.context.assemble import (
     ContextParts,
     Order,
     assemble,
+    leading_results,
     prompt_messages,
 )
 from foveate.context.board import Board
@@ -39,6 +40,7 @@ from foveate.events import Event, EventBus, EventKind
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
 from foveate.history.late_writes import LateWrites
+from foveate.history.pending import PendingRequest, PendingSteps, native_framing_tokens
 from foveate.history.plan_cache import HistoryView, PlanCache
 from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
 from foveate.history.texts import TextReader
@@ -136,6 +138,7 @@ class Contexts:
         self._events = events
         self._settings = settings
         self._writes = LateWrites()
+        self._pending = PendingSteps(self.viewer, self.storyteller)
 
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
         """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
@@ -188,8 +191,10 @@ class Contexts:
         takes_rest = one_off or not chosen.strategy.holds_back
         room = allotments.split(budget, fixed, prompt, one_off=takes_rest, board_tokens_used=used)
         room = chosen.room(room, one_off=one_off)
-        slack = max(LEAST_SLACK_TOKENS, budget // 50)
+        query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
         ends_turn = bool(_said_by_user(prompt_messages(request.prompt)))
+        limit = budget - fixed - prompt - used
+        reserved = await self._reserved(session, query, room.recall) + max(LEAST_SLACK_TOKENS, budget // 50)
         frame = Frame(
             budget,
             fixed,
@@ -198,12 +203,14 @@ class Contexts:
             session.model,
             asked_tokens=request.budget_tokens,
             own_tokens=fixed - self._given_tokens(request, [*documents.values(), *changing.values()], exact),
-            open_limit_tokens=0 if one_off or ends_turn else budget - fixed - prompt - used - room.recall - slack,
+            open_limit_tokens=0 if one_off or ends_turn else limit - reserved,
         )
-        query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
+        has_results = bool(leading_results(prompt_messages(request.prompt)))
+        is_pending = fallback is None and (has_results or not ends_turn)
+        pending = PendingRequest(chosen.name, chosen.strategy, frame, limit, has_results) if is_pending else None
         try:
             view, layer = await self._recalled(
-                session, chosen, frame, room, query=query, board=board, fallback=fallback
+                session, chosen, frame, room, query=query, board=board, pending=pending, fallback=fallback
             )
         except HistoryExceedsBudget as error:
             needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
@@ -270,6 +277,7 @@ class Contexts:
         *,
         query: str,
         board: Board,
+        pending: PendingRequest | None,
         fallback: Fallback | None = None,
     ) -> tuple[HistoryView, MemoryLayer]:
         """The history, and behind it what the prompt brings up of what the history does not show verbatim.
@@ -285,14 +293,15 @@ class Contexts:
                 query = ""
             elif chosen.strategy.recalls_first and frame.prompt_tokens:
                 aside = self._settings.allotments.one_off_recall(room)
-        view = await self._view(session, chosen, frame, room.history - aside)
+        view = await self._view(session, chosen, frame, room.history - aside, pending)
         if not query:
             return view, MemoryLayer()
-        used = sum(block.tokens for block in view.blocks)
+        used = sum(block.sent_tokens for block in view.blocks)
         visible = _visible(view.blocks)
+        free = _recall_room(chosen, frame, room, used)
         wish = RecallRequest(
             query=query,
-            room_tokens=_recall_room(chosen, frame, room, used),
+            room_tokens=max(0, min(free, pending.limit_tokens - self._sent_tokens(session, view))) if pending else free,
             visible=visible | _retrieved(board),
             is_gated=self._settings.recall.gate,
             is_one_off=frame.is_one_off,
@@ -304,10 +313,11 @@ class Contexts:
         else:
             past = session.last_turn - (session.head != "closed")
             mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
-            layer = await self._recaller.recall_once(session, exact, wish, mark=mark)
+            layer = await self._recaller.recall_once(session, exact, wish, mark=mark, asked=self._asked_mark(query))
         if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
             # What recall leaves unused is the history's, unless it is too little for another plan.
-            view = await self._view(session, chosen, frame, room.history - layer.tokens)
+            left = replace(pending, limit_tokens=pending.limit_tokens - layer.tokens) if pending else None
+            view = await self._view(session, chosen, frame, room.history - layer.tokens, left)
         return view, layer
 
     async def _prefetched(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
@@ -411,7 +421,36 @@ class Contexts:
             check_size(name, text, strategy.document_limits, session)
         return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
 
-    async def _view(self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room_tokens: int) -> HistoryView:
+    async def _view(
+        self,
+        session: SessionRow,
+        chosen: ChosenStrategy,
+        frame: Frame,
+        room_tokens: int,
+        pending: PendingRequest | None,
+    ) -> HistoryView:
+        view = await self._strategy_view(session, chosen, frame, room_tokens)
+        return await self._pending.put(session, pending, view) if pending else view
+
+    async def _reserved(self, session: SessionRow, query: str, recall_tokens: int) -> int:
+        """What the memory layer takes in a turn in progress: as much as when the turn began, if that is known."""
+        if not query:
+            return 0
+        known = await self._recaller.stored_tokens(session, query, asked=self._asked_mark(query))
+        return recall_tokens if known is None else min(known, recall_tokens)
+
+    def _sent_tokens(self, session: SessionRow, view: HistoryView) -> int:
+        """What the history takes with its last block as messages."""
+        framing = native_framing_tokens(view.blocks[-1], exact_counter(session.encoding)) if view.blocks else 0
+        return sum(block.sent_tokens for block in view.blocks) + framing
+
+    def _asked_mark(self, query: str) -> str:
+        """The same for the same prompt."""
+        return _mark(query, (), self.viewer.pruned)
+
+    async def _strategy_view(
+        self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room_tokens: int
+    ) -> HistoryView:
         strategy = chosen.strategy
         if strategy.keeps_story:
             keep = not frame.is_one_off

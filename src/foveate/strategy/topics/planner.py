@@ -101,7 +101,7 @@ class TopicsPlanner:
     def _opened(self, book: TopicsState) -> TopicFlow:
         """The flow up to where the current topic begins."""
         story, last = self.story, self.story.last_turn
-        if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) > book.tail:
+        if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) != book.tail:
             book = book.reopened()
         # A preview is planned from scratch: topics merged for another budget may fit separately in this one.
         book = book.unmerged() if story.frame.is_one_off else book

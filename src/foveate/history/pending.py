@@ -1,0 +1,210 @@
+"""The newest step of a turn in progress, waiting for the model's answer: sent as messages, raw if it fits the budget.
+
+A strategy spends its own share of a budget. Where that is too little for the calls and results that the model is to
+read next, the older history is planned again in what they leave. A step that is larger than the budget is cut inside
+its messages, with a note, so that a request still ends with a tool result or the user's message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from foveate.context.assemble import MESSAGE_TOKENS, BlockText, native_note
+from foveate.context.costs import overheads
+from foveate.context.cut import cut_note, cut_text
+from foveate.context.pairs import provider_message_count
+from foveate.context.tags import TagEntry
+from foveate.formats.sizes import SentSizes
+from foveate.history.blocks import write_text
+from foveate.history.driver import StatefulDriver
+from foveate.history.plan_cache import HistoryView
+from foveate.history.sizes import Step, split_steps
+from foveate.history.texts import TextReader
+from foveate.plan import Block, Frame
+from foveate.store import SessionRow
+from foveate.strategy import Strategy
+from foveate.strategy.gradient import Gradient
+from foveate.text import compact_json, turn_text
+from foveate.tokens import Counter, exact_counter
+from foveate.turn import Message, Part, Text, ToolCall, ToolResult
+
+LEAST_ROOM_TOKENS = 200
+"""The history before the newest step has at least this."""
+CUT_SHARE = 0.6
+"""A step that does not fit is cut to this share of the room."""
+LEAST_TEXT_TOKENS = 32
+"""A text inside a message is not cut to less, besides the note of the cut."""
+SHRINK_SHARE = 0.85
+MAX_TRIES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """Which history a pending step is put behind."""
+
+    name: str
+    strategy: Strategy
+    frame: Frame
+    limit_tokens: int
+    """What the whole history may take: all that the budget leaves."""
+    has_results: bool = False
+    """The prompt brings the results of the step's calls."""
+
+
+def waiting_step(messages: Sequence[Message], *, has_results: bool = False) -> Step | None:
+    """The newest step, if the model is to answer it: it ends with words of the user or the result of a call."""
+    said = [message for message in messages if message.kind == "message"]
+    if not said or not (has_results or said[-1].role in ("user", "tool")):
+        return None
+    return split_steps(messages)[-1]
+
+
+class PendingSteps:
+    """Puts the pending step of one session behind its history."""
+
+    def __init__(self, viewer: TextReader, driver: StatefulDriver) -> None:
+        self._viewer = viewer
+        self._driver = driver
+
+    async def put(self, session: SessionRow, request: PendingRequest, view: HistoryView) -> HistoryView:
+        """The view with the pending step as messages; unchanged if it is there already, or nothing is pending."""
+        if not session.last_turn or session.head == "closed":
+            return view
+        step = waiting_step(await self._viewer.raw(session.last_turn), has_results=request.has_results)
+        if step is None or self._is_native(session, request, view.blocks, step):
+            return view
+        counter = exact_counter(session.encoding)
+        block = await self._block(session, step, counter)
+        older, limit = _before(view.blocks, session.last_turn), request.limit_tokens
+        left = limit - native_tokens(block, counter)
+        if step.number == 1 and sum(one.sent_tokens for one in older) <= left and older:
+            return replace(view, blocks=[*older, block])
+        if left < LEAST_ROOM_TOKENS:
+            cut = self._cut(session, step, int(limit * CUT_SHARE), counter)
+            if cut is None:
+                return view
+            block, left = cut, limit - native_tokens(cut, counter)
+        return replace(view, blocks=[*await self._older(session, request, step, left), block])
+
+    def _is_native(self, session: SessionRow, request: PendingRequest, blocks: Sequence[BlockText], step: Step) -> bool:
+        """Whether the step is shown as messages, and stays so when everything is counted."""
+        last = blocks[-1] if blocks else None
+        if last is None or not last.messages or last.row.is_cut or last.row.last != session.last_turn:
+            return False
+        framing = native_framing_tokens(last, exact_counter(session.encoding))
+        used = sum(block.tokens for block in blocks) + last.extra_tokens + framing
+        return used <= request.limit_tokens or (len(blocks) == 1 and step.number == 1)
+
+    async def _block(self, session: SessionRow, step: Step, counter: Counter) -> BlockText:
+        costs = overheads(session.last_turn, counter, last_step=step.number)
+        (block,) = await self._viewer.write([_row(session, step)], counter, costs, steps=[step])
+        return replace(block, is_stable=False)
+
+    def _cut(self, session: SessionRow, step: Step, room_tokens: int, counter: Counter) -> BlockText | None:
+        """The step with its longest texts cut; None if the room is too small for that."""
+        sizes = SentSizes.of(session.model, session.encoding)
+        costs = overheads(session.last_turn, counter, last_step=step.number)
+        row = _row(session, step)
+        bare = tuple(map(sizes.without_media, step.messages))
+        tokens = sorted(map(counter.base, _long_texts(bare)))
+        level = _level(tokens, room_tokens - counter.base(turn_text(bare)) + sum(tokens))
+        for _ in range(MAX_TRIES):
+            if level < LEAST_TEXT_TOKENS:
+                return None
+            messages = tuple(_cut_message(message, level, counter.base) for message in bare)
+            entry = TagEntry(step.number if row.first_step else row.first, turn_text(messages))
+            extra = sizes.extra_tokens(messages)
+            block = write_text(row, [entry], counter, costs, messages=messages, extra_tokens=extra)
+            if native_tokens(block, counter) <= room_tokens:
+                return replace(block, row=replace(row, tokens=block.tokens, is_cut=True), is_stable=False)
+            level = int(level * SHRINK_SHARE)
+        return None
+
+    async def _older(
+        self, session: SessionRow, request: PendingRequest, step: Step, room_tokens: int
+    ) -> list[BlockText]:
+        """What came before the step, within the room."""
+        if step.number == 1:
+            strategy = Gradient() if request.strategy.keeps_story else request.strategy
+            _, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn - 1)
+            return blocks
+        if request.strategy.keeps_story:
+            return await self._driver.before(
+                session, request.name, request.strategy, request.frame, room_tokens, step=step
+            )
+        before = step.number - 1
+        last_turn = session.last_turn
+        _, blocks = await self._viewer.plan(
+            session, request.strategy, room_tokens, last_turn=last_turn, last_step=before
+        )
+        return blocks
+
+
+def native_tokens(block: BlockText, counter: Counter) -> int:
+    """What a block takes as messages."""
+    return block.sent_tokens + native_framing_tokens(block, counter)
+
+
+def native_framing_tokens(block: BlockText, counter: Counter) -> int:
+    """The framing of a block's messages, and the line that says which turn they are."""
+    framing = MESSAGE_TOKENS * (1 + provider_message_count(block.messages or ()))
+    return framing + counter.base(native_note(block.row))
+
+
+def _row(session: SessionRow, step: Step) -> Block:
+    """A first step is the whole turn so far."""
+    number = 0 if step.number == 1 else step.number
+    return Block(session.last_turn, session.last_turn, "R", 0, first_step=number, last_step=number)
+
+
+def _before(blocks: Sequence[BlockText], turn: int) -> list[BlockText]:
+    """The blocks of earlier turns; none where one of them reaches into this turn."""
+    older = list(takewhile(lambda block: block.row.first < turn, blocks))
+    return older if all(block.row.last < turn for block in older) else []
+
+
+def _long_texts(messages: Sequence[Message]) -> Iterator[str]:
+    """The texts that may be cut."""
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case Text(text) if message.role != "assistant":
+                    yield text
+                case ToolCall(arguments=arguments):
+                    yield compact_json(arguments)
+                case ToolResult(content=content):
+                    yield from (inner.text for inner in content if isinstance(inner, Text))
+
+
+def _level(sizes: Sequence[int], room_tokens: int) -> int:
+    """The size to which the largest of these are cut, so that all fit the room; sizes in ascending order."""
+    left = max(0, room_tokens)
+    for place, size in enumerate(sizes):
+        share = left // (len(sizes) - place)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0)
+
+
+def _cut_message(message: Message, max_tokens: int, count: Callable[[str], int]) -> Message:
+    parts = tuple(_cut_part(part, message, max_tokens, count) for part in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts, original=None)
+
+
+def _cut_part(part: Part, message: Message, max_tokens: int, count: Callable[[str], int]) -> Part:
+    match part:
+        case Text(text) if message.role != "assistant":
+            return Text(cut_text(text, max_tokens, count, count(text)))
+        case ToolCall(arguments=arguments):
+            tokens = count(compact_json(arguments))
+            return part if tokens <= max_tokens else replace(part, arguments={"cut": cut_note(tokens)})
+        case ToolResult(content=content):
+            cut = tuple(
+                Text(cut_text(inner.text, max_tokens, count, count(inner.text))) if isinstance(inner, Text) else inner
+                for inner in content
+            )
+            return part if cut == content else replace(part, content=cut)
+    return part
