@@ -156,8 +156,6 @@ def test_consecutive_contexts_extend_the_same_messages(turns: int, with_older: b
     older = [history_block(TagBlock(1, 9, "E", (TagEntry(1, "Began."),)))] if with_older else []
     history = [*older, *(data.draw(native_turns(10 + index)) for index in range(turns + 1))]
     whole = [block for block in history if not loose_ends(block.messages or ())]
-    # The line that names the first native turn is new where there was no native turn before.
-    assume(any(block.messages for block in whole[:-1]))
     parts = ContextParts(
         explanation=EXPLANATION,
         budget_tokens=100_000,
@@ -268,10 +266,10 @@ def test_a_prompt_of_results_stands_right_behind_its_calls() -> None:
         prompt=prompt,
     )
     messages: Any = assemble(parts).messages("openai")
-    assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool", "user"]
-    assert messages[-1]["content"] == "<board>\nx\n</board>\n"
+    assert [message["role"] for message in messages] == ["system", "user", "user", "assistant", "tool"]
+    assert messages[1]["content"] == "<board>\nx\n</board>\n"
     anthropic: Any = assemble(parts).messages("anthropic")
-    assert [block["type"] for block in anthropic[-1]["content"]] == ["tool_result", "text"]
+    assert [block["type"] for block in anthropic[-1]["content"]] == ["tool_result"]
 
 
 def test_results_whose_calls_were_compressed_go_out_as_text() -> None:
@@ -314,11 +312,13 @@ def test_steps_of_a_running_turn_follow_its_prompt() -> None:
     )
     messages: Any = assemble(parts).messages("openai")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool"]
-    assert messages[1]["content"] == (
-        "<T-3-step-1-R>\n[user] Fix it.\n</T-3-step-1-R>\n<T-3-steps-2-through-3-C>\n"
-        "Step 2: Ran tests.\nStep 3: Edited a.py.\n</T-3-steps-2-through-3-C>\n"
-        "The next messages are turn T-3, from step 4 on; each message of the user begins the next turn.\n"
-    )
+    assert [block["text"] for block in messages[1]["content"]] == [
+        (
+            "<T-3-step-1-R>\n[user] Fix it.\n</T-3-step-1-R>\n<T-3-steps-2-through-3-C>\n"
+            "Step 2: Ran tests.\nStep 3: Edited a.py.\n</T-3-steps-2-through-3-C>\n"
+        ),
+        "The next messages are turn T-3, from step 4 on; each message of the user begins the next turn.\n",
+    ]
 
 
 def test_a_line_before_the_native_turns_says_which_turn_the_first_is() -> None:
@@ -326,6 +326,7 @@ def test_a_line_before_the_native_turns_says_which_turn_the_first_is() -> None:
     said = "The next messages are turn T-14; each message of the user begins the next turn.\n"
     later = replace(parts, history=[*parts.history, native_block(16, [Message("user", (Text("On."),))])])
     for shown in (parts, later):
-        assert assemble(shown).messages("openai")[1]["content"].endswith(said)
+        lead: Any = assemble(shown).messages("openai")[1]
+        assert lead["content"][-1] == {"type": "text", "text": said}
     whole = replace(parts, history=parts.history[4:])
     assert "The next messages" not in json.dumps(assemble(whole).messages("openai"))

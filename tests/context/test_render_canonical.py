@@ -37,7 +37,8 @@ def test_the_messages_say_what_the_context_says_in_its_order(tmp_path: Path, *, 
     system, lead, *native = canonical_messages(context.layout, context.system)
     assert (system.role, system.text) == ("system", context.system)
     layout = context.layout
-    assert (lead.role, lead.text) == ("user", "\n".join(text for text in (layout.stable_lead, layout.lead) if text))
+    shown = [text for text in (layout.stable_lead, layout.lead, layout.note) if text]
+    assert (lead.role, lead.text) == ("user", "\n".join(shown))
     assert native[-1].text.endswith("And now?")
     assert native[-1].text.startswith("<board>") is retrieved
     assert turn_text((*native[:-1], user("And now?"))) == turn_text(tuple(context.native_messages))

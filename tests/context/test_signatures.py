@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from foveate.context.signatures import request_prefix, without_unbound
+from foveate.context.signatures import bound_answer, request_prefix, without_unbound, without_unbound_messages
 from foveate.formats import parse_messages
-from foveate.turn import Message
-from support.engine import opened
+from foveate.turn import Message, Reasoning, Text
+from support.engine import opened, settings
 
 PROMPT: dict[str, Any] = {"role": "user", "content": "Why?"}
 NEXT: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "And now?"}]}
@@ -81,5 +81,60 @@ def test_a_session_sends_back_the_thinking_of_its_answers_until_something_before
             again = await fov.session("s")
             assert signatures((await again.context("Go on.", system="Be brief.")).messages("anthropic")) == ["s1", "s2"]
             assert signatures((await again.context("Go on.", system="Be long.")).messages("anthropic")) == []
+
+    asyncio.run(job())
+
+
+CLAUDE = "anthropic:claude-fable-5.1"
+GO, ON = Message("user", (Text("Go."),)), Message("user", (Text("On."),))
+
+
+def thought(signature: str, prefix: str | None = None, model: str = CLAUDE) -> Message:
+    return Message("assistant", (Reasoning("Hm.", signature=signature), Text("Yes.")), model=model, prefix=prefix)
+
+
+def test_canonical_thinking_is_sent_under_its_own_prefix_only() -> None:
+    one = bound_answer(thought("s1"), [GO], [])
+    two = bound_answer(thought("s2"), [GO, one, ON], [])
+    assert without_unbound_messages([GO, one, ON, two, GO], []) == (GO, one, ON, two, GO)
+    # Without the first block, the second has another prefix too.
+    first, second = (message.parts for message in without_unbound_messages([ON, one, ON, two, GO], [])[1:4:2])
+    assert first == second == (Text("Yes."),)
+    changed = without_unbound_messages([GO, one, ON], [{"name": "more"}])
+    assert changed[1].parts == (Text("Yes."),)
+
+
+def test_canonical_thinking_of_another_family_is_not_bound() -> None:
+    kept = thought("s1", model="google:gemini-3")
+    assert bound_answer(kept, [GO], []).prefix is None
+    assert without_unbound_messages([GO, kept, ON], []) == (GO, kept, ON)
+
+
+def test_an_answer_is_bound_to_the_request_of_its_turn_whoever_records_it(tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db") as fov:
+            one, other = await fov.session("s"), await fov.session("s")
+            async with one.turn("Go?") as turn:
+                await turn.request("anthropic", tools=False)
+                await other.context("a look from elsewhere", tools=False)
+                await turn.record(answer("s1"), format="anthropic")
+            asked = await one.context("On?", tools=False)
+            assert signatures(asked.messages("anthropic")) == ["s1"]
+            await one.record({"role": "user", "content": "On?"})
+            prefix = (await one.context(tools=False)).prefix()
+            await other.record(answer("s1"), format="anthropic")
+            assert (await one.load_turn(2)).messages[-1].prefix == prefix
+
+    asyncio.run(job())
+
+
+def test_a_setting_has_the_provider_drop_what_does_not_match(tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db", settings(context={"drop_unbound_thinking": True})) as fov:
+            context = await (await fov.session("s")).context("Go?")
+            request = context.request("anthropic")
+            assert request["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+            assert request["extra_headers"] == {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
+            assert "thinking" not in context.request("openai")
 
     asyncio.run(job())

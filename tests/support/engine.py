@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 import foveate
 from foveate import Foveate, Message, Session, Text, ToolCall
 from foveate.context.context import Context
 from foveate.context.pins import parse_pins, write_pins
 from foveate.context.render import FORMATS
 from foveate.context.tags import TagBlock, parse_blocks
+from foveate.errors import InvalidMessage
 from foveate.settings import Settings, load_settings
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
@@ -89,6 +92,10 @@ async def verify(session: Session, context: Context, prompt: str, budget_tokens:
     if (budget - fixed) / (session.counter.factor * info.calibration) > LITTLE_ROOM_TOKENS:
         assert shown == every, f"{shown} of {info.turns} turns"
     assert shown == every[len(every) - len(shown) :]
+    if context.layout.open_call:
+        with pytest.raises(InvalidMessage):
+            context.request()
+        return
     for format_name in FORMATS:
         rendered: list[Any] = context.messages(format_name)
         assert loose_calls(format_name, rendered) == set()

@@ -19,6 +19,7 @@ from typing import TypeAlias
 from foveate.context.context import Context
 from foveate.context.prefix import matching_tokens
 from foveate.context.render import canonical_messages
+from foveate.context.signatures import bound_answer, without_unbound_messages
 from foveate.context.tools import TOOLS, ToolSet, definitions_tokens
 from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable, TurnBegun
 from foveate.models import Answer, Ask, Finish
@@ -273,7 +274,8 @@ class Chat:
         self, context: Context, taken: _Answering, *, may_call: bool
     ) -> AsyncGenerator[RequestSent | AnswerPiece | Answer, None]:
         tools = context.offer.definitions("openai") if context.offer and may_call else []
-        messages = canonical_messages(context.layout, context.system, has_tools=bool(tools))
+        shown = canonical_messages(context.layout, context.system, has_tools=bool(tools))
+        messages = without_unbound_messages(shown, tools)
         ask = Ask(
             purpose="chat",
             messages=messages,
@@ -301,14 +303,14 @@ class Chat:
                 self._sent = (*sent, *self._written([piece.message]))
                 taken.made.append(_Made(context, predicted, piece.usage))
                 await self._learn(context, piece)
-                yield piece
+                yield replace(piece, message=bound_answer(piece.message, messages, tools))
 
     async def _cut_turn(self, context: Context) -> str | None:
         """The newest turn's id, if not all of it is shown."""
         (turn,) = await self.session.outline(self.session.info.turns)
         shown = [segment for segment in context.segments if segment.last == turn.number]
         if shown and shown[-1].is_native:
-            return None
+            return turn.id if context.layout.native[-1].is_cut else None
         return turn.id if sum(segment.tokens for segment in shown) < turn.tokens else None
 
     def _check(self, answer: Answer) -> None:

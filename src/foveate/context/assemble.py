@@ -83,6 +83,8 @@ class ContextParts:
     board: str = ""
     """As `board.render` makes it."""
     prompt: str | Sequence[Message] = ""
+    open_call: str = ""
+    """The tool that the newest turn has called, if the result is not recorded and no prompt is given."""
     tools_tokens: int = 0
     """The base tokens of the tool definitions that are sent along."""
     history_tools_tokens: int = 0
@@ -277,7 +279,7 @@ def leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], prompt: tuple[Message, ...]) -> Layout:
     older, newer = parts.history[:native_from], parts.history[native_from:]
-    native = [Stretch((), block.messages or (), block.row.last, block.is_stable) for block in newer]
+    native = [Stretch((), block.messages or (), block.row.last, block.is_stable, block.row.is_cut) for block in newer]
     if results := leading_results(prompt):
         prompt = prompt[len(results) :]
         if native:
@@ -286,12 +288,15 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
             # Their calls stand in tagged text, where no provider would find them.
             prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
     tail = "".join(segment.text for segment in dynamic)
+    note = native_note(newer[0].row) if older and newer else ""
     if parts.order == "documented" and tail:
-        lead = tail + "".join(block.text for block in older) + (native_note(newer[0].row) if older and newer else "")
-        return Layout("", lead, tuple(native), "", prompt, is_cacheable=False)
+        lead = tail + "".join(block.text for block in older)
+        return Layout("", lead, tuple(native), "", prompt, is_cacheable=False, note=note, open_call=parts.open_call)
     texts = [(block.text, block.is_stable) for block in older]
-    if texts and newer:
-        texts.append((native_note(newer[0].row), True))
+    if tail and native and not prompt and not parts.at_work:
+        # Nothing is asked: even so the last word is not one of ours.
+        texts.append((tail, False))
+        tail = ""
     if tail and parts.at_work:
         past = len(parts.history) - parts.at_work
         if past < native_from:
@@ -307,6 +312,8 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
         tail=tail,
         prompt=prompt,
         is_cacheable=stable == len(texts),
+        note=note,
+        open_call=parts.open_call,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,8 @@ class Context:
     """The tools that were counted."""
     has_history_tools: bool = True
     """False: the history tools were left out, because no turn is in tags yet."""
+    drops_unbound_thinking: bool = field(default=False, repr=False)
+    """The setting `context.drop_unbound_thinking`."""
 
     def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
         """Everything that was counted, as the keyword arguments of a provider's own call.
@@ -131,7 +134,9 @@ class Context:
         Includes `tools` if the context counts them. For `cache` see `messages`.
         """
         tools = self._definitions(format)
-        return render_request(format, self.messages(format, cache=cache), system=self.system, tools=tools)
+        request = render_request(format, self.messages(format, cache=cache), system=self.system, tools=tools)
+        drops = self.drops_unbound_thinking and format == signatures.FORMAT
+        return {**request, **copy.deepcopy(dict(signatures.DROP_UNBOUND))} if drops else request
 
     def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
         """The messages alone, in the format `openai`, `openai-responses`, `anthropic` or `gemini`; the prompt is last.

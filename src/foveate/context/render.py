@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from foveate.context import invariants
 from foveate.context.invariants import tool_pairs_whole
 from foveate.context.pairs import provider_message_count
-from foveate.errors import UnknownFormat
+from foveate.errors import InvalidMessage, UnknownFormat
 from foveate.formats import render_messages
 from foveate.formats.acceptance import Acceptance, encodable
 from foveate.text import message_text, part_text
@@ -51,10 +51,14 @@ class Layout:
     prompt: tuple[Message, ...] = ()
     is_cacheable: bool = True
     """Nothing that changes comes before the native turns."""
+    note: str = ""
+    """Says which turn the first native message is. A text of its own, so that it changes nothing before it."""
+    open_call: str = ""
+    """The tool whose result a model would have to wait for: there is nothing to answer yet."""
 
     def stretches(self) -> Iterator[Stretch]:
         """The parts of the request in order, as all renderers and counts use them."""
-        if lead := tuple(text for text in (self.stable_lead, self.lead) if text):
+        if lead := tuple(text for text in (self.stable_lead, self.lead, self.note) if text):
             yield Stretch(lead)
         yield from self.native
         if self.tail or self.prompt:
@@ -71,6 +75,8 @@ class Stretch:
     """The recorded turn whose messages they are; 0 if they are not of the history."""
     is_stable: bool = False
     """The next context repeats it."""
+    is_cut: bool = False
+    """Texts in its messages are cut to fit, with a note."""
 
     @property
     def shown(self) -> tuple[Message, ...]:
@@ -97,6 +103,7 @@ def canonical_messages(layout: Layout, system: str, *, has_tools: bool = True) -
     Without tools, calls and results are written as text: some providers reject calls of tools they were not given.
     Images and files of earlier turns are named, not sent: not every model takes them.
     """
+    check_answerable(layout)
     messages = [Message("system", (Text(system),))] if system else []
     newest = layout.native[-1].turn if layout.native else 0
     for stretch in layout.stretches():
@@ -112,6 +119,13 @@ def canonical_messages(layout: Layout, system: str, *, has_tools: bool = True) -
             own.insert(0, Message("user", texts))
         messages += own
     return tuple(messages)
+
+
+def check_answerable(layout: Layout) -> None:
+    """`InvalidMessage` if the conversation ends with a call whose result is not recorded."""
+    if layout.open_call:
+        problem = f"has a call of {layout.open_call!r} without its result; record the result, or give a prompt"
+        raise InvalidMessage("newest turn", problem)
 
 
 def render_request(format: str, messages: list[Any], *, system: str, tools: Sequence[Record]) -> dict[str, Any]:  # noqa: A002
@@ -136,6 +150,7 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
     """The messages of a provider's own format, checked: no call without its result, no call without its thinking."""
     if format not in FORMATS:
         raise UnknownFormat(f"no messages of format {format!r}; available: {', '.join(FORMATS)}")
+    check_answerable(layout)
     marks = cache and format == "anthropic"
     rendered: list[Record] = []
     if system and format not in _TWO_SIDED:

@@ -16,5 +16,8 @@ class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Include an explanation of tags and history tools for the model."""
     board_life_turns: Annotated[int, Meta(ge=1, le=1_000)] = 5
     """Number of turns that a retrieved item stays on the board."""
+    drop_unbound_thinking: bool = False
+    """Requests in Anthropic's format ask for adaptive thinking, and the provider drops thinking that does not match the
+    conversation instead of rejecting the request. Do not pass `thinking` yourself then."""
     cache_ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
     """Lifetime of the provider's cache. After it, a rebuild costs nothing extra. None: unknown."""

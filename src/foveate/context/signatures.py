@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from foveate.turn import Json, Message, Reasoning
@@ -17,6 +18,11 @@ Record: TypeAlias = Mapping[str, Json]
 
 FORMAT: Final = "anthropic"
 """The only format whose provider binds thinking to its prefix."""
+DROP_UNBOUND: Final[Mapping[str, Json]] = {
+    "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+    "extra_headers": {"anthropic-beta": "thinking-binding-controls-2026-08-01"},
+}
+"""Arguments of Anthropic's call with which it drops thinking of another prefix instead of rejecting the request."""
 _SIGNED: Final = ("thinking", "redacted_thinking")
 _Hash: TypeAlias = "hashlib.blake2b"
 
@@ -65,6 +71,41 @@ def without_unbound(
         elif blocks:
             kept.append({**record, "content": blocks})
     return _joined(kept) if len(kept) < len(records) else kept
+
+
+def bound_answer(answer: Message, messages: Sequence[Message], tools: Sequence[Record]) -> Message:
+    """A canonical answer to canonical messages, with the hash of its prefix if its thinking is signed."""
+    if not (_is_of_claude(answer) and any(map(_proof, answer.parts))):
+        return answer
+    digest = _begin("", tools)
+    for message in messages:
+        _add_message(digest, message)
+    return replace(answer, prefix=digest.hexdigest())
+
+
+def without_unbound_messages(messages: Sequence[Message], tools: Sequence[Record]) -> tuple[Message, ...]:
+    """Canonical messages without thinking whose prefix is another now, or is not known, as in `without_unbound`."""
+    prompts = (place for place, message in enumerate(messages) if message.role == "user" and not message.tool_results)
+    in_progress = max(prompts, default=-1)
+    digest = _begin("", tools)
+    kept: list[Message] = []
+    for place, message in enumerate(messages):
+        is_signed_answer = _is_of_claude(message) and any(map(_proof, message.parts))
+        if is_signed_answer and not _is_bound(message.prefix, digest.hexdigest(), in_progress=place > in_progress):
+            parts = tuple(part for part in message.parts if not _proof(part))
+            message = replace(message, parts=parts, original=None)  # noqa: PLW2901 - what is sent in its place
+        if message.parts:
+            _add_message(digest, message)
+            kept.append(message)
+    return tuple(kept)
+
+
+def _is_of_claude(message: Message) -> bool:
+    return message.role == "assistant" and "claude" in (message.model or "").lower()
+
+
+def _add_message(digest: _Hash, message: Message) -> None:
+    digest.update(repr((message.role, message.parts)).encode("utf-8", "surrogatepass"))
 
 
 def _is_bound(made_under: str | None, prefix: str, *, in_progress: bool) -> bool:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from foveate.cache import BoundedCache
 from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.board import Board
@@ -68,6 +69,8 @@ from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id
 from foveate.worker.loop import Worker
 
 EXPORT_BATCH_TURNS = 200
+MAX_ASKED = 256
+"""Sessions whose last context is kept until its answer is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class SharedParts:
     searcher: Searcher
     turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """One for each session whose turn is in progress by `Session.turn`."""
+    asked: BoundedCache[str, Context] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
+    """The context that each session was last asked for, by any handle: the answer recorded next came from it."""
 
 
 class Session:
@@ -102,8 +107,6 @@ class Session:
             shared.store, row.id, shared.events, shared.settings, recaller=recaller, worker=shared.worker
         )
         self._offer: ToolSet | None = None
-        self._asked: Context | None = None
-        """The context made last, which the answer recorded next came from."""
         self._limit_tokens: int | None = None
 
     @property
@@ -222,10 +225,8 @@ class Session:
     def _bound(self, messages: list[Message]) -> list[Message]:
         """The messages, the first answer with a hash of the context it came from if its thinking is signed."""
         place = next((index for index, message in enumerate(messages) if message.role == "assistant"), None)
-        if place is None or self._asked is None:
-            return messages
-        context, self._asked = self._asked, None
-        if not is_signed(messages[place]):
+        context = self._shared.asked.pop(self.id) if place is not None else None
+        if place is None or context is None or context.layout.open_call or not is_signed(messages[place]):
             return messages
         return [*messages[:place], replace(messages[place], prefix=context.prefix()), *messages[place + 1 :]]
 
@@ -350,8 +351,14 @@ class Session:
         )
         context = await self._contexts.make(self._row, self._counter, request)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
-        self._asked = replace(context, offer=sent)
-        return self._asked
+        drops = self._shared.settings.context.drop_unbound_thinking
+        context = replace(context, offer=sent, drops_unbound_thinking=drops)
+        self.came_from(context)
+        return context
+
+    def came_from(self, context: Context) -> None:
+        """The answer that is recorded next came from this context."""
+        self._shared.asked[self.id] = context
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.

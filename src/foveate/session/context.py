@@ -238,6 +238,7 @@ class Contexts:
                 changing=changing,
                 history=view.blocks,
                 at_work=at_work,
+                open_call=await self._open_call(session, request),
                 memory=layer.text,
                 board=shown,
                 prompt=request.prompt,
@@ -363,6 +364,14 @@ class Contexts:
             return False
         said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
         return bool(said) and said[-1].role in ("user", "tool")
+
+    async def _open_call(self, session: SessionRow, request: Request) -> str:
+        """The tool that the newest turn called last, if its result is neither recorded nor in the prompt."""
+        if not session.last_turn or session.head == "closed" or prompt_messages(request.prompt):
+            return ""
+        said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
+        calls = loose_ends(said).calls if said and said[-1].role == "assistant" else ()
+        return calls[0].name if calls and calls[-1] in said[-1].parts else ""
 
     async def _begun_board(self, session: SessionRow, request: Request, *, keep: bool) -> Board:
         """The board to show: in a turn in progress as that turn found it."""

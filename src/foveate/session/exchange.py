@@ -35,6 +35,7 @@ class Exchange:
         self._lock = lock
         self._number = 0
         self._context: Context | None = None
+        self._unanswered: Context | None = None
 
     @property
     def id(self) -> str:
@@ -103,11 +104,15 @@ class Exchange:
         self._context = await self._session.context_with(
             offer if has_history or extra_tools else None, budget_tokens=budget_tokens, system=system, recall=recall
         )
+        self._unanswered = self._context
         named = {"model": model} if model is not None else {}
         return {**named, **self._context.request(format)}
 
     async def record(self, messages: Recordable, *, format: str | None = None, key: str | None = None) -> RecordedTurn:  # noqa: A002
         """Add an answer, or the results of its calls, to this turn; `TurnBegun` if a later one has begun."""
+        if self._unanswered is not None:
+            self._session.came_from(self._unanswered)
+            self._unanswered = None
         recorded = await self._session.record(messages, format=format, key=key, turn=self._number)
         self._number = recorded.number
         return recorded
