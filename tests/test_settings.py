@@ -134,14 +134,14 @@ def test_loading_changes_nothing_it_was_given() -> None:
         ),
         ({"store": {"synchronous": "off"}}, "store.synchronous", "full or normal; got 'off'"),
         ({"session": {"strategy": ""}}, "session.strategy", "text, not empty; got ''"),
-        ({"session": {"model": 5}}, "session.model", "text, or nothing; got 5"),
+        ({"session": {"model": 5}}, "session.model", "text, or none; got 5"),
         (
             {"models": {"requests_per_minute": "two"}},
             "models.requests_per_minute",
-            "a whole number of at least 1, or nothing; got 'two'",
+            "a whole number of at least 1, or none; got 'two'",
         ),
         ({"models": {"fallbacks": 5}}, "models.fallbacks", "a list of texts; got 5"),
-        ({"models": {"daily_usd": "inf"}}, "models.daily_usd", "a number from 0 to 1,000,000, or nothing; got 'inf'"),
+        ({"models": {"daily_usd": "inf"}}, "models.daily_usd", "a number from 0 to 1,000,000, or none; got 'inf'"),
         (
             {"models": {"unknown_price": {"input": 1.0, "output": float("inf")}}},
             "models.unknown_price.output",
@@ -232,8 +232,8 @@ def test_describe_lists_every_key_with_what_it_takes_and_its_default() -> None:
     assert set(described) == {f"{part}.{key}" for part, values in parts.items() for key in values}
     assert described["store.synchronous"] == ("full or normal", "full")
     assert described["store.readers"] == ("a whole number from 1 to 64", 4)
-    assert described["session.model"] == ("text, or nothing", None)
-    assert described["context.cache_ttl_seconds"] == ("a number above 0, or nothing", None)
+    assert described["session.model"] == ("text, or none", None)
+    assert described["context.cache_ttl_seconds"] == ("a number above 0, or none", None)
     assert described["models.fallbacks"] == ("a list of texts", ())
     assert described["checkpoint.tier_tokens"][0] == "a list of 4 whole numbers"
     assert not [takes for takes, _ in described.values() if re.search(r"[\[\]<>=|_]|typing|msgspec|Optional", takes)]

@@ -22,7 +22,7 @@ _PLAIN: Mapping[object, str] = {
     float: "a number",
     str: "text",
     bool: "true or false",
-    NoneType: "nothing",
+    NoneType: "none",
 }
 _EACH: Mapping[object, str] = {int: "whole numbers", float: "numbers", str: "texts"}
 
@@ -78,7 +78,7 @@ def _bounds(meta: Meta) -> str:
 
 
 def is_list(hint: object) -> bool:
-    """Whether a type takes a list, or else nothing."""
+    """Whether a type accepts a list, alone or as an alternative."""
     if get_origin(hint) in (Union, UnionType):
         return any(map(is_list, get_args(hint)))
     return get_origin(hint) is tuple

@@ -55,7 +55,7 @@ def _section(name: str, part: type[msgspec.Struct]) -> str:
 
 
 def _row(key: SettingKey, said: str) -> str:
-    default = msgspec.json.encode(key.default).decode() if key.default is not None else "nothing"
+    default = msgspec.json.encode(key.default).decode() if key.default is not None else "none"
     shown = default if key.default is None or isinstance(key.default, bool) else f"`{default}`"
     return f"| `{key.name}` | {key.takes} | {shown} | {said} |"
 
