@@ -50,6 +50,17 @@ def test_the_chats_example_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", ran.stdout)
 
 
+def test_the_architecture_page_names_every_package_and_every_module_of_a_strategy() -> None:
+    source = ROOT / "src" / "foveate"
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    tree = set(re.findall(r"\w+", page.partition("```")[2].partition("```")[0]))
+    entries = [*source.iterdir(), *(source / "strategy").rglob("*.py")]
+    names = {path.stem for path in entries if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")}
+    assert names - {"__init__", "__main__"} <= tree
+    for path in re.findall(r"`([a-z_]+/\w+\.py)`", page):
+        assert (source / path).is_file(), path
+
+
 @pytest.mark.parametrize(("page", "printed"), [("images", "image/png\n"), ("concurrency", "20\n"), ("streaming", "")])
 def test_the_pages_examples_run(page: str, printed: str, tmp_path: Path) -> None:
     (example,) = python_examples(ROOT / "docs" / f"{page}.md")
