@@ -20,9 +20,10 @@ from mcp.shared.exceptions import MCPError
 
 from foveate import Foveate, Session
 from foveate.context.tags import parse_blocks
-from foveate.server.mcp import INSTRUCTIONS, TOOLS, Limits, McpApp, build_server, mcp_app
+from foveate.server.mcp import INSTRUCTIONS, TOOLS, Limits, McpApp, build_server
 from foveate.tokens import count_tokens
 from support.engine import assistant, user, with_store
+from support.servers import bearer, call, client_of
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["search_history", "list_sessions", "get_turn", "get_turns", "get_context", "pin"]
@@ -97,7 +98,7 @@ def test_a_client_over_stdio_finds_and_reads_what_was_said(tmp_path: Path, mode:
 def test_a_client_over_http_finds_and_reads_what_was_said(tmp_path: Path, mode: str, version: str) -> None:
     async def job(fov: Foveate) -> None:
         await recorded(fov, "s", "The storage port is 9000.")
-        async with http_client(mcp_app(lambda _scope: fov)) as http:
+        async with http_client(McpApp(build_server(lambda _scope: fov))) as http:
             transport = streamable_http_client("http://localhost/mcp", http_client=http)
             async with Client(transport, mode=mode) as client:
                 assert client.protocol_version == version
@@ -111,7 +112,7 @@ def test_the_handshake_of_2025_06_18_is_answered_with_that_revision_and_without_
     async def job(fov: Foveate) -> None:
         params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         headers = {"Accept": "application/json, text/event-stream"}
-        async with http_client(mcp_app(lambda _scope: fov)) as http:
+        async with http_client(McpApp(build_server(lambda _scope: fov))) as http:
             body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
             first = await http.post("/mcp", json=body, headers=headers)
             assert first.json()["result"]["protocolVersion"] == HANDSHAKE
@@ -128,9 +129,31 @@ def test_the_handshake_of_2025_06_18_is_answered_with_that_revision_and_without_
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 def test_other_methods_than_post_are_answered_at_once(tmp_path: Path, method: str) -> None:
     async def job(fov: Foveate) -> None:
-        async with http_client(mcp_app(lambda _scope: fov)) as http:
+        async with http_client(McpApp(build_server(lambda _scope: fov))) as http:
             answer = await http.request(method, "/mcp", headers={"Accept": "text/event-stream"})
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_spaces_around_a_header_do_not_belong_to_its_value(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call  ",
+            "Mcp-Name": "  list_sessions\t",
+        }
+        body = call_body("list_sessions", {})
+        prefix = "io.modelcontextprotocol"
+        body["params"]["_meta"] = {
+            f"{prefix}/protocolVersion": "2026-07-28",
+            f"{prefix}/clientInfo": {"name": "c", "version": "1"},
+            f"{prefix}/clientCapabilities": {},
+        }
+        async with http_client(McpApp(build_server(lambda _scope: fov))) as http:
+            answer = await http.post("/mcp", json=body, headers=headers)
+            assert answer.status_code == 200, answer.text
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -144,7 +167,7 @@ def test_each_request_over_http_sees_the_store_of_its_own_sender(tmp_path: Path)
             return fov
 
         headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": HANDSHAKE}
-        async with http_client(mcp_app(fov_for)) as http:
+        async with http_client(McpApp(build_server(fov_for))) as http:
             for who in ("ann", "bob"):
                 await http.post("/mcp", json=call_body("list_sessions", {}), headers={**headers, "x-who": who})
         assert seen == ["ann", "bob"]
@@ -156,7 +179,7 @@ def test_pin_needs_the_right_to_write_and_reading_does_not(tmp_path: Path) -> No
     async def job(fov: Foveate) -> None:
         session = await recorded(fov, "s", "Hello.")
         headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": HANDSHAKE}
-        async with http_client(mcp_app(lambda _scope: fov, may_write=lambda _scope: False)) as http:
+        async with http_client(McpApp(build_server(lambda _scope: fov, may_write=lambda _scope: False))) as http:
             refused = await http.post("/mcp", json=call_body("pin", {"session": "s", "text": "x"}), headers=headers)
             assert refused.json()["result"]["isError"]
             assert "'write'" in refused.json()["result"]["content"][0]["text"]
@@ -372,3 +395,48 @@ def test_pin_is_shown_in_later_contexts_and_pinned_once(tmp_path: Path) -> None:
         assert [pin.text for pin in await session.pins()] == ["Use tabs."]
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_the_server_gives_each_tenant_its_own_sessions_and_pins_with_the_right_to_write(tmp_path: Path) -> None:
+    with client_of(tmp_path / "chat.db", key_cache_seconds=0) as client:
+        secrets: dict[str, str] = {}
+        for tenant, rights in (("", ["admin"]), ("acme", ["read"]), ("blue", ["read", "write"]), ("gate", ["gateway"])):
+            secrets[tenant] = call(client, client.fov.keys.create, tenant, tenant=tenant, rights=rights).secret
+        for tenant in ("acme", "blue"):
+            view = client.fov.tenant(tenant)
+            session = call(client, view.session, "s", channel=f"/src/{tenant}")
+            call(client, session.record, [user(f"The zebra of {tenant} is fed.")])
+
+        def ask(tenant: str, name: str, **arguments: Any) -> Any:
+            headers = {"Accept": "application/json", "MCP-Protocol-Version": HANDSHAKE, **bearer(secrets[tenant])}
+            answer = client.post("/mcp", json=call_body(name, arguments), headers=headers)
+            return answer.json()["result"] if answer.status_code == 200 else answer.status_code
+
+        for tenant, other in (("acme", "blue"), ("blue", "acme")):
+            for name, arguments in (
+                ("search_history", {"query": "zebra"}),
+                ("list_sessions", {}),
+                ("get_turn", {"session": "s", "turn": 1}),
+                ("get_context", {"session": "s"}),
+                ("get_turn", {"session": f"{other}:s", "turn": 1}),
+                ("search_history", {"query": "zebra", "project": other}),
+            ):
+                shown = json.dumps(ask(tenant, name, **arguments))
+                assert f"of {other}" not in shown, name
+                assert f"project {other}" not in shown, name
+        assert all(tenant in json.dumps(ask("", "search_history", query="zebra")) for tenant in ("acme", "blue"))
+        assert ask("acme", "pin", session="s", text="Rule.")["isError"]
+        assert not ask("blue", "pin", session="s", text="Rule.")["isError"]
+        assert ask("gate", "list_sessions") == 403
+        assert client.post("/mcp", json=call_body("list_sessions", {})).status_code == 401
+
+
+def test_limits_of_results_are_settings(tmp_path: Path) -> None:
+    with client_of(tmp_path / "chat.db", mcp_results=2, mcp_sessions=1) as client:
+        for name in ("a", "b", "c"):
+            session = call(client, client.fov.session, name)
+            call(client, session.record, [user(f"The zebra of {name} is fed.")])
+        headers = {"Accept": "application/json", "MCP-Protocol-Version": HANDSHAKE}
+        for name, arguments, expected in (("search_history", {"query": "zebra"}, 2), ("list_sessions", {}, 1)):
+            answer = client.post("/mcp", json=call_body(name, arguments), headers=headers).json()
+            assert answer["result"]["content"][0]["text"].count('"untitled"') == expected

@@ -15,11 +15,13 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
 import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, StoreError
 from foveate.server.access import Access, AccessMiddleware, Principal, check_right, is_local_address
+from foveate.server.mcp import Limits, McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
 from foveate.server.problems import ProblemError, problem_of, problem_response, refusal
 from foveate.server.settings import ServerSettings
@@ -37,18 +39,21 @@ def create_app(
     settings = settings or server_settings(fov)
     access = Access(fov.keys, settings, is_local=is_local_address(settings.host))
     metrics = Metrics()
+    mcp = _mcp(fov, settings)
     routes = [
         Route("/healthz", _health, methods=["GET"]),
         Route("/readyz", _ready, methods=["GET"]),
         Route("/metrics", _metrics, methods=["GET"]),
+        Route("/mcp", mcp),
         *_gateway_routes(fov, settings),
         *extra_routes,
     ]
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack():
+        async with AsyncExitStack() as stack:
             await access.check_start()
+            await stack.enter_async_context(mcp.running())
             yield
 
     app = Starlette(
@@ -107,6 +112,24 @@ async def _metrics(request: Request) -> Response:
         raise ProblemError(403, "metrics are for the owner of the store; use a key without a tenant")
     metrics.set("foveate_sessions", len(await request.app.state.fov.sessions()))
     return PlainTextResponse(metrics.render(), media_type=MEDIA_TYPE)
+
+
+def _mcp(fov: Foveate, settings: ServerSettings) -> McpApp:
+    """MCP for the tenant of each request; reading needs the right `read`, pinning `write`."""
+
+    def principal(scope: Scope) -> Principal:
+        found: Principal = scope["state"]["principal"]
+        return found
+
+    def view_for(scope: Scope) -> Foveate:
+        tenant = principal(scope).tenant
+        return fov.tenant(tenant) if tenant else fov
+
+    def may_write(scope: Scope) -> bool:
+        return principal(scope).may("write")
+
+    server = build_server(view_for, limits=Limits.of(settings), may_write=may_write)
+    return McpApp(server, check=lambda scope: check_right(principal(scope), "read"))
 
 
 def _gateway_routes(fov: Foveate, settings: ServerSettings) -> Sequence[BaseRoute]:

@@ -30,6 +30,7 @@ from starlette.types import Receive, Scope, Send
 import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, InputError, SessionNotFound
+from foveate.server.settings import ServerSettings
 from foveate.session import Session
 from foveate.session.address import parent_id, short_ids
 from foveate.session.values import Hit, SessionInfo, TurnPage, escape_tags
@@ -77,6 +78,10 @@ class Limits:
     """Turns on a page of search results."""
     sessions: int = 30
     """Sessions on a page of the list."""
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> Limits:
+        return cls(settings.mcp_page_tokens, settings.mcp_results, settings.mcp_sessions)
 
 
 SessionName = Annotated[str, Meta(description="Session id or its beginning, or its title", min_length=1)]
@@ -306,9 +311,9 @@ def build_server(view_for: ViewFor, *, limits: Limits | None = None, may_write: 
     )
 
 
-async def serve_stdio(fov: Foveate, *, limits: Limits | None = None) -> None:
+async def serve_stdio(fov: Foveate) -> None:
     """Serve one client over standard input and output, until it closes them."""
-    server = build_server(lambda _scope: fov, limits=limits)
+    server = build_server(lambda _scope: fov, limits=Limits.of(fov.settings.server))
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
@@ -316,10 +321,12 @@ async def serve_stdio(fov: Foveate, *, limits: Limits | None = None) -> None:
 class McpApp:
     """MCP over HTTP as an ASGI application, stateless: each POST is answered with one JSON document.
 
-    Enter `running()` in the lifespan of the application it belongs to. The application checks Host and Origin.
+    Enter `running()` in the lifespan of the application it belongs to. The application checks Host and Origin; `check`
+    raises for a sender who may not read.
     """
 
-    def __init__(self, server: Server[Any]) -> None:
+    def __init__(self, server: Server[Any], *, check: Callable[[Scope], None] = lambda _scope: None) -> None:
+        self._check = check
         self._manager = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
         )
@@ -330,15 +337,13 @@ class McpApp:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._check(scope)
         if scope["method"] != "POST":  # nothing is ever sent unasked, and there are no sessions to end
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        await self._manager.handle_request(scope, receive, send)
-
-
-def mcp_app(fov_for: ViewFor, *, limits: Limits | None = None, may_write: MayWrite | None = None) -> McpApp:
-    """The application for `/mcp`. `fov_for` returns the store as the sender of a request sees it."""
-    return McpApp(build_server(fov_for, limits=limits, may_write=may_write))
+        # Spaces around a header's value don't belong to it, but the HTTP parser leaves those at its end.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await self._manager.handle_request({**scope, "headers": headers}, receive, send)
 
 
 def _schema(arguments: type[Struct]) -> dict[str, Any]:

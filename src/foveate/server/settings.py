@@ -54,6 +54,12 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Events kept per tenant, so that a client can resume its event stream."""
     idempotency_buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     """Answers kept in memory to repeat for the same Idempotency-Key."""
+    mcp_page_tokens: Annotated[int, Meta(ge=500, le=1_000_000)] = 8_000
+    """Tokens of a page of turns, and of a context, that an MCP tool returns."""
+    mcp_results: Annotated[int, Meta(ge=1, le=100)] = 10
+    """Turns on a page of search results of MCP."""
+    mcp_sessions: Annotated[int, Meta(ge=1, le=1_000)] = 30
+    """Sessions on a page of MCP's list."""
     max_jobs: Annotated[int, Meta(ge=1, le=1_000)] = 2
     """Jobs of the HTTP API that run at the same time; others wait."""
     shutdown_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
