@@ -8,8 +8,9 @@ import struct
 import pytest
 
 from foveate.formats.media import image_rule, image_size, media_note, media_tokens
+from foveate.formats.sizes import SentSizes
 from foveate.tokens import O200K
-from foveate.turn import Attachment
+from foveate.turn import Attachment, Message
 
 
 def encoded(data: bytes) -> str:
@@ -39,10 +40,24 @@ def test_width_and_height_come_from_the_header(kind: str) -> None:
     assert image_size(HEADERS[kind]) == (1_920, 1_080)
 
 
-@pytest.mark.parametrize("data", ["", "!!!", encoded(b"\x89PNG\r\n\x1a\n"), encoded(b"\xff\xd8\xff"), encoded(b"BM")])
+@pytest.mark.parametrize("data", ["", "!!!", encoded(b"BM"), encoded(b"....ftypheic" + b"." * 40)])
 def test_an_image_whose_size_is_unknown_counts_the_most_that_its_model_takes(data: str) -> None:
     image = Attachment("image", data=data, media_type="image/png")
     assert media_tokens(image, image_rule("claude-sonnet-4-5"), O200K.count) == 1_600
+
+
+@pytest.mark.parametrize("start", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b"RIFF....WEBP"])
+def test_an_image_that_ends_before_its_size_counts_the_least_that_its_model_takes(start: bytes) -> None:
+    image = Attachment("image", data=encoded(start), media_type="image/png")
+    assert media_tokens(image, image_rule("claude-sonnet-4-5"), O200K.count) == 1
+
+
+@pytest.mark.parametrize("model", [None, "gpt-4o", "claude-opus-5-5", "gemini-3-pro", "mistral-large", "qwen3"])
+def test_an_image_that_is_only_linked_counts_its_maximum_once_whatever_the_factor_of_text(model: str | None) -> None:
+    linked = Attachment("image", uri="https://example.com/a.png")
+    sizes = SentSizes.of(model)
+    counted = sizes.counter.scale(sizes.extra_tokens([Message("user", (linked,))]))
+    assert image_rule(model).limit <= counted <= image_rule(model).limit + 2 * sizes.counter.count(linked.uri or "") + 9
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import mimetypes
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +58,10 @@ class Pixels(NamedTuple):
 
     width: int
     height: int
+
+
+SMALLEST_IMAGE: Final = Pixels(1, 1)
+_IMAGE_STARTS: Final = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"\xff\xd8", b"RIFF")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,8 @@ def media_tokens(attachment: Attachment, rule: ImageRule, count: Count) -> int:
     """What an attachment costs where it is sent; `count` counts the text of a text file."""
     data = attachment.data
     if attachment.media == "image":
+        if data and is_broken_image(data):
+            return rule.tokens(SMALLEST_IMAGE)
         return rule.tokens(image_size(data) if data else None)
     if data is None:
         return REFERENCE_TOKENS
@@ -216,8 +223,9 @@ def _google_media(block: Record) -> Attachment | None:
         return Attachment(media_of(kind), data=_text(inline.get("data")) or "", media_type=kind)
     linked = block.get("fileData", block.get("file_data"))
     if isinstance(linked, Mapping):
-        kind = _text(linked.get("mimeType", linked.get("mime_type")))
-        return Attachment(media_of(kind), uri="", media_type=kind)
+        uri = _text(linked.get("fileUri", linked.get("file_uri"))) or ""
+        kind = _text(linked.get("mimeType", linked.get("mime_type"))) or mimetypes.guess_type(uri.partition("?")[0])[0]
+        return Attachment(media_of(kind), uri=uri, media_type=kind)
     return None
 
 
@@ -278,6 +286,12 @@ def image_size(data: str) -> Pixels | None:
     except struct.error:
         return None
     return None
+
+
+def is_broken_image(data: str) -> bool:
+    """Whether a base64 image ends before its header says how large it is: no provider can read it."""
+    is_whole = len(data) <= MAX_HEADER_CHARS
+    return is_whole and _decoded(data[:16]).startswith(_IMAGE_STARTS) and image_size(data) is None
 
 
 def _decoded(data: str) -> bytes:

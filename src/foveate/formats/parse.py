@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import mimetypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -209,6 +210,12 @@ Media = Literal["image", "audio", "video", "file"]
 
 _DATA_URI = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+
+
+def image_type(uri: str) -> str:
+    """The media type of a linked image, by the ending of its address."""
+    guessed, _ = mimetypes.guess_type(uri.partition("?")[0])
+    return guessed if guessed and guessed.startswith("image/") else "image/png"
 
 
 def media_of(media_type: str | None) -> Media:

@@ -34,6 +34,7 @@ from foveate.formats.parse import (
     Record,
     arguments_object,
     elements,
+    image_type,
     media_of,
     optional_text,
     parse_arguments,
@@ -208,7 +209,8 @@ def _render_content(part: Attachment | Opaque, *, own: bool) -> Record:
     if part.data is not None and part.media_type is not None:
         return {"inlineData": {"mimeType": part.media_type, "data": part.data, **named}}
     if part.uri is not None and (own or part.media_type is not None):
-        typed: dict[str, Json] = {"mimeType": part.media_type} if part.media_type else {}
+        media_type = part.media_type or (image_type(part.uri) if part.media == "image" else None)
+        typed: dict[str, Json] = {"mimeType": media_type} if media_type else {}
         return {"fileData": {**typed, "fileUri": part.uri, **named}}
     return {"text": note_of(part)}
 
