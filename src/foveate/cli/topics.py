@@ -23,7 +23,7 @@ COLUMNS = (
 )
 
 
-@click.group(name="topics", short_help="The topics of a conversation; seal the current one.")
+@click.group(name="topics", short_help="The topics of a conversation; seal the current one, or undo that.")
 def command() -> None:
     """Show a session that uses the topics strategy, topic by topic.
 
@@ -31,6 +31,7 @@ def command() -> None:
     foveate topics list demo
     foveate topics show demo topic-3
     foveate topics seal demo
+    foveate topics unseal demo
     """
 
 
@@ -111,6 +112,26 @@ def seal(*, session_id: str, store_path: Path, as_json: bool) -> None:
     out = console()
     out.print(line(("Sealed ", "green"), (topic.id, "bold"), f" {_turns(topic)}"))
     out.print(line(topic.summary))
+
+
+@command.command(name="unseal")
+@click.argument("session_id", metavar="SESSION")
+@store_option
+@json_option
+def unseal(*, session_id: str, store_path: Path, as_json: bool) -> None:
+    """Undo the last seal: its turns are the current topic again. Possible until the next message.
+
+    \b
+    foveate topics unseal demo
+    """
+    with opened(store_path) as fov:
+        topics = fov.find_session(session_id).topics
+        topics.unseal()
+        history = topics.get_history()
+    if as_json:
+        print_json(history)
+        return
+    console().print(line(f"The current topic begins at {history.current_first} again."))
 
 
 def _all(history: TopicsHistory) -> list[Topic | Bulk]:

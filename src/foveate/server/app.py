@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,12 +15,17 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, StoreError
 from foveate.server.access import Access, AccessMiddleware, Principal, check_right, is_local_address
+from foveate.server.api.endpoint import BASE, ApiParts
+from foveate.server.api.events import EventHub
+from foveate.server.api.idempotency import Replies
+from foveate.server.api.jobs import Jobs
+from foveate.server.api.table import api_routes
 from foveate.server.mcp import Limits, McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
 from foveate.server.problems import ProblemError, problem_of, problem_response, refusal
@@ -40,25 +45,36 @@ def create_app(
     access = Access(fov.keys, settings, is_local=is_local_address(settings.host))
     metrics = Metrics()
     mcp = _mcp(fov, settings)
+    events = EventHub(fov, settings.event_buffer, metrics)
+    parts = ApiParts(fov, settings, events, Jobs(settings.max_jobs), Replies(settings.idempotency_buffer))
     routes = [
         Route("/healthz", _health, methods=["GET"]),
         Route("/readyz", _ready, methods=["GET"]),
         Route("/metrics", _metrics, methods=["GET"]),
         Route("/mcp", mcp),
+        *api_routes(parts),
         *_gateway_routes(fov, settings),
         *extra_routes,
     ]
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            await access.check_start()
-            await stack.enter_async_context(mcp.running())
-            yield
+        await access.check_start()
+        events.start()
+        try:
+            async with mcp.running():
+                yield
+        finally:
+            events.stop()
+            await parts.jobs.stop()
 
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(MetricsMiddleware, metrics=metrics), Middleware(AccessMiddleware, access=access)],
+        middleware=[
+            Middleware(MetricsMiddleware, metrics=metrics),
+            Middleware(AccessMiddleware, access=access),
+            Middleware(_RawPaths),
+        ],
         exception_handlers=_HANDLERS,
         lifespan=lifespan,
     )
@@ -67,6 +83,19 @@ def create_app(
     app.state.access = access
     app.state.metrics = metrics
     return app
+
+
+class _RawPaths:
+    """Routes of the API are found by the path as it was sent, so that an id may have an encoded slash."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(f"{BASE}/") and scope.get("raw_path"):
+            raw: bytes = scope["raw_path"].partition(b"?")[0]
+            scope = {**scope, "path": raw.decode("ascii", "replace")}
+        await self._app(scope, receive, send)
 
 
 def server_settings(fov: Foveate) -> ServerSettings:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
+import tempfile
 import zlib
-from typing import IO, Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 import zstandard
@@ -26,23 +27,48 @@ MAX_WINDOW_BYTES = 2**27
 
 async def read_body(request: Request, *, max_mb: int) -> bytes:
     """The body, decompressed. `ProblemError` 413 if it is larger than the limit, 415 for an unknown encoding."""
-    limit = max_mb * MB
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    encoding = _encoding(request, max_mb)
+    raw = io.BytesIO()
+    await _receive(request, raw, max_mb)
+    if not encoding:
+        return raw.getvalue()
+    expanded = io.BytesIO()
+    if raw.tell() <= INLINE_BYTES:
+        _expand(raw, expanded, encoding, max_mb)
+    else:
+        await asyncio.to_thread(_expand, raw, expanded, encoding, max_mb)
+    return expanded.getvalue()
+
+
+async def spool_body(request: Request, file: BinaryIO, *, max_mb: int) -> None:
+    """Write the body to a file, decompressed, without holding it in memory."""
+    encoding = _encoding(request, max_mb)
+    if not encoding:
+        await _receive(request, file, max_mb)
+        return
+    with tempfile.TemporaryFile() as raw:
+        await _receive(request, raw, max_mb)
+        await asyncio.to_thread(_expand, raw, file, encoding, max_mb)
+
+
+def _encoding(request: Request, max_mb: int) -> str:
+    """How the body is compressed; empty if it is not."""
+    encoding = request.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "zstd"):
         raise ProblemError(415, f"content-encoding {encoding[:50]!r} is not supported; use gzip, zstd or none")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > limit:
+    if length.isdecimal() and int(length) > max_mb * MB:
         raise _too_large(max_mb)
-    raw = bytearray()
+    return "" if encoding == "identity" else encoding
+
+
+async def _receive(request: Request, file: BinaryIO, max_mb: int) -> None:
+    size = 0
     async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > limit:
+        size += len(chunk)
+        if size > max_mb * MB:
             raise _too_large(max_mb)
-    if encoding in ("", "identity"):
-        return bytes(raw)
-    if len(raw) <= INLINE_BYTES:
-        return _expand(bytes(raw), encoding, max_mb)
-    return await asyncio.to_thread(_expand, bytes(raw), encoding, max_mb)
+        file.write(chunk)
 
 
 def decode_json(body: bytes, kind: type[T]) -> T:
@@ -56,24 +82,25 @@ def decode_json(body: bytes, kind: type[T]) -> T:
         raise ProblemError(400, f"the body {problem}") from error
 
 
-def _expand(raw: bytes, encoding: str, max_mb: int) -> bytes:
-    expanded = bytearray()
+def _expand(raw: BinaryIO, file: BinaryIO, encoding: str, max_mb: int) -> None:
+    raw.seek(0)
+    size = 0
     try:
         reader = _reader(raw, encoding)
         while chunk := reader.read(CHUNK_BYTES):
-            expanded += chunk
-            if len(expanded) > max_mb * MB:
+            size += len(chunk)
+            if size > max_mb * MB:
                 raise _too_large(max_mb)
+            file.write(chunk)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise ProblemError(400, f"the body is not {encoding}: {error}") from error
-    return bytes(expanded)
 
 
-def _reader(raw: bytes, encoding: str) -> IO[bytes] | Any:
+def _reader(raw: BinaryIO, encoding: str) -> Any:
     if encoding == "zstd":
         window = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
-        return window.stream_reader(io.BytesIO(raw), read_across_frames=True)
-    return gzip.GzipFile(fileobj=io.BytesIO(raw))
+        return window.stream_reader(raw, read_across_frames=True, closefd=False)
+    return gzip.GzipFile(fileobj=raw)
 
 
 def _too_large(max_mb: int) -> ProblemError:

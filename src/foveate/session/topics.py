@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
-from foveate.errors import FoveateError, InputError
+from foveate.errors import FoveateError, InputError, Refused
 from foveate.history.driver import StatefulDriver
 from foveate.plan import Artefact
 from foveate.session.values import RecordedTurn, SessionInfo
@@ -174,6 +174,27 @@ class Topics:
             f"the only turn of the current topic of session {self._talk.id!r}, {turn_id(book.start)}, "
             "is not answered yet; seal it when it is"
         )
+
+    async def unseal(self) -> None:
+        """Undo the last `seal_current_topic`: its turns are the current topic again. Possible until the next message.
+
+        Older topics that became part of a bulk meanwhile stay in it.
+        """
+        await self._check()
+        for _ in range(MAX_TRIES):
+            info = await self._settled()
+            book = await self._book()
+            topic = book.topics[-1] if book.topics else None
+            if topic is None or topic.why != "manual" or topic.last != info.turns:
+                raise Refused(
+                    f"there is no seal to undo in session {self._talk.id!r}: the last topic was not sealed by hand, or "
+                    "a message came after it"
+                )
+            await self._storyteller.keep_state(STRATEGY, book.unsealed().as_json())
+            await self._settled()
+            if (await self._book()).start == topic.first:
+                return
+        raise Refused(f"the seal in session {self._talk.id!r} can't be undone now; another program changes its topics")
 
     async def get_history(self) -> TopicsHistory:
         """All topics by tiers, including those that contexts omit."""

@@ -129,6 +129,13 @@ class TopicsState:
             tail=0,
         )
 
+    def unsealed(self) -> TopicsState:
+        """Without the last seal: the turns of the newest topic are the current topic again."""
+        topic = self.topics[-1]
+        return replace(
+            self, start=topic.first, subject=topic.first, topics=self.topics[:-1], sealed=self.sealed - 1, tail=0
+        )
+
     def with_bulk(self, bulk: BulkState) -> TopicsState:
         bulks = (*self.bulks, bulk)
         if len(bulks) > MAX_BULKS:

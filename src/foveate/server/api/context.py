@@ -1,0 +1,119 @@
+"""`/sessions/{session}/context`: the context for a prompt; and the history tools that go with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.session.values import Context, Segment
+
+routes = Endpoints("context")
+Format = Literal["openai", "openai-responses", "anthropic", "gemini"]
+
+
+class ContextBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the context is for."""
+
+    prompt: str | list[dict[str, Any]] = ""
+    """Text, or messages in a provider's format."""
+    budget_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
+    """Another budget than the session's is a preview: nothing is saved."""
+    system: str = ""
+    strategy: str | None = None
+    """Another strategy than the session's is a preview: nothing is saved."""
+    recall: bool = True
+    """Add older turns that match the prompt."""
+    tools: bool = False
+    """Include the history tools."""
+    format: Format | None = None
+    """Also answer the request in the format of this provider."""
+
+
+class ContextAnswer(Struct, frozen=True, kw_only=True):
+    """A context."""
+
+    text: str
+    """Everything before the prompt."""
+    tokens: int
+    """Tokens of everything, including the prompt."""
+    budget_tokens: int
+    stable_tokens: int
+    """Tokens at the beginning that the next context has too, so that a provider may have them cached."""
+    system: str
+    segments: list[Segment]
+    plan: dict[str, Any]
+    """How the levels were chosen."""
+    request: dict[str, Any] | None
+    """Arguments of the provider's call, if a format was given."""
+
+
+class ToolList(Struct, frozen=True, kw_only=True):
+    """The history tools in a provider's format."""
+
+    items: list[dict[str, Any]]
+
+
+class ToolsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The format of the definitions."""
+
+    format: Format = "openai"
+
+
+class ToolBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model's call of a history tool."""
+
+    arguments: dict[str, Any] = {}
+
+
+class ToolAnswer(Struct, frozen=True, kw_only=True):
+    """The answer for the model."""
+
+    text: str
+
+
+@routes.add("POST", "/sessions/{session}/context", right="read")
+async def make_context(call: Call, session: str, body: ContextBody) -> ContextAnswer:
+    """The context for a prompt, within the budget: text, segments, plan, and a provider's request."""
+    found = await call.view.open_session(session)
+    context = await found.context(
+        body.prompt,
+        budget_tokens=body.budget_tokens,
+        system=body.system,
+        strategy=body.strategy,
+        recall=body.recall,
+        tools=body.tools,
+    )
+    return _answer(context, body.format)
+
+
+@routes.add("GET", "/sessions/{session}/tools", right="read")
+async def list_tools(call: Call, session: str, query: ToolsQuery) -> ToolList:
+    """Definitions of the history tools for a model."""
+    found = await call.view.open_session(session)
+    return ToolList(items=[msgspec.to_builtins(one, enc_hook=str) for one in found.tools(query.format)])
+
+
+@routes.add("POST", "/sessions/{session}/tools/{name}", right="read")
+async def call_tool(call: Call, session: str, name: str, body: ToolBody) -> ToolAnswer:
+    """Answer a model's call of a history tool. An invalid call is answered with an explanation for the model."""
+    found = await call.view.open_session(session)
+    return ToolAnswer(text=await found.call_tool(name, body.arguments))
+
+
+def _answer(context: Context, shape: Format | None) -> ContextAnswer:
+    plan = {name: getattr(context.planned, name) for name in context.planned.__dataclass_fields__}
+    plan["compression_ratio"] = context.planned.compression_ratio
+    request = None if shape is None else msgspec.to_builtins(context.request(shape), enc_hook=str)
+    return ContextAnswer(
+        text=context.text,
+        tokens=context.tokens,
+        budget_tokens=context.budget_tokens,
+        stable_tokens=context.stable_tokens,
+        system=context.system,
+        segments=list(context.segments),
+        plan=msgspec.to_builtins(plan, enc_hook=str),
+        request=request,
+    )

@@ -1,0 +1,222 @@
+"""How an endpoint is declared, and how its request is read and answered.
+
+    routes = Endpoints("sessions")
+
+    @routes.add("GET", "/sessions/{session}", right="read")
+    async def get_session(call: Call, session: str) -> SessionResource:
+        \"\"\"A session.\"\"\"
+
+The declaration is the only one: the types of `query`, `body` and the answer are read from the annotations, and the
+OpenAPI document is made from the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from foveate.client import Foveate
+from foveate.server.access import Principal, check_right
+from foveate.server.bodies import decode_json, read_body
+from foveate.server.problems import ProblemError
+from foveate.server.settings import ServerSettings
+from foveate.session.keys import Right
+
+if TYPE_CHECKING:
+    from foveate.server.api.events import EventHub
+    from foveate.server.api.idempotency import Replies
+    from foveate.server.api.jobs import Jobs
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Handler = Callable[..., Awaitable[Any]]
+H = TypeVar("H", bound=Handler)
+
+BASE = "/api/v1"
+IDEMPOTENCY_KEY = "idempotency-key"
+MAX_KEY_CHARS = 255
+JSON = "application/json"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiParts:
+    """What all endpoints of a server share."""
+
+    fov: Foveate
+    settings: ServerSettings
+    events: EventHub
+    jobs: Jobs
+    replies: Replies
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an endpoint."""
+
+    request: Request
+    principal: Principal
+    view: Foveate
+    """The store as the principal sees it."""
+    parts: ApiParts
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An endpoint with everything that is known about it."""
+
+    tag: str
+    method: Method
+    path: str
+    """Below `/api/v1`."""
+    right: Right
+    handler: Handler
+    summary: str
+    query: type[Struct] | None
+    body: type[Any] | None
+    answer: Any
+    """The type of the answer; None: there is no content."""
+    status: int
+    media: str
+    """Media type of the answer."""
+    takes: str | None
+    """Media type of a body that the handler reads by itself."""
+    is_replayed: bool
+    """The answer is kept and given again for the same Idempotency-Key."""
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in the path."""
+        return _PARAMETER.findall(self.path)
+
+
+class Endpoints:
+    """The endpoints of one resource."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.listed: list[Endpoint] = []
+
+    def add(
+        self,
+        method: Method,
+        path: str,
+        *,
+        right: Right,
+        status: int = 200,
+        media: str = JSON,
+        takes: str | None = None,
+    ) -> Callable[[H], H]:
+        """Declare a handler. Its first argument is the `Call`, then those of the path, `query` and `body`."""
+
+        def declare(handler: H) -> H:
+            hints = get_type_hints(handler)
+            answer = hints["return"]
+            is_empty = answer is NoneType
+            self.listed.append(
+                Endpoint(
+                    tag=self.tag,
+                    method=method,
+                    path=path,
+                    right=right,
+                    handler=handler,
+                    summary=inspect.getdoc(handler) or "",
+                    query=hints.get("query"),
+                    body=hints.get("body"),
+                    answer=None if is_empty else answer,
+                    status=204 if is_empty else status,
+                    media=media,
+                    takes=takes,
+                    is_replayed=method != "GET" and media == JSON and takes is None,
+                )
+            )
+            return handler
+
+        return declare
+
+
+def make_routes(endpoints: Sequence[Endpoint], parts: ApiParts) -> list[Route]:
+    """The routes of these endpoints."""
+    # A handler of HEAD would be made for each GET; streams can't have one.
+    routes = []
+    for endpoint in endpoints:
+        route = Route(f"{BASE}{endpoint.path}", _runner(endpoint, parts), methods=[endpoint.method])
+        route.methods = {endpoint.method}
+        routes.append(route)
+    return routes
+
+
+def _runner(endpoint: Endpoint, parts: ApiParts) -> Callable[[Request], Awaitable[Response]]:
+    async def run(request: Request) -> Response:
+        principal: Principal = request.state.principal
+        check_right(principal, endpoint.right)
+        view = parts.fov.tenant(principal.tenant) if principal.tenant else parts.fov
+        key = _idempotency_key(request, endpoint)
+        call = Call(request, principal, view, parts, key)
+        arguments: dict[str, Any] = {name: unquote(value) for name, value in request.path_params.items()}
+        if endpoint.query:
+            arguments["query"] = _read_query(request, endpoint.query)
+        raw = b""
+        if endpoint.body:
+            raw = await read_body(request, max_mb=parts.settings.max_body_mb)
+            arguments["body"] = decode_json(raw or b"{}", endpoint.body)
+
+        async def answer() -> Response:
+            return _write(endpoint, await endpoint.handler(call, **arguments))
+
+        if key is None or not endpoint.is_replayed:
+            return await answer()
+        where = (principal.tenant, principal.key_id, endpoint.method, request.url.path, str(request.query_params), key)
+        return await parts.replies.once(where, hashlib.sha256(raw).digest(), answer)
+
+    return run
+
+
+def _idempotency_key(request: Request, endpoint: Endpoint) -> str | None:
+    key = request.headers.get(IDEMPOTENCY_KEY)
+    if key is None or endpoint.method == "GET":
+        return None
+    if not key or len(key) > MAX_KEY_CHARS or not key.isprintable():
+        raise ProblemError(400, f"Idempotency-Key takes 1 to {MAX_KEY_CHARS} printable characters")
+    return key
+
+
+def _read_query(request: Request, kind: type[Struct]) -> Struct:
+    given = dict(request.query_params.multi_items())
+    repeated = [name for name in given if len(request.query_params.getlist(name)) > 1]
+    if repeated:
+        raise ProblemError(422, f"the query has {repeated[0][:50]!r} more than once")
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(kind.__struct_fields__)
+        raise ProblemError(422, f"the query does not fit: {error}; it takes {known}") from error
+
+
+def _write(endpoint: Endpoint, result: object) -> Response:
+    if isinstance(result, Response):
+        return result
+    if result is None:
+        return Response(status_code=endpoint.status)
+    return Response(encode(result), endpoint.status, media_type=JSON)
+
+
+def encode(value: object) -> bytes:
+    """A value as JSON. Text of old logs may have lone surrogates, which are escaped."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode()

@@ -1,0 +1,173 @@
+"""`GET /api/v1/events`: the events of a tenant as server-sent events; a client resumes with Last-Event-ID."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import StreamingResponse
+
+from foveate.cache import BoundedCache
+from foveate.client import Foveate
+from foveate.events import EVENT_KINDS, Event, Subscription
+from foveate.server.api.endpoint import Call, Endpoints, encode
+from foveate.server.metrics import Metrics
+from foveate.server.problems import ProblemError
+from foveate.session.tenant import SEPARATOR
+
+KEEP_ALIVE_SECONDS = 15.0
+"""A comment is sent after this long without an event, so that proxies keep the connection."""
+MAX_TENANTS = 256
+"""Tenants whose events are kept, those with the latest events."""
+BATCH = 500
+routes = Endpoints("events")
+
+
+class EventsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events."""
+
+    session: str | None = None
+    """Only those of this session."""
+    kinds: str | None = None
+    """Only these kinds, comma-separated."""
+
+
+class EventData(Struct, frozen=True, kw_only=True):
+    """The data of one event in the stream; its `id` and `event` fields have the number and the kind."""
+
+    kind: str
+    session_id: str
+    turn_id: str | None
+    at: datetime
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """An event with its number, which a client resumes from."""
+
+    number: int
+    event: Event
+
+
+class EventHub:
+    """Keeps the latest events of each tenant and wakes the streams that wait for more.
+
+    The owner's are those of all tenants.
+    """
+
+    def __init__(self, fov: Foveate, limit: int, metrics: Metrics) -> None:
+        self._fov = fov
+        self._limit = limit
+        self._metrics = metrics
+        self._of_all: deque[Numbered] = deque(maxlen=limit)
+        self._of_tenants: BoundedCache[str, deque[Numbered]] = BoundedCache(MAX_TENANTS)
+        self._number = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._subscription: Subscription | None = None
+
+    def start(self) -> None:
+        """Begin to listen, in the running event loop."""
+        loop = asyncio.get_running_loop()
+        self._subscription = self._fov.subscribe(lambda event: loop.call_soon_threadsafe(self._take, event))
+
+    def stop(self) -> None:
+        """End all streams."""
+        self._closed = True
+        if self._subscription:
+            self._subscription.close()
+        self._wake()
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event."""
+        return self._number
+
+    def after(self, tenant: str, number: int) -> list[Numbered]:
+        """The kept events of a tenant beyond a number, oldest first."""
+        kept = self._of_tenants.get(tenant) if tenant else self._of_all
+        return [numbered for numbered in kept or () if numbered.number > number]
+
+    def is_gone(self, tenant: str, number: int) -> bool:
+        """Whether events behind this number are not kept any more."""
+        kept = self._of_tenants.get(tenant) if tenant else self._of_all
+        return bool(kept and len(kept) == self._limit and kept[0].number > number + 1)
+
+    async def wait(self) -> bool:
+        """Wait for another event, up to a limit; whether the hub is still open."""
+        changed = self._changed
+        if not self._closed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), KEEP_ALIVE_SECONDS)
+        return not self._closed
+
+    def _take(self, event: Event) -> None:
+        self._number += 1
+        self._metrics.count("foveate_events_total", kind=event.kind)
+        self._of_all.append(Numbered(self._number, event))
+        tenant, separator, _ = event.session_id.partition(SEPARATOR)
+        if separator:
+            ring = self._of_tenants.get(tenant)
+            if ring is None:
+                ring = self._of_tenants[tenant] = deque(maxlen=self._limit)
+            ring.append(Numbered(self._number, event))
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+@routes.add("GET", "/events", right="read", media="text/event-stream")
+async def stream_events(call: Call, query: EventsQuery) -> EventData:
+    """Events as they happen, as server-sent events.
+
+    The header Last-Event-ID resumes behind an event; an event `gap` says that some are no longer kept.
+    """
+    kinds = frozenset(filter(None, (query.kinds or "").split(",")))
+    unknown = kinds - set(EVENT_KINDS)
+    if unknown:
+        raise ProblemError(422, f"no event {min(unknown)[:50]!r}; available: {', '.join(EVENT_KINDS)}")
+    if query.session is not None:
+        await call.view.open_session(query.session)
+    hub, tenant = call.parts.events, call.principal.tenant
+    given = call.request.headers.get("last-event-id", "")
+    number = int(given) if given.isdecimal() and len(given) < 19 else hub.last  # noqa: PLR2004
+    stream = _stream(hub, tenant, min(number, hub.last), wanted=(query.session, kinds), is_resumed=bool(given))
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)  # type: ignore[return-value]
+
+
+async def _stream(
+    hub: EventHub, tenant: str, number: int, *, wanted: tuple[str | None, frozenset[str]], is_resumed: bool
+) -> AsyncIterator[bytes]:
+    session, kinds = wanted
+    yield b": events\n\n"
+    if is_resumed and hub.is_gone(tenant, number):
+        yield b"event: gap\ndata: {}\n\n"
+    is_open = True
+    while is_open:
+        found = hub.after(tenant, number)[:BATCH]
+        for numbered in found:
+            number = numbered.number
+            data = _data(numbered.event, tenant)
+            if session in (None, data.session_id) and (not kinds or data.kind in kinds):
+                yield b"id: %d\nevent: %s\ndata: %s\n\n" % (number, data.kind.encode(), encode(data))
+        if not found:
+            is_open = await hub.wait()
+            if is_open and not hub.after(tenant, number):
+                yield b": waiting\n\n"
+
+
+def _data(event: Event, tenant: str) -> EventData:
+    session = event.session_id.removeprefix(f"{tenant}{SEPARATOR}") if tenant else event.session_id
+    data: Mapping[str, Any] = msgspec.to_builtins(dict(event.data), enc_hook=str)
+    return EventData(kind=event.kind, session_id=session, turn_id=event.turn_id, at=event.at, data=dict(data))

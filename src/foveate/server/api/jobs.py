@@ -1,0 +1,168 @@
+"""Jobs: work that takes longer than a request. They are kept in memory until the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from foveate.cache import BoundedCache
+from foveate.errors import FoveateError
+from foveate.server.access import Principal
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.problems import ProblemError, problem_of
+
+MAX_KEPT = 1_000
+MAX_QUEUED = 100
+JobStatus = Literal["queued", "running", "done", "failed", "cancelled"]
+ENDED = ("done", "failed", "cancelled")
+Advance = Callable[[int], None]
+Work = Callable[[Advance], Awaitable[dict[str, Any]]]
+
+_log = logging.getLogger(__name__)
+routes = Endpoints("jobs")
+
+
+class JobResource(Struct, frozen=True, kw_only=True):
+    """A job and how far it is."""
+
+    id: str
+    kind: str
+    session_id: str
+    status: JobStatus
+    done: int
+    """Steps finished,"""
+    total: int
+    """of this many."""
+    result: dict[str, Any] | None
+    """Set when the status is `done`."""
+    problem: str | None
+    """Why it failed."""
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class JobList(Struct, frozen=True, kw_only=True):
+    """The jobs of a tenant."""
+
+    items: list[JobResource]
+
+
+@dataclass(slots=True)
+class Job:
+    """A job as it is kept."""
+
+    id: str
+    tenant: str
+    kind: str
+    session_id: str
+    total: int
+    status: JobStatus = "queued"
+    done: int = 0
+    result: dict[str, Any] | None = None
+    problem: str | None = None
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    ended_at: datetime | None = None
+    task: asyncio.Task[None] | None = None
+
+    def shown(self) -> JobResource:
+        """The job as the API answers it."""
+        return JobResource(
+            id=self.id,
+            kind=self.kind,
+            session_id=self.session_id,
+            status=self.status,
+            done=min(self.done, self.total),
+            total=self.total,
+            result=self.result,
+            problem=self.problem,
+            created_at=self.created_at,
+            ended_at=self.ended_at,
+        )
+
+
+class Jobs:
+    """The jobs of one server. Some run at the same time, others wait."""
+
+    def __init__(self, at_once: int) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._kept: BoundedCache[str, Job] = BoundedCache(MAX_KEPT)
+
+    def start(self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work) -> Job:
+        """Queue work; it reports each step that it has finished."""
+        waiting = sum(job.status not in ENDED for _, job in self._kept.items())
+        if waiting >= MAX_QUEUED:
+            raise ProblemError(429, f"{waiting} jobs are queued already", headers={"Retry-After": "30"})
+        job = Job(f"job-{secrets.token_hex(8)}", principal.tenant, kind, session_id, total)
+        self._kept[job.id] = job
+        job.task = asyncio.create_task(self._run(job, work))
+        return job
+
+    def get(self, principal: Principal, job_id: str) -> Job:
+        """A job of this tenant; the owner sees all."""
+        job = self._kept.get(job_id)
+        if job is None or (principal.tenant and job.tenant != principal.tenant):
+            raise ProblemError(
+                404, f"no job {job_id[:50]!r}; jobs are kept until the server stops", kind="job-not-found"
+            )
+        return job
+
+    def list(self, principal: Principal) -> Sequence[Job]:
+        """The jobs of this tenant, newest first."""
+        jobs = [job for _, job in self._kept.items() if not principal.tenant or job.tenant == principal.tenant]
+        return sorted(jobs, key=lambda job: job.created_at, reverse=True)
+
+    async def stop(self) -> None:
+        """Cancel everything."""
+        tasks = [job.task for _, job in self._kept.items() if job.task and not job.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, job: Job, work: Work) -> None:
+        def advance(steps: int) -> None:
+            job.done += steps
+
+        try:
+            async with self._slots:
+                job.status = "running"
+                job.result = await work(advance)
+            job.status, job.done = "done", job.total
+        except asyncio.CancelledError:
+            job.status = "cancelled"
+            raise
+        except FoveateError as error:
+            job.status, job.problem = "failed", problem_of(error, job.tenant).detail
+        except Exception:  # noqa: BLE001 - the boundary of the server: one job's defect is reported with it
+            _log.exception("a job failed")
+            job.status, job.problem = "failed", "the server failed; its log has the details"
+        finally:
+            job.ended_at = datetime.now(UTC)
+
+
+@routes.add("GET", "/jobs", right="read")
+async def list_jobs(call: Call) -> JobList:
+    """All jobs, newest first."""
+    return JobList(items=[job.shown() for job in call.parts.jobs.list(call.principal)])
+
+
+@routes.add("GET", "/jobs/{job}", right="read")
+async def get_job(call: Call, job: str) -> JobResource:
+    """A job and how far it is."""
+    return call.parts.jobs.get(call.principal, job).shown()
+
+
+@routes.add("DELETE", "/jobs/{job}", right="write")
+async def cancel_job(call: Call, job: str) -> JobResource:
+    """Cancel a job. One that has ended stays as it is."""
+    found = call.parts.jobs.get(call.principal, job)
+    if found.task and not found.task.done():
+        found.task.cancel()
+        await asyncio.gather(found.task, return_exceptions=True)
+    return found.shown()

@@ -1,0 +1,48 @@
+"""Pages of a list: a limit, and a cursor that says where the next page begins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
+
+from foveate.server.problems import ProblemError
+
+T = TypeVar("T")
+
+Limit = Annotated[int, Meta(ge=1, le=500)]
+"""Items on a page."""
+DEFAULT_LIMIT = 50
+
+
+def write_cursor(*parts: str | int) -> str:
+    """A cursor of these parts; clients don't look into it."""
+    text = "\n".join(map(str, parts))
+    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, parts: int) -> Sequence[str]:
+    """The parts of a cursor; `ProblemError` 422 if it is none of ours."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        found = raw.decode("utf-8", "surrogatepass").split("\n")
+    except (binascii.Error, ValueError) as error:
+        raise _invalid(cursor) from error
+    if len(found) != parts:
+        raise _invalid(cursor)
+    return found
+
+
+def read_number(cursor: str) -> int:
+    """The number in a cursor that has one."""
+    (found,) = read_cursor(cursor, 1)
+    if not found.isascii() or not found.isdecimal() or len(found) > 18:  # noqa: PLR2004
+        raise _invalid(cursor)
+    return int(found)
+
+
+def _invalid(cursor: str) -> ProblemError:
+    return ProblemError(422, f"{cursor[:50]!r} is not a cursor; use next_cursor of the previous page")

@@ -1,0 +1,58 @@
+"""`/search`: turns that match a query by words or by meaning, in one session or in all."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.session.values import Hit
+
+routes = Endpoints("search")
+
+
+class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to search for."""
+
+    q: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+    role: Literal["user", "assistant", "tool", "system"] | None = None
+    tool: str | None = None
+    """Only output and calls of this tool."""
+    after: str | None = None
+    """`2026-11-15`, `7d` (ago) or `yesterday`."""
+    before: str | None = None
+    file: str | None = None
+    """Only turns that name this path."""
+
+
+class SearchPage(Struct, frozen=True, kw_only=True):
+    """Turns that match, best first, each with its best passage."""
+
+    items: list[Hit]
+
+
+@routes.add("GET", "/search", right="read")
+async def search_all(call: Call, query: SearchQuery) -> SearchPage:
+    """Search all sessions."""
+    return SearchPage(items=await _search(call, None, query))
+
+
+@routes.add("GET", "/sessions/{session}/search", right="read")
+async def search_session(call: Call, session: str, query: SearchQuery) -> SearchPage:
+    """Search one session."""
+    return SearchPage(items=await _search(call, session, query))
+
+
+async def _search(call: Call, session: str | None, query: SearchQuery) -> list[Hit]:
+    return await call.view.search(
+        query.q,
+        query.limit,
+        session_id=session,
+        role=query.role,
+        tool=query.tool,
+        after=query.after,
+        before=query.before,
+        file=query.file,
+    )

@@ -1,0 +1,255 @@
+"""`/sessions`: list, create, change, fork and delete sessions; their statistics and costs."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from foveate.client import Foveate
+from foveate.errors import SessionExists, SessionNotFound
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
+from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats
+
+routes = Endpoints("sessions")
+Budget = Annotated[int, Meta(ge=1, le=100_000_000)]
+Text = Annotated[str, Meta(max_length=10_000)]
+
+
+class SessionResource(Struct, frozen=True, kw_only=True):
+    """A session without its turns."""
+
+    id: str
+    title: str
+    platform: str | None
+    channel: str | None
+    strategy: str
+    strategy_settings: dict[str, Any]
+    budget_tokens: int
+    model: str | None
+    counter: str
+    calibration: float
+    parent_id: str | None
+    fork_turn_id: str | None
+    turns: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class SessionPage(Struct, frozen=True, kw_only=True):
+    """Sessions, most recently used first."""
+
+    items: list[SessionResource]
+    next_cursor: str | None
+    """Give it as `cursor` to get the next page; null on the last."""
+
+
+class SessionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which sessions."""
+
+    platform: str | None = None
+    channel: str | None = None
+    project: str | None = None
+    """The channel, or the last folder of its path."""
+    limit: Limit = DEFAULT_LIMIT
+    cursor: str | None = None
+
+
+class NewSessionBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A session to create; without an id it gets a random one."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    title: Text | None = None
+    strategy: str | None = None
+    strategy_settings: dict[str, Any] | None = None
+    budget_tokens: Budget | None = None
+    model: Text | None = None
+    platform: Text | None = None
+    channel: Text | None = None
+
+
+class SessionChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to change; omitted fields stay as they are."""
+
+    title: Text | UnsetType = UNSET
+    strategy: str | UnsetType = UNSET
+    strategy_settings: dict[str, Any] | UnsetType = UNSET
+    budget_tokens: Budget | UnsetType = UNSET
+    model: Text | UnsetType = UNSET
+    platform: Text | UnsetType = UNSET
+    channel: Text | UnsetType = UNSET
+
+
+class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fork to make."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200)]
+    at: str | None = None
+    """The last turn that it shares, e.g. `T-12`. Default: the newest."""
+    title: Text | None = None
+
+
+class StrategyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A strategy and its settings for this session."""
+
+    name: str
+    settings: dict[str, Any] = {}
+
+
+class LabelsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Labels; omitted ones stay as they are."""
+
+    platform: Text | None = None
+    channel: Text | None = None
+
+
+class PruneBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which turns to prune."""
+
+    before: str
+    """Turns that ended before this time, e.g. `2026-01-31T00:00:00Z`."""
+    dry_run: bool = True
+    """Only report what would be deleted."""
+
+
+class CostList(Struct, frozen=True, kw_only=True):
+    """Costs of model calls by session, day, model and purpose."""
+
+    items: list[CostRow]
+
+
+class ReliabilityReport(Struct, frozen=True, kw_only=True):
+    """The reliability of a session; null if its strategy has none."""
+
+    reliability: Reliability | None
+
+
+@routes.add("GET", "/sessions", right="read")
+async def list_sessions(call: Call, query: SessionsQuery) -> SessionPage:
+    """The sessions, most recently used first."""
+    found = await call.view.sessions(platform=query.platform, channel=query.channel)
+    if query.project:
+        found = [info for info in found if info.is_of_project(query.project)]
+    found = sorted(found, key=_place, reverse=True)
+    if query.cursor is not None:
+        at, name = read_cursor(query.cursor, 2)
+        found = [info for info in found if _place(info) < (at, name)]
+    page, rest = found[: query.limit], found[query.limit :]
+    return SessionPage(
+        items=list(map(as_resource, page)), next_cursor=write_cursor(*_place(page[-1])) if rest else None
+    )
+
+
+@routes.add("POST", "/sessions", right="write", status=201)
+async def create_session(call: Call, body: NewSessionBody) -> SessionResource:
+    """Create a session. 409 if the id is taken."""
+    name = body.id if body.id is not None else secrets.token_hex(8)
+    if await _exists(call.view, name):
+        raise SessionExists(name)
+    given = {key: value for key, value in _fields(body).items() if key != "id" and value is not None}
+    return as_resource((await call.view.session(name, **given)).info)
+
+
+@routes.add("GET", "/sessions/{session}", right="read")
+async def get_session(call: Call, session: str) -> SessionResource:
+    """A session."""
+    return as_resource((await call.view.open_session(session)).info)
+
+
+@routes.add("PATCH", "/sessions/{session}", right="write")
+async def change_session(call: Call, session: str, body: SessionChanges) -> SessionResource:
+    """Change a session's data."""
+    await call.view.open_session(session)
+    given = {key: value for key, value in _fields(body).items() if value is not UNSET}
+    return as_resource((await call.view.session(session, **given)).info)
+
+
+@routes.add("DELETE", "/sessions/{session}", right="write")
+async def delete_session(call: Call, session: str) -> None:
+    """Delete a session and its turns permanently. 409 while forks share them."""
+    await call.view.delete_session(session)
+
+
+@routes.add("POST", "/sessions/{session}/fork", right="write", status=201)
+async def fork_session(call: Call, session: str, body: ForkBody) -> SessionResource:
+    """A new session that shares the turns up to one of them."""
+    parent = await call.view.open_session(session)
+    return as_resource((await parent.fork(body.id, body.at, title=body.title)).info)
+
+
+@routes.add("PUT", "/sessions/{session}/strategy", right="write")
+async def set_strategy(call: Call, session: str, body: StrategyBody) -> SessionResource:
+    """Set the strategy that shows the history; the turns are not changed."""
+    found = await call.view.open_session(session)
+    return as_resource(await found.use(body.name, **body.settings))
+
+
+@routes.add("PUT", "/sessions/{session}/labels", right="write")
+async def set_labels(call: Call, session: str, body: LabelsBody) -> SessionResource:
+    """Set platform and channel."""
+    found = await call.view.open_session(session)
+    return as_resource(await found.label(platform=body.platform, channel=body.channel))
+
+
+@routes.add("GET", "/sessions/{session}/stats", right="read")
+async def get_stats(call: Call, session: str) -> SessionStats:
+    """Counts, sizes and the state of background work."""
+    return await (await call.view.open_session(session)).stats()
+
+
+@routes.add("GET", "/sessions/{session}/reliability", right="read")
+async def get_reliability(call: Call, session: str) -> ReliabilityReport:
+    """The reliability score, for strategies that have one."""
+    return ReliabilityReport(reliability=await call.view.reliability(session))
+
+
+@routes.add("GET", "/sessions/{session}/cost", right="read")
+async def get_session_cost(call: Call, session: str) -> CostList:
+    """Costs of a session's model calls."""
+    return CostList(items=await call.view.costs(session))
+
+
+@routes.add("GET", "/cost", right="read")
+async def get_cost(call: Call) -> CostList:
+    """Costs of all model calls."""
+    return CostList(items=await call.view.costs())
+
+
+@routes.add("POST", "/sessions/{session}/prune", right="admin")
+async def prune_session(call: Call, session: str, body: PruneBody) -> PruneReport:
+    """Delete the raw content of old turns permanently; by default only report what would be deleted."""
+    return await call.view.prune(session, before=body.before, dry_run=body.dry_run)
+
+
+@routes.add("POST", "/sessions/{session}/settle", right="write")
+async def settle_session(call: Call, session: str) -> SessionStats:
+    """Wait until every turn has its renditions."""
+    found = await call.view.open_session(session)
+    await asyncio.shield(call.view.settle(session_id=session))
+    return await found.stats()
+
+
+def as_resource(info: SessionInfo) -> SessionResource:
+    """A session as the API answers it."""
+    return msgspec.convert(info, SessionResource, from_attributes=True)
+
+
+def _place(info: SessionInfo) -> tuple[str, str]:
+    return info.updated_at.isoformat(timespec="microseconds"), info.id
+
+
+def _fields(body: Struct) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in body.__struct_fields__}
+
+
+async def _exists(view: Foveate, name: str) -> bool:
+    try:
+        await view.open_session(name)
+    except SessionNotFound:
+        return False
+    return True

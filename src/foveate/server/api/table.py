@@ -1,0 +1,24 @@
+"""All endpoints of the API, and the routes of a server."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from foveate.server.api import context, events, jobs, keys, notes, search, sessions, topics, transfer, turns
+from foveate.server.api.endpoint import BASE, JSON, ApiParts, Endpoint, encode, make_routes
+from foveate.server.api.schema import describe
+
+RESOURCES = (sessions, turns, context, search, notes, topics, transfer, jobs, events, keys)
+ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for endpoint in module.routes.listed)
+
+
+def api_routes(parts: ApiParts) -> list[Route]:
+    """The routes of the API, and the document that describes them."""
+    document = encode(describe(ENDPOINTS))
+
+    async def openapi(_request: Request) -> Response:
+        return Response(document, media_type=JSON)
+
+    return [Route(f"{BASE}/openapi.json", openapi, methods=["GET"]), *make_routes(ENDPOINTS, parts)]

@@ -1,0 +1,136 @@
+"""Import and export as streams, and comparisons of strategies as jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import StreamingResponse
+
+from foveate.errors import InputError
+from foveate.importer import ImportReport
+from foveate.replay.compare import compare
+from foveate.replay.script import Surroundings
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.jobs import Advance, JobResource
+from foveate.server.bodies import spool_body
+from foveate.server.problems import ProblemError
+from foveate.settings import check_strategy, strategy_names
+
+routes = Endpoints("transfer")
+BUDGETS_TOKENS = [16_000, 64_000]
+DOCUMENTS = ("goals", "epic", "tasks")
+
+
+class ImportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to read the transcript."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)] = "transcript.jsonl"
+    """The name of the file, which names a session without an id."""
+    format: str | None = None
+    """Default: detected."""
+    session: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """Id of its first session. Default: the transcript's own."""
+
+
+class ExportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to export."""
+
+    format: str = "json"
+    """`json` (everything), `markdown`, or a transcript format."""
+    first: str = "T-1"
+    last: str | None = None
+    after: str | None = None
+    """Turns that began after this time: `2026-11-15`, `7d` (ago) or `yesterday`."""
+    before: str | None = None
+
+
+class CompareBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to compare."""
+
+    strategies: list[str] = []
+    """Default: all."""
+    budgets_tokens: Annotated[list[Annotated[int, Meta(ge=1, le=100_000_000)]], Meta(min_length=1, max_length=10)] = (
+        msgspec.field(default_factory=lambda: list(BUDGETS_TOKENS))
+    )
+    needles: Annotated[list[str], Meta(max_length=100)] = []
+    """Texts to look for in the last context."""
+    every: Annotated[int, Meta(ge=1)] | None = None
+    """Make one call in this many."""
+    turns: Annotated[int, Meta(ge=1)] | None = None
+    """Only the first turns."""
+
+
+@routes.add("POST", "/import", right="write", status=201, takes="application/octet-stream")
+async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
+    """Import a transcript, sent as the body. A second import adds only new messages."""
+    if Path(query.name).name != query.name or query.name in (".", "..") or "\0" in query.name:
+        raise ProblemError(422, f"name: {query.name[:50]!r} is not the name of a file")
+    with tempfile.TemporaryDirectory(prefix="foveate-import-") as folder:
+        path = Path(folder) / query.name
+        try:
+            with path.open("wb") as file:
+                await spool_body(call.request, file, max_mb=call.parts.settings.max_body_mb)
+            report = await call.view.import_file(path, format=query.format, session_id=query.session)
+        except (OSError, ValueError) as error:
+            raise ProblemError(422, f"the transcript can't be read: {type(error).__name__}") from error
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), query.name)) from error
+        report.source = query.name
+        return report
+
+
+@routes.add("GET", "/sessions/{session}/export", right="read", media="text/plain")
+async def export_session(call: Call, session: str, query: ExportQuery) -> str:
+    """Export a conversation as a stream."""
+    found = await call.view.open_session(session)
+    pieces = found.export(query.format, first=query.first, last=query.last, after=query.after, before=query.before)
+    # An error of the arguments shows with the first piece, before the answer begins.
+    first = await anext(pieces, "")
+    return StreamingResponse(_chunks(first, pieces), media_type="text/plain")  # type: ignore[return-value]
+
+
+@routes.add("POST", "/sessions/{session}/compare", right="read", status=202)
+async def compare_strategies(call: Call, session: str, body: CompareBody) -> JobResource:
+    """Play a session through strategies at budgets, as a job. Nothing is sent to a model, and nothing is changed."""
+    for name in body.strategies:
+        check_strategy(name)
+    found = await call.view.open_session(session)
+    turns = await found.load_turns(1, body.turns)
+    if not turns:
+        raise InputError(f"session {found.id!r} has no turns to compare")
+    info = found.info
+    documents = {name: await found.documents.get(name) for name in DOCUMENTS}
+    around = Surroundings(info.title, tuple(pin.text for pin in await found.pins()), documents)
+    runs = len(set(body.budgets_tokens)) * len(set(body.strategies) or strategy_names())
+
+    async def work(advance: Advance) -> dict[str, Any]:
+        compared = await compare(
+            turns,
+            strategies=body.strategies,
+            budgets_tokens=tuple(dict.fromkeys(body.budgets_tokens)),
+            needles=body.needles,
+            strategy_settings={info.strategy: info.strategy_settings} if info.strategy_settings else {},
+            settings=call.view.settings,
+            model=info.model,
+            around=around,
+            every=body.every,
+            progress=advance,
+        )
+        summary: dict[str, Any] = msgspec.to_builtins(compared.summary(), enc_hook=str)
+        return summary
+
+    total = len(turns) * (1 + runs)
+    return call.parts.jobs.start(call.principal, "compare", found.id, total=total, work=work).shown()
+
+
+async def _chunks(first: str, rest: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    yield first.encode("utf-8", "surrogatepass")
+    async for piece in rest:
+        yield piece.encode("utf-8", "surrogatepass")
+        await asyncio.sleep(0)

@@ -1,0 +1,154 @@
+"""`/sessions/{session}/turns`: record turns, and read them at any level."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_number, write_cursor
+from foveate.session import Session
+from foveate.session.values import TurnContent
+
+routes = Endpoints("turns")
+Level = Literal["R", "S", "C", "T"]
+Shape = Literal["plain", "tagged"]
+
+
+class TurnResource(Struct, frozen=True, kw_only=True):
+    """A turn: its sizes, and its text if a level was asked for."""
+
+    id: str
+    number: int
+    messages: int
+    tokens: int
+    tool_calls: int
+    started_at: datetime
+    ended_at: datetime
+    raw_bytes: int
+    is_pruned: bool
+    level: str | None
+    content: str | None
+
+
+class TurnPage(Struct, frozen=True, kw_only=True):
+    """Turns in order."""
+
+    items: list[TurnResource]
+    next_cursor: str | None
+
+
+class TurnsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which turns, and how."""
+
+    level: Level | None = None
+    """With a level, each turn has its text: R raw, S smoothed, C compressed, T tiny. 404 while one is not made."""
+    format: Shape = "plain"
+    order: Literal["oldest", "newest"] = "oldest"
+    """Which come first."""
+    limit: Limit = DEFAULT_LIMIT
+    cursor: str | None = None
+
+
+class TurnQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to show the turn."""
+
+    level: Level = "R"
+    format: Shape = "plain"
+
+
+class RecordBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Messages to record."""
+
+    messages: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    """In the format of OpenAI, Anthropic or Gemini. Each prompt starts a turn."""
+    at: str | None = None
+    """Time of messages that have none."""
+    format: str | None = None
+    """Format of the messages. Default: detected."""
+    turn: str | None = None
+    """The turn they belong to; 409 if a later one has begun."""
+
+
+class RecordedResource(Struct, frozen=True, kw_only=True):
+    """A turn that was created or extended."""
+
+    id: str
+    number: int
+    messages: int
+    tokens: int
+
+
+class RecordReport(Struct, frozen=True, kw_only=True):
+    """What was recorded. It is durable."""
+
+    session_id: str
+    turns: list[RecordedResource]
+
+
+@routes.add("GET", "/sessions/{session}/turns", right="read")
+async def list_turns(call: Call, session: str, query: TurnsQuery) -> TurnPage:
+    """The turns of a session, with their sizes or their texts."""
+    found = await call.view.open_session(session)
+    last = found.info.turns
+    is_oldest_first = query.order == "oldest"
+    edge = None if query.cursor is None else read_number(query.cursor)
+    if is_oldest_first:
+        low = 1 if edge is None else edge + 1
+        high = min(last, low + query.limit - 1)
+        next_edge = high if high < last else None
+    else:
+        high = last if edge is None else min(edge - 1, last)
+        low = max(1, high - query.limit + 1)
+        next_edge = low if low > 1 and high >= low else None
+    items = await _resources(found, low, high, query) if low <= high else []
+    items = items if is_oldest_first else items[::-1]
+    return TurnPage(items=items, next_cursor=None if next_edge is None else write_cursor(next_edge))
+
+
+@routes.add("GET", "/sessions/{session}/turns/{turn}", right="read")
+async def get_turn(call: Call, session: str, turn: str, query: TurnQuery) -> TurnContent:
+    """The text of a turn at a level."""
+    found = await call.view.open_session(session)
+    return await found.get_turn(turn, query.level, query.format)
+
+
+@routes.add("POST", "/sessions/{session}/turns", right="write", status=201)
+async def record_turns(call: Call, session: str, body: RecordBody) -> RecordReport:
+    """Record messages durably.
+
+    With an Idempotency-Key, messages that were recorded under it before are not recorded again.
+    """
+    found = await call.view.open_session(session)
+    recorded = await found.record_all(
+        body.messages, at=body.at, format=body.format, key=call.idempotency_key, turn=body.turn
+    )
+    turns = [
+        RecordedResource(id=turn.id, number=turn.number, messages=turn.messages, tokens=turn.tokens)
+        for turn in recorded
+    ]
+    return RecordReport(session_id=found.id, turns=turns)
+
+
+async def _resources(session: Session, low: int, high: int, query: TurnsQuery) -> list[TurnResource]:
+    texts: dict[str, TurnContent] = {}
+    if query.level:
+        texts = {one.turn_id: one for one in await session.get_turns(low, high, query.level, query.format)}
+    return [
+        TurnResource(
+            id=turn.id,
+            number=turn.number,
+            messages=turn.messages,
+            tokens=texts[turn.id].tokens if turn.id in texts else turn.tokens,
+            tool_calls=turn.tool_calls,
+            started_at=turn.started_at,
+            ended_at=turn.ended_at,
+            raw_bytes=turn.raw_bytes,
+            is_pruned=turn.is_pruned,
+            level=query.level,
+            content=texts[turn.id].content if turn.id in texts else None,
+        )
+        for turn in await session.outline(low, high)
+    ]
