@@ -277,24 +277,69 @@ def responses_stream(answer: Scripted) -> Iterator[bytes]:
     yield event("response.completed", response=body)
 
 
+# Gemini
+
+
+def gemini_body(answer: Scripted) -> Record:
+    parts = [_gemini_part(part) for part in answer.parts] or [{"text": ""}]
+    return _gemini(answer, parts, finishReason="STOP") | {"usageMetadata": _gemini_usage(answer)}
+
+
+def _gemini(answer: Scripted, parts: list[Record], **fields: Any) -> Record:
+    candidate = {"content": {"parts": parts, "role": "model"}, **fields, "index": 0}
+    return {"candidates": [candidate], "modelVersion": "gemini-x", "responseId": f"r{answer.number}"}
+
+
+def _gemini_usage(answer: Scripted) -> Record:
+    return {
+        "promptTokenCount": answer.input_tokens,
+        "cachedContentTokenCount": answer.cached_tokens,
+        "candidatesTokenCount": answer.output_tokens,
+        "totalTokenCount": answer.input_tokens + answer.output_tokens,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": answer.input_tokens}],
+    }
+
+
+def _gemini_part(part: Part) -> Record:
+    match part:
+        case Thinking(text):
+            return {"text": text, "thought": True}
+        case Said(text):
+            return {"text": text}
+        case Call(call_id, name, arguments):
+            return {"functionCall": {"id": call_id, "name": name, "args": arguments}, "thoughtSignature": "sig"}
+
+
+def gemini_stream(answer: Scripted) -> Iterator[bytes]:
+    for part in answer.parts:
+        whole = _gemini_part(part)
+        for piece in answer.pieces(whole["text"]) if "text" in whole else [None]:
+            yield sse(_gemini(answer, [whole if piece is None else {**whole, "text": piece}]))
+    yield sse(_gemini(answer, [{"text": ""}], finishReason="STOP") | {"usageMetadata": _gemini_usage(answer)})
+
+
 STREAMS: dict[str, Callable[[Scripted], Iterator[bytes]]] = {
     "anthropic": anthropic_stream,
     "openai": openai_stream,
     "openai-responses": responses_stream,
+    "gemini": gemini_stream,
 }
 BODIES: dict[str, Callable[[Scripted], Record]] = {
     "anthropic": anthropic_body,
     "openai": openai_body,
     "openai-responses": responses_body,
+    "gemini": gemini_body,
 }
 REQUESTS: dict[str, Record] = {
     "anthropic": {"model": "claude-x", "max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]},
     "openai": {"model": "gpt-x", "messages": [{"role": "user", "content": "hello"}]},
     "openai-responses": {"model": "gpt-x", "input": [{"role": "user", "content": "hello"}]},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]},
 }
 """A minimal request of each format."""
 PATHS: dict[str, str] = {
     "anthropic": "/v1/messages",
     "openai": "/v1/chat/completions",
     "openai-responses": "/v1/responses",
+    "gemini": "/v1beta/models/gemini-x:streamGenerateContent?alt=sse",
 }

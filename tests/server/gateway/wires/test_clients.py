@@ -131,3 +131,32 @@ def test_openai_package_gets_the_failure_of_an_aborted_response() -> None:
     with client_of(openai.OpenAI, content).responses.stream(**REQUESTS["openai-responses"]) as stream:
         last = list(stream)[-1]
     assert (last.type, last.response.error.message) == ("response.failed", "upstream broke off")
+
+
+def gemini_client(content: bytes) -> Any:
+    from google import genai
+
+    options = genai.types.HttpOptions(httpx_client=httpx2.Client(transport=transport(content)))
+    return genai.Client(api_key="k", http_options=options)
+
+
+def test_google_package_reads_two_rounds_as_one_answer() -> None:
+    answer, content = rewritten("gemini", FIRST, SECOND)
+    chat = gemini_client(content).chats.create(model="gemini-x")
+    chunks = list(chat.send_message_stream("hello"))
+    assert "".join(chunk.text or "" for chunk in chunks) == "One moment.\n\nHere: żółć."
+    calls = [call for chunk in chunks for call in chunk.function_calls or ()]
+    assert [(call.name, call.args) for call in calls] == [("shell", {"command": "ls"}), ("edit", {"path": "a"})]
+    assert chunks[-1].usage_metadata.prompt_token_count == 20
+    assert {chunk.response_id for chunk in chunks} == {"r1"}
+    assert len(chat.get_history(curated=True)) > 1
+    assert [part.get("text") for part in answer.shown_messages()[0]["parts"]][1] == "One moment."
+
+
+def test_google_package_raises_the_error_of_an_aborted_stream() -> None:
+    from google.genai import errors
+
+    _, content = rewritten("gemini", FIRST, error="upstream broke off")
+    stream = gemini_client(content).models.generate_content_stream(model="gemini-x", contents="hello")
+    with pytest.raises(errors.APIError, match="upstream broke off"):
+        list(stream)

@@ -183,7 +183,8 @@ def test_a_stream_that_is_cut_keeps_its_text_and_drops_the_open_call(format: str
     call = Call("c", "shell", {"command": "a long command line"})
     stream = events(STREAMS[format](Scripted((Said("so far"), call), piece=9)))
     start = next(i for i, event in enumerate(stream) if b"shell" in event.data)
-    for event in stream[: start + 3]:
+    # Gemini sends a call in one piece.
+    for event in stream[: start if format == "gemini" else start + 3]:
         answer.feed(event)
     assert not answer.is_complete
     assert not answer.has_client_calls
@@ -223,7 +224,7 @@ def test_malformed_events_raise_one_typed_error(format: str, scripted: Scripted,
     except BadUpstream:
         pass
     else:
-        assert answer.finish()
+        assert isinstance(answer.finish(), list)
         assert isinstance(answer.result(), dict)
         assert isinstance(answer.round_messages, list)
         assert isinstance(answer.own_calls, list)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from foveate.server.gateway.wires.anthropic import AnthropicWire
+from foveate.server.gateway.wires.gemini import GeminiWire
 from foveate.server.gateway.wires.openai import OpenAIWire
 from foveate.server.gateway.wires.openai_responses import OpenAIResponsesWire
 from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall, Wire
@@ -24,5 +25,6 @@ __all__ = [
     "Wire",
 ]
 
-WIRES: Final[dict[str, Wire]] = {wire.format: wire for wire in (AnthropicWire(), OpenAIWire(), OpenAIResponsesWire())}
+_WIRES: Final[tuple[Wire, ...]] = (AnthropicWire(), OpenAIWire(), OpenAIResponsesWire(), GeminiWire())
+WIRES: Final[dict[str, Wire]] = {wire.format: wire for wire in _WIRES}
 """The wires by the name of their format."""

@@ -1,0 +1,428 @@
+"""Gemini: `models/{model}:generateContent` and `:streamGenerateContent`.
+
+The gateway always streams from upstream with `alt=sse`; a client that asks for a stream without it gets one JSON array.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from foveate.errors import BadRequest, BadUpstream
+from foveate.server.gateway.wires.fields import (
+    Record,
+    add_usage,
+    check_content,
+    count_in,
+    decode,
+    encode,
+    int_in,
+    limit_in,
+    record_in,
+    records_in,
+    request_object,
+    request_objects,
+    request_text,
+    separator,
+    text_in,
+    text_of,
+    texts_in,
+)
+from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall
+from foveate.server.sse import SseEvent, write_event
+
+STATUSES: Final = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+EMPTY: Final[Record] = {"text": ""}
+"""The part of an answer without content; the client rejects a candidate without any part."""
+METHOD: Final = re.compile(r"([^/:]+):(\w+)$")
+
+
+def error_body(status: int, message: str, *, kind: str | None) -> Record:
+    default = STATUSES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")  # noqa: PLR2004
+    return {"error": {"code": status, "message": message, "status": kind or default}}
+
+
+class GeminiWire:
+    format = "gemini"
+
+    def read(self, body: object, *, path: str) -> ClientRequest:
+        data = request_object(body)
+        url = urlsplit(path)
+        method = METHOD.search(url.path)
+        is_stream = method is not None and method[2] == "streamGenerateContent"
+        tools = request_objects(data, "tools")
+        system = data.get(_key(data, "systemInstruction", "system_instruction"))
+        if system is not None and not isinstance(system, dict):
+            raise BadRequest("must be an object", "systemInstruction")
+        check_content(None if system is None else system.get("parts"), "systemInstruction.parts")
+        config = data.get(_key(data, "generationConfig", "generation_config"))
+        return ClientRequest(
+            body=data,
+            model=method[1] if method else request_text(data, "model").removeprefix("models/"),
+            is_stream=is_stream,
+            system=text_of(system.get("parts")) if system else "",
+            messages=_contents(data),
+            tools=tools,
+            tool_names=frozenset(_tool_names(tools)),
+            max_output_tokens=limit_in(config, "maxOutputTokens", "max_output_tokens")
+            if isinstance(config, dict)
+            else None,
+            hints=_hints(data),
+            is_json_array=is_stream and parse_qs(url.query).get("alt") != ["sse"],
+        )
+
+    def upstream_body(
+        self, request: ClientRequest, rendered: Record, *, extra_system: str, own_tools: list[Record]
+    ) -> Record:
+        """With a cached content, the API accepts neither instructions nor tools, so none are added."""
+        body = {**request.body, "contents": rendered["messages"]}
+        if body.get("cachedContent") or body.get("cached_content"):
+            return body
+        if extra_system:
+            key = _key(body, "systemInstruction", "system_instruction")
+            system = body.get(key) or {}
+            body[key] = {**system, "parts": [*(system.get("parts") or []), {"text": extra_system}]}
+        if own_tools:
+            body["tools"] = _with_own(request.tools, own_tools)
+        return body
+
+    def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> GeminiAnswer:
+        return GeminiAnswer(request, own_names)
+
+    def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
+        prefix = f"{param}: " if param and not message.startswith(param) else ""
+        return error_body(status, prefix + message, kind=kind)
+
+    def ping(self) -> bytes:
+        """A blank line: Google's client takes a comment for data. It is also space in a JSON array."""
+        return b"\n"
+
+
+def _key(data: Record, camel: str, snake: str) -> str:
+    """The API accepts both spellings; the client's is kept."""
+    return snake if snake in data else camel
+
+
+def _contents(body: Record) -> list[Record]:
+    contents = request_objects(body, "contents", is_required=True)
+    for i, content in enumerate(contents):
+        parts = content.get("parts")
+        if isinstance(parts, str):
+            raise BadRequest("must be a list", f"contents[{i}].parts")
+        check_content(parts, f"contents[{i}].parts")
+    return contents
+
+
+def _declarations_key(tool: Record) -> str:
+    return _key(tool, "functionDeclarations", "function_declarations")
+
+
+def _tool_names(tools: list[Record]) -> list[str]:
+    names: list[str] = []
+    for tool in tools:
+        declarations = tool.get(_declarations_key(tool))
+        names += [d["name"] for d in declarations or () if isinstance(d, dict) and isinstance(d.get("name"), str)]
+    return names
+
+
+def _with_own(tools: list[Record], own_tools: list[Record]) -> list[Record]:
+    """Own functions join the client's in one entry. Models that search by themselves can't be given functions."""
+    if not tools:
+        return own_tools
+    last = next((i for i in reversed(range(len(tools))) if _declarations_key(tools[i]) in tools[i]), None)
+    if last is None:
+        return tools
+    key = _declarations_key(tools[last])
+    own = [declaration for tool in own_tools for declaration in tool.get("functionDeclarations", ())]
+    joined = {**tools[last], key: [*(tools[last][key] or []), *own]}
+    return [*tools[:last], joined, *tools[last + 1 :]]
+
+
+def _hints(body: Record) -> dict[str, str]:
+    keys = ("cachedContent", "session_id", "sessionId")
+    return {**texts_in(body.get("labels"), "labels."), **texts_in({key: body.get(key) for key in keys})}
+
+
+@dataclass
+class _Candidate:
+    """One candidate of a round; almost always there is only the first."""
+
+    own_names: frozenset[str]
+    text_before: str = ""
+    """The last text of earlier rounds; the first text of this round is separated from it."""
+    received: list[Record] = field(default_factory=list)
+    shown: list[Record] = field(default_factory=list)
+    own: list[Record] = field(default_factory=list)
+    has_client_calls: bool = False
+
+    def add(self, part: Record, *, is_stream: bool) -> Record | None:
+        """Take a part; returns what the client gets of it, or None if it is hidden."""
+        call = part.get("functionCall")
+        is_own = False
+        if call is not None:
+            name = text_in(record_in(part, "functionCall"), "name")
+            text_in(call, "id")
+            is_own = name in self.own_names
+            self.has_client_calls |= not is_own
+        text_in(part, "text")
+        _extend(self.received, part, is_stream=is_stream)
+        if is_own:
+            self.own.append(part)
+            return None
+        shown = self._separated(part)
+        _extend(self.shown, shown, is_stream=is_stream)
+        return shown
+
+    def _separated(self, part: Record) -> Record:
+        text = part.get("text")
+        if not self.text_before or not text or part.get("thought"):
+            return part
+        between = separator(self.text_before, text)
+        self.text_before = ""
+        return {**part, "text": between + text} if between else part
+
+    @property
+    def is_own_only(self) -> bool:
+        return bool(self.own) and not self.has_client_calls
+
+
+def _extend(parts: list[Record], part: Record, *, is_stream: bool) -> None:
+    """Add a part. Pieces of one text are joined; a part with a signature stays as it came."""
+    if part == EMPTY:
+        return
+    last = parts[-1] if parts else {}
+    if is_stream and _is_plain(part) and _is_plain(last) and last.get("thought") == part.get("thought"):
+        parts[-1] = {**last, "text": last["text"] + part["text"]}
+    else:
+        parts.append(part)
+
+
+def _is_plain(part: Record) -> bool:
+    return isinstance(part.get("text"), str) and part.keys() <= {"text", "thought"}
+
+
+class GeminiAnswer(Answer):
+    def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
+        super().__init__(request, own_names)
+        if request.is_json_array:
+            self.media_type = "application/json"
+        self._first: Record = {}
+        """The first chunk: later rounds take its id."""
+        self._last: Record = {}
+        self._is_loaded = False
+        self._candidates: dict[int, _Candidate] = {}
+        self._ends: list[Record] = []
+        """The chunks of this round with a finish reason."""
+        self._usage: Record = {}
+        self._before: Record = {}
+        """Usage of earlier rounds."""
+        self._shown: dict[int, list[Record]] = {}
+        """Parts of each candidate as shown in earlier rounds."""
+        self._count = 0
+        """Chunks written, for the commas of a JSON array."""
+
+    @property
+    def own_calls(self) -> list[OwnCall]:
+        candidate = self._candidates.get(0)
+        return [self._call(part, i) for i, part in enumerate(candidate.own)] if candidate else []
+
+    def _call(self, part: Record, position: int) -> OwnCall:
+        call = record_in(part, "functionCall")
+        return OwnCall(text_in(call, "id") or _made_id(position), text_in(call, "name"), call.get("args") or {})
+
+    @property
+    def has_client_calls(self) -> bool:
+        return any(candidate.has_client_calls for candidate in self._candidates.values())
+
+    @property
+    def round_messages(self) -> list[Record]:
+        candidate = self._candidates.get(0)
+        return _content(candidate.received) if candidate else []
+
+    def feed(self, event: SseEvent) -> list[bytes]:
+        data = decode(event.data)
+        if "error" in data:
+            self.has_failed = True
+            return [self._write(event.data)]
+        if not self._first:
+            self._first = data
+        self._last = data
+        self._usage = record_in(data, "usageMetadata") or self._usage
+        self.is_complete |= record_in(data, "promptFeedback").get("blockReason") is not None
+        candidates = records_in(data, "candidates")
+        shown = [self._take(candidate) for candidate in candidates]
+        if any(candidate.get("finishReason") is not None for candidate in candidates):
+            self.is_complete = True
+            return self._hold({**data, "candidates": shown})
+        if candidates and all(_is_empty(now) and now != was for now, was in zip(shown, candidates, strict=True)):
+            return []
+        if shown == candidates and self.rounds == 1:
+            return [self._write(event.data)]
+        return [self._write(encode(self._identified({**data, "candidates": shown} if candidates else data)))]
+
+    def _take(self, candidate: Record, *, is_stream: bool = True) -> Record:
+        """Read a candidate; returns it with the parts that the client gets."""
+        index = int_in(candidate, "index") or 0
+        state = self._candidates.get(index)
+        if state is None:
+            state = self._candidates[index] = _Candidate(self.own_names, _last_text(self._shown.get(index, [])))
+        content = record_in(candidate, "content")
+        text_in(candidate, "finishReason")
+        sent = records_in(content, "parts")
+        parts = [shown for part in sent if (shown := state.add(part, is_stream=is_stream)) is not None]
+        return candidate if parts == sent else {**candidate, "content": {**content, "parts": parts}}
+
+    def _hold(self, data: Record) -> list[bytes]:
+        """Keep the last chunk whole, unless a further round is to come: then its content goes out now."""
+        shown = data["candidates"]
+        is_own_only = any(candidate.is_own_only for candidate in self._candidates.values())
+        if not is_own_only or all(_is_empty(candidate) for candidate in shown):
+            self._ends.append(data)
+            return []
+        ends = [{**candidate, "content": _no_content(candidate)} for candidate in shown]
+        self._ends.append({**data, "candidates": ends})
+        now = [{key: value for key, value in candidate.items() if key != "finishReason"} for candidate in shown]
+        chunk = {key: value for key, value in data.items() if key != "usageMetadata"}
+        return [self._write(encode(self._identified({**chunk, "candidates": now})))]
+
+    def _identified(self, data: Record) -> Record:
+        """A later round's chunk as part of the first round's answer."""
+        if self.rounds == 1:
+            return data
+        same: Record = {key: self._first[key] for key in ("responseId",) if key in self._first}
+        usage = {"usageMetadata": self._total()} if data.get("usageMetadata") else {}
+        return {**data, **same, **usage}
+
+    def _write(self, data: bytes) -> bytes:
+        if not self.request.is_json_array:
+            return write_event(data)
+        self._count += 1
+        return (b"[" if self._count == 1 else b",\n") + data
+
+    def load(self, body: Record) -> None:
+        if "candidates" not in body and "promptFeedback" not in body:
+            raise BadUpstream("the answer has no candidates")
+        if not self._first:
+            self._first = body
+        self._last, self._is_loaded, self.is_complete = body, True, True
+        self._usage = record_in(body, "usageMetadata")
+        for candidate in records_in(body, "candidates"):
+            self._take(candidate, is_stream=False)
+
+    def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
+        made = {_made_id(i) for i, part in enumerate(self._candidates[0].own) if not part["functionCall"].get("id")}
+        answers = []
+        for call, text in results:
+            named = {"name": call.name} if call.id in made else {"id": call.id, "name": call.name}
+            answers.append({"functionResponse": {**named, "response": {"output": text}}})
+        return {**body, "contents": [*body["contents"], *self.round_messages, {"role": "user", "parts": answers}]}
+
+    def next_round(self) -> None:
+        self._shown = self._all_shown()
+        self._before = self._total()
+        self.rounds += 1
+        self.is_complete = self._is_loaded = False
+        self._candidates, self._ends, self._usage = {}, [], {}
+
+    def finish(self) -> list[bytes]:
+        ends: list[bytes] = []
+        has_own = any(candidate.own for candidate in self._candidates.values())
+        for data in self._ends:
+            candidates = [
+                {**candidate, "content": _no_content(candidate)} if has_own and _is_empty(candidate) else candidate
+                for candidate in data["candidates"]
+            ]
+            ends.append(self._write(encode(self._identified({**data, "candidates": candidates}))))
+        return ends + self._closed()
+
+    def _closed(self) -> list[bytes]:
+        if not self.request.is_json_array:
+            return []
+        return [b"]" if self._count else b"[]"]
+
+    def result(self) -> Record:
+        if self.rounds == 1 and self._is_loaded and not any(one.own for one in self._candidates.values()):
+            return self._last
+        sent = {int_in(candidate, "index") or 0: candidate for candidate in records_in(self._last, "candidates")}
+        candidates = []
+        for index, parts in sorted(self._all_shown().items()):
+            candidate = sent.get(index, {"index": index})
+            content = {"role": "model", **record_in(candidate, "content"), "parts": parts or [EMPTY]}
+            candidates.append({**candidate, "content": content})
+        body = {**self._identified(self._last), "candidates": candidates}
+        total = self._total()
+        return {**body, "usageMetadata": total} if total else body
+
+    def shown_messages(self) -> list[Record]:
+        return _content(self._all_shown().get(0, []))
+
+    def _all_shown(self) -> dict[int, list[Record]]:
+        shown = dict(self._shown)
+        for index, candidate in self._candidates.items():
+            shown[index] = shown.get(index, []) + candidate.shown
+        return shown
+
+    def abort(self, message: str) -> list[bytes]:
+        if self.has_failed:
+            return self._closed()
+        return [self._write(encode(error_body(502, message, kind="UNAVAILABLE"))), *self._closed()]
+
+    def _total(self) -> Record:
+        total = add_usage(self._before, self._usage)
+        return {key: _by_modality(value) if key.endswith("Details") else value for key, value in total.items()}
+
+    def usage(self) -> dict[str, int]:
+        total = self._total()
+        return {
+            "input_tokens": count_in(total, "promptTokenCount") + count_in(total, "toolUsePromptTokenCount"),
+            "output_tokens": count_in(total, "candidatesTokenCount") + count_in(total, "thoughtsTokenCount"),
+            "cache_read_tokens": count_in(total, "cachedContentTokenCount"),
+            "cache_write_tokens": 0,
+        }
+
+
+def _made_id(position: int) -> str:
+    """The id of a call that came without one; it stays inside the gateway."""
+    return f"call-{position}"
+
+
+def _last_text(parts: list[Record]) -> str:
+    texts = [part["text"] for part in parts if part.get("text") and not part.get("thought")]
+    return texts[-1] if texts else ""
+
+
+def _content(parts: list[Record]) -> list[Record]:
+    return [{"role": "model", "parts": parts}] if parts else []
+
+
+def _is_empty(candidate: Record) -> bool:
+    return all(part == EMPTY for part in record_in(candidate, "content").get("parts") or ())
+
+
+def _no_content(candidate: Record) -> Record:
+    return {"role": "model", **record_in(candidate, "content"), "parts": [EMPTY]}
+
+
+def _by_modality(details: object) -> object:
+    """Token counts of several rounds, one entry per modality."""
+    if not isinstance(details, list):
+        return details
+    totals: dict[str, Record] = {}
+    for detail in details:
+        if isinstance(detail, dict):
+            key = str(detail.get("modality"))
+            count = count_in(totals.get(key, {}), "tokenCount") + count_in(detail, "tokenCount")
+            totals[key] = {**detail, "tokenCount": count}
+    return list(totals.values())
