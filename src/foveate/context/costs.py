@@ -61,6 +61,7 @@ def block_tokens(block: TagBlock, counter: Counter) -> int:
     return frame_tokens(block, counter) + labels + texts
 
 
+@lru_cache(maxsize=256)
 def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overheads:
     """What structure costs at most in a conversation of this many turns, whose running one has this many steps."""
     turn, step = max(last_turn, 1), last_step

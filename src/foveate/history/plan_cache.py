@@ -192,7 +192,7 @@ class PlanCache:
     async def _base(self, session: SessionRow, plan: KeptPlan) -> list[BlockText]:
         """The plan's rows: texts as they were stored, raw turns from the log."""
         counter = exact_counter(session.encoding)
-        costs = overheads(max(session.last_turn, 1), counter)
+        costs = overheads(session.last_turn, counter)
         raw_rows = [row for row, text in zip(plan.rows, plan.texts, strict=True) if text is None]
         raw = iter(await self._viewer.write(raw_rows, counter, costs))
         return [
@@ -204,7 +204,7 @@ class PlanCache:
         if plan is None:
             return []
         counter = exact_counter(session.encoding)
-        costs = overheads(max(session.last_turn, 1), counter)
+        costs = overheads(session.last_turn, counter)
         return await self._viewer.appended(session, plan.state.last_turn, plan.state.last_step, counter, costs)
 
     async def _rebuild(
@@ -223,7 +223,7 @@ class PlanCache:
         open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
         settled = await self._store.derived.settled(self._session_id)
         schedule = schedule_of(strategy)
-        costs = overheads(max(session.last_turn, 1), exact_counter(session.encoding))
+        costs = overheads(session.last_turn, exact_counter(session.encoding))
         average = await self._average_tokens(whole_turns, schedule, costs.tag)
         target = target_tokens(
             schedule, cause, room_tokens, raw_tokens=raw_tokens + open_tokens, average_tokens=average

@@ -129,7 +129,7 @@ class TextReader:
         """The sizes of the turns up to `last_turn`, as far back as the room reaches."""
         counter = exact_counter(session.encoding)
         steps = await self.running(session, last_turn, room_tokens, last_step)
-        costs = overheads(max(last_turn, 1), counter, last_step=len(steps))
+        costs = overheads(last_turn, counter, last_step=len(steps))
         running = await asyncio.to_thread(self._steps.items, last_turn, steps, counter) if steps else ()
         history = await gather(
             self._store, self._session_id, self._sizes, last_turn=last_turn, budget_tokens=room_tokens, running=running
@@ -243,7 +243,7 @@ class TextReader:
                 reached = (era.place + 1) * turns
             level -= 1
         counter = exact_counter(session.encoding)
-        frame = overheads(max(session.last_turn, 1), counter).range
+        frame = overheads(session.last_turn, counter).range
         most = max(LEAST_OPENED_TOKENS, room_tokens // max(1, len(found)) - frame)
         return [_era_block(era, min(most, era.tokens), counter) for era in found]
 
