@@ -204,7 +204,7 @@ class StatefulDriver:
         return replace(plan, notes={"fallback": "gradient"}), blocks, story
 
     async def state(self, name: str) -> Mapping[str, Json]:
-        """What a strategy said was to be kept."""
+        """The stored state of a strategy."""
         packed = await self._store.artefacts.state(self._session_id, name)
         unsaved = self._unsaved.get(name)
         if unsaved and unsaved.stored == packed:
@@ -288,7 +288,7 @@ class StatefulDriver:
         return [made[wanted.name] for wanted in lacking]
 
     async def _keep_later(self, task: _Task, plan: Plan, story: StoredStory, stored: _Kept) -> None:
-        """Save the plan; where that can't be done now, its state is used from memory until the next time."""
+        """Save the plan; if that fails, its state is used from memory until the next time."""
         before = await self._store.artefacts.state(self._session_id, task.name)
         if not await self._writes.write(lambda: self._keep(task, plan, story, stored)):
             state = story.state if plan.state is None else plan.state
@@ -325,7 +325,7 @@ class StatefulDriver:
 
 
 async def load_state(store: Store, session_id: str, strategy: str) -> Mapping[str, Json]:
-    """What a strategy said was to be kept of a session."""
+    """The stored state of a session's strategy."""
     packed = await store.artefacts.state(session_id, strategy)
     return _expanded(packed) if packed is not None else {}
 

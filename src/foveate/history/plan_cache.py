@@ -85,7 +85,7 @@ class HistoryView:
     churn: float = 0.0
     """The share of tokens that a plan made in this call changed."""
     events: tuple[PlanEvent, ...] = ()
-    """What the plan made happen, in order."""
+    """The plan's events, in order."""
 
 
 class PlanCache:
@@ -114,7 +114,7 @@ class PlanCache:
         now: float | None = None,
         open_limit_tokens: int = 0,
     ) -> HistoryView:
-        """The history within its room, as it was shown last where that still holds.
+        """The history within its room, the same as in the last call as far as possible.
 
         While a turn is in progress it may grow up to `open_limit_tokens`: a rebuild would cost the cached prefix, and
         the thinking that is bound to it.
@@ -287,7 +287,7 @@ class PlanCache:
         if not is_open or not session.last_turn:
             return session.last_turn, 0
         steps = await self._viewer.running(session, session.last_turn, room_tokens)
-        # The newest step waits for the model's answer: it is appended as it came.
+        # The newest step waits for the model's answer: it is appended verbatim.
         answered = [step.number for step in steps[:-1] if step.is_answered]
         if len(answered) > 1:
             return session.last_turn, answered[-1]

@@ -1,4 +1,4 @@
-"""Recall before a turn: what the prompt brings up is looked for by words and vectors, ranked, and shown as it fits.
+"""Recall before a turn: passages are searched by the prompt's words and vectors, ranked, and shown as far as they fit.
 
 All under one deadline. Late and failed results are left out, and a context is made in any case.
 """
@@ -37,7 +37,7 @@ from foveate.context.tags import escape_tags, tag_section
 from foveate.text import escape_marks
 
 MAX_QUERY_CHARS = 20_000
-"""As much of a prompt is looked for."""
+"""Characters of a prompt that are used as the query."""
 LOADED_TURNS = 5_000
 """A longer session's index takes too long to load for a request to wait for it,"""
 LOAD_DELAY_SECONDS = 0.5
@@ -265,7 +265,7 @@ LEAD = 'Found again by what the prompt says, word for word, some turns in part; 
 LEAST_ROOM_TOKENS = 64
 """With less there is no memory layer."""
 LEAST_PIECE_TOKENS = 12
-"""With less left, no more is looked for that fits."""
+"""With less room left, the search for fitting pieces ends."""
 MAX_MISSES = 64
 """Pieces in a row that do not fit, after which no more are tried."""
 MAX_GIST_CHARS = 300
@@ -350,7 +350,7 @@ class LayerBuilder:
         return self.left < LEAST_PIECE_TOKENS or self._misses >= MAX_MISSES
 
     def add(self, piece: MemoryPiece) -> bool:
-        """Whether it fitted, or is there already; of the same words said twice the first that come are shown."""
+        """Whether it fits or is already shown; of identical texts the first is shown."""
         if (piece.turn, piece.number) in self.pieces or (piece.speaker, piece.text) in self._said:
             return True
         day = _day(piece.at_us)

@@ -40,7 +40,7 @@ HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """A turn as it came."""
+    """A raw turn."""
 
     messages: tuple[Message, ...]
     text: str

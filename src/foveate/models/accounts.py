@@ -118,7 +118,7 @@ class Accounts:
         try:
             await asyncio.shield(self._begin(self._calls.mark_unfit(number)))
         except FoveateError as error:
-            _log.warning("that an answer did not pass could not be noted: %s", error)
+            _log.warning("a rejected answer could not be marked in the store: %s", error)
 
     async def close(self) -> None:
         """Wait for writes in progress."""

@@ -19,7 +19,7 @@ from foveate.errors import ModelError, ModelFailed, ModelUnavailable
 from foveate.models.secrets import scrub, scrub_line
 
 MAX_CHAIN: Final = 20
-"""Causes of an error that are looked at."""
+"""Limit of the causes of an error that are read."""
 MAX_BODY_DEPTH: Final = 6
 MAX_BODY_CHARS: Final = 100_000
 """Of what a provider answers in JSON inside of JSON, when it refuses."""

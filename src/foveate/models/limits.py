@@ -232,7 +232,7 @@ class ProviderLimits:
             self.paused_until = max(self.paused_until, now + min(seconds, MAX_PAUSE_SECONDS))
 
     def note(self, now: float, outcome: str, problem: str = "") -> None:
-        """A call has ended, and said how the provider is."""
+        """A call has ended; its outcome shows the state of the provider."""
         if outcome in PROVIDER_FAULTS:
             self.breaker.fail(now)
         else:

@@ -47,7 +47,7 @@ CACHE_MEBIBYTES = 256
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 10.0
 MAX_REPORTED_LINES = 20
-"""Of what a server said before it failed to start."""
+"""Lines shown of the output of a server that failed to start."""
 PREFIX = "local"
 
 INSTALL_SERVER = "pip install 'foveate[local]'"

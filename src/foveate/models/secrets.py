@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 MASK = "[key]"
 SHOWN_CHARS = 300
-"""Of what a provider said, in an error."""
+"""Characters shown of a provider's message in an error."""
 MIN_KEY_CHARS = 4
 """A shorter value is no key, and taking it out would only garble the text."""
 

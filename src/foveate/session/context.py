@@ -154,7 +154,7 @@ class Contexts:
         self, session: SessionRow, counter: Counter, request: Request, defect: Exception
     ) -> Context:
         """The newest whole turns, as messages or else as text, or no history at all; the first of these that works."""
-        _log.error("a context of %s could not be made; a simpler one is given", session.id, exc_info=defect)
+        _log.error("a context of %s could not be made; a simpler one is returned", session.id, exc_info=defect)
         for fallback in get_args(Fallback):
             try:
                 context = await self._make(session, counter, request, fallback)

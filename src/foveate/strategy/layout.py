@@ -11,14 +11,14 @@ from foveate.plan import Band, Block, Era, History, Overheads, ShownLevel, TurnS
 ERA_MINIMUM_TOKENS = 24
 """An era says nothing in less."""
 ERA_GUESS_TOKENS = 100
-"""What an era is taken to need before any has been made."""
+"""The assumed size of an era before any exists."""
 LEVEL_SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.25)
 """Each level of eras may spend this share of what the finer ones leave: the first with which all levels fit."""
 MAX_LEVELS = 40
 MAX_JOINED_ERAS = 32
 """Limit of the eras of the finest level in one block, so that opening it is one step."""
 MAX_MISSING_ERAS = 200
-"""A missing era is looked for among its children; when this many were missing, the rest is only named."""
+"""A missing era is replaced by its children; after this many missing ones the rest is only named."""
 
 
 @dataclass(frozen=True, slots=True)

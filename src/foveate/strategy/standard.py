@@ -1,4 +1,4 @@
-"""Standard: every turn whole and as it was said, the newest that fit; the oldest drop out, or the call fails."""
+"""Standard: the newest turns that fit, verbatim; the oldest are left out, or the call fails."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def weigh_artefact(assignment: ArtefactAssignment, answer: Answer, basis: Basis)
         judged = basis.kind.load_wording().judge(assignment, answer, basis.material(), unpack_made(basis.before))
         if judged.made is not None:
             return pack_made(counted(judged.made, exact_counter(basis.encoding)))
-        _log.info("%s stays as it was: %s", basis.wanted.name, judged.reason)
+        _log.info("%s keeps the rules' text: %s", basis.wanted.name, judged.reason)
     return None
 
 

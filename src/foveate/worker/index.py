@@ -62,7 +62,7 @@ class Indexer:
         while lacking := await index.lacking(session_id, maker, BATCH_TURNS):
             made = await self._make(session_id, lacking)
             if not made:
-                return  # what can't be indexed is looked through when something is searched
+                return  # turns that can't be indexed are scanned by each search
             async for ready in self._ready(made, maker):
                 await index.add(session_id, ready)
                 await index.note_made(session_id, maker)

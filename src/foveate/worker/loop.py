@@ -63,7 +63,7 @@ class Worker:
         self._sessions: dict[str, None] = {}
         """Sessions to work on, in order: a session goes behind the others after each batch."""
         self._quiet: dict[str, asyncio.TimerHandle] = {}
-        """Sessions whose newest turn may still grow, and when it is taken for finished."""
+        """Sessions whose newest turn may still grow, and when it counts as finished."""
         self._recorded: dict[str, None] = {}
         """Sessions that got something new since the store was opened."""
         self._with_open: set[str] = set()
@@ -87,7 +87,7 @@ class Worker:
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._beside.discard(task)
         if not task.cancelled() and task.exception():
-            _log.warning("work in the background failed; it is done when it is asked for", exc_info=task.exception())
+            _log.warning("background work failed; it is repeated when a context needs it", exc_info=task.exception())
 
     def wake(self, session_id: str) -> None:
         """A session has something new; look at it soon, and at its newest turn when that has been quiet."""
@@ -204,10 +204,10 @@ class Worker:
                 except SessionNotFound:
                     continue  # deleted meanwhile
                 except Damaged as error:
-                    _log.warning("background compression of %s goes on later: %s", session_id, error)
+                    _log.warning("background compression of %s is retried later: %s", session_id, error)
                     self._retry_later(session_id)
                 except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
-                    _log.warning("background compression of %s failed; it goes on later", session_id, exc_info=True)
+                    _log.warning("background compression of %s failed; it is retried later", session_id, exc_info=True)
                     self._retry_later(session_id)
             self._idle.set()
 

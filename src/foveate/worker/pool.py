@@ -91,7 +91,7 @@ class Pool:
         except (EOFError, JobError, _TookTooLong) as error:
             if instead is None:
                 raise
-            _log.warning("%s is done in a simpler way: %s", job_name(function), error)
+            _log.warning("%s failed; a fallback is used: %s", job_name(function), error)
             return instead(*job)
 
     def _result(self, function: Callable[..., T], job: Job, limit_seconds: float | None) -> T:
@@ -101,7 +101,7 @@ class Pool:
             try:
                 process = self._take()
             except OSError as error:
-                _log.warning("compressing in this process, since another can't be started: %s", error)
+                _log.warning("compressing in this process, since no child process can be started: %s", error)
                 break
             try:
                 answer: T = process.call(function, job, limit_seconds)

@@ -43,7 +43,7 @@ LENGTH = struct.Struct(">Q")
 NICENESS = 10
 """The program's own work goes first."""
 MAX_MEMORY_BYTES = 4 << 30
-"""A job that needs more fails, and the machine is not brought to swap."""
+"""A job that needs more fails, so that the machine does not swap."""
 SAFE_INTEGER = 2**63
 
 

@@ -51,7 +51,7 @@ UNAVAILABLE_SECONDS = 3600.0
 LOOK_SECONDS = 2.0
 """The interval for checking a turn that another process has leased."""
 MAX_WAIT_SECONDS = 300.0
-"""The queue is looked at this often, whatever it said before."""
+"""The longest interval between two checks of the queue."""
 POLL_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
 BEATS = 3
@@ -93,7 +93,7 @@ class Refiner:
         self._has_roll_ups = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._roll_ups: dict[str, bool] = {}
-        """The sessions that were woken, and whether that was after their roll-ups were last looked at."""
+        """The sessions that were woken, and whether that was after the last check of their roll-ups."""
         self._unavailable_until: dict[str, float] = {}
         """By model, on the monotonic clock."""
         self._warned: set[str] = set()
@@ -175,7 +175,7 @@ class Refiner:
                 owner = uuid.uuid4().hex
                 await self._work(owner, feed(owner), width)
             except Exception:  # noqa: BLE001 - the worker's boundary: a fault must not stop what comes later
-                _log.warning("asking models in the background failed; it goes on later", exc_info=True)
+                _log.warning("calling models in the background failed; it is retried later", exc_info=True)
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _work(
@@ -324,7 +324,7 @@ class Refiner:
         except SessionNotFound:
             return  # deleted meanwhile
         except Exception:  # noqa: BLE001 - the worker's boundary: one job's fault must not stop the rest
-            _log.warning("%s of %s can't be given to a model", job.about, job.session_id, exc_info=True)
+            _log.warning("%s of %s could not be processed by a model", job.about, job.session_id, exc_info=True)
             await job.abandon()
 
     async def _set_back(self, job: Job, setback: Setback) -> None:

@@ -28,7 +28,7 @@ MAX_TURN_CHARS = 2_000_000
 COARSE_CHARS = 20_000
 """What a coarse rendition is made of."""
 MAX_ITEMS = 1_000
-"""Of a longer list or object in the arguments of a large turn only this many items are looked at."""
+"""Limit of the items that are read of a list or object in the arguments of a large turn."""
 HEAD_SHARE = 2 / 3
 """Of a text that is shortened this share is its beginning."""
 
@@ -105,7 +105,7 @@ def _packed(compressor: Compressor, turn: int, messages: int, made: Renditions, 
 
 
 def make_passages(turn: int, rows: Sequence[MessageRow], embeddings: str) -> NewPassages | None:
-    """A turn's entry in the index; None if that fails: the turn is then looked through when something is searched."""
+    """A turn's entry in the index; None if that fails: the turn is then scanned by each search."""
     messages = without_recalled([restore_message(row) for row in rows])
     return _indexed(turn, rows[0].at_us, messages, embeddings)
 

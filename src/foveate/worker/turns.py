@@ -316,7 +316,7 @@ def _finality(error: ModelError) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SourceTurnRows:
-    """A turn as it came."""
+    """A raw turn."""
 
     turn: int
     rows: Sequence[MessageRow]

@@ -1,4 +1,4 @@
-"""Turns to a checkpoint: what the assistant said and did, as a summary, decisions, files changed and next steps.
+"""Turns to a checkpoint: the assistant's work as a summary, decisions, files changed and next steps.
 
 The user's words are not part of it; they are shown beside it verbatim. A checkpoint of any level is made from the
 original turns. Its key decisions are chosen without regard to the level, so they survive ageing; its architecture
@@ -400,7 +400,7 @@ def _short(candidate: Candidate, scale: float) -> str:
 
 
 def _lines(said: Sequence[tuple[_Said, str]]) -> str:
-    """`T-12 [assistant] …; … [tool] …`: a line for each turn, who speaks named once."""
+    """`T-12 [assistant] …; … [tool] …`: a line for each turn, with each speaker named once."""
     lines: list[str] = []
     turn, who = 0, ""
     for one, text in said:

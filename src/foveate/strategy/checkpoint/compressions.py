@@ -1,6 +1,6 @@
 """How a conversation came to be compressed: its turns one after another, each time the threshold is reached.
 
-Sizes alone decide, and of checkpoints that are not made yet their limits, so a history that is brought in at once is
+Only sizes decide, and the limits of checkpoints that are not made yet, so a history that is imported at once is
 compressed as if it had been lived through, and planning again after something was made changes nothing.
 """
 

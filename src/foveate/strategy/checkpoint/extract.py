@@ -25,7 +25,7 @@ MAX_CLAUSE_CHARS = 400
 """A longer clause is not taken as a decision."""
 MIN_CLAUSE_WORDS = 3
 LAST_TURNS = 3
-"""Next steps are looked for in this many turns at the end of a checkpoint."""
+"""Turns at the end of a checkpoint that are searched for next steps."""
 MAX_STEPS = 8
 
 _DECIDED = re.compile(

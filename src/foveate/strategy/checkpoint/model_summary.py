@@ -21,7 +21,7 @@ MAX_LISTED = 8
 
 
 class CheckpointWording(ClauseWording):
-    """A summary of what the assistant said and did, its decisions and next steps."""
+    """A summary of the assistant's work, its decisions and next steps."""
 
     schema: ClassVar[Mapping[str, Json]] = closed_object(
         {name: clauses_schema() for name in ("summary", "decisions", "next_steps")}
@@ -36,7 +36,7 @@ class CheckpointWording(ClauseWording):
         return text_file("foveate.strategy.checkpoint", "prompt.md").strip()
 
     def notes(self, material: Material) -> list[Unit]:
-        """A checkpoint has nothing of what the user said."""
+        """A checkpoint has none of the user's words."""
         return [unit for unit in super().notes(material) if unit.text.startswith("[")]
 
     def room(self, material: Material) -> int:

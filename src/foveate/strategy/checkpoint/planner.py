@@ -1,4 +1,4 @@
-"""One plan of the checkpoint strategy: what happened since the last one, and the rows that show where it left off."""
+"""One plan of the checkpoint strategy: the turns since the last plan, and the resulting rows."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class Teller:
     frame: Frame
 
     def events(self) -> tuple[PlanEvent, ...]:
-        """What happened, the newest compressions of it."""
+        """The events of the newest compressions."""
         return tuple(told for happened in self.flow.happened[-MAX_TOLD:] for told in self._events(happened))
 
     def notes(self, layout: CheckpointLayout) -> dict[str, Json]:

@@ -24,7 +24,7 @@ class CheckpointEntry:
     id: str
     level: int
     first: int
-    """The turns it speaks for,"""
+    """Its turns,"""
     last: int
     first_message: int
     """and the messages, counted from the session's first."""

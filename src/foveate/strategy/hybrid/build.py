@@ -54,7 +54,7 @@ _BACKSLASH = "\\"
 
 
 def make_short(material: Material) -> Artefact:
-    """The short messages of the last turn of the material, by position; the turns before it are only looked at."""
+    """The short messages of the last turn of the material, by position; the turns before it are only read."""
     wanted = material.wanted
     own = material.turns[-1] if material.turns and material.turns[-1].number == wanted.last else None
     messages = own.messages if own else ()
@@ -276,7 +276,7 @@ def _chosen(candidates: Sequence[Candidate], max_tokens: int, scale: float) -> d
 
 
 def _overrides(material: Material, messages: Sequence[Message], writer: Shortener) -> dict[int, str]:
-    """Messages that are left out, of which one note speaks for all, and messages that are cut."""
+    """Messages that are left out, with one note for all of them, and messages that are cut."""
     texts: dict[int, str] = {}
     data: Any = material.wanted.data
     if hidden := data.get("hidden"):

@@ -305,7 +305,7 @@ def _in_order(pair: tuple[ShortSource, ArtefactSpec]) -> Place:
 
 
 def _capped(layout: HybridLayout, window_tokens: int) -> HybridLayout:
-    """A layout that is made again once what it wants is there; until then it is said to fit."""
+    """A layout that is made again once its artefacts exist; until then it counts as fitting."""
     return layout if layout.tokens <= window_tokens else replace(layout, rows=layout.rows[:0])
 
 

@@ -1,4 +1,4 @@
-"""The current topic's blocks: its turns as they were said, long messages truncated if need be, and cut at the last."""
+"""The current topic's blocks: its turns verbatim, long messages truncated if necessary, and cut as a last resort."""
 
 from __future__ import annotations
 

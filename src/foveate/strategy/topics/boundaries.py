@@ -190,7 +190,7 @@ class TopicFlow:
 
 
 def boundary_name(settings: Topics, turn: int) -> str:
-    """What says whether a turn begins a topic; another name if it is to be looked for in another way."""
+    """The artefact that shows whether a turn begins a topic; its name changes with the method."""
     own = [settings.phrases, settings.phrase_languages]
     way = f"-{zlib.crc32(json.dumps(own).encode()):08x}" if any(one not in ((), None) for one in own) else ""
     if settings.phrase_languages == ():

@@ -210,7 +210,7 @@ def _title_words(text: str) -> Iterator[str]:
 
 
 def _asked(turn: SourceTurn | None) -> str:
-    """What the user said first in a turn."""
+    """The user's first words in a turn."""
     said = [message.text for message in turn.messages if _is_prompt(message)] if turn else []
     return "\n".join(said)[:READ_CHARS]
 

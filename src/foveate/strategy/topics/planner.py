@@ -1,4 +1,4 @@
-"""One plan of the topics strategy: what happened since the last one, and the rows of its three tiers."""
+"""One plan of the topics strategy: the turns since the last plan, and the rows of its three tiers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class TopicsPlanner:
         return Block(what.first, what.last, "A", flow.tokens(wanted), artefact=wanted.name)
 
     def _current(self, flow: TopicFlow, limit_tokens: int) -> Current | None:
-        """The current topic in its share; in whatever the other tiers leave, where that is not enough."""
+        """The current topic in its share, or, if that is too small, in the room that the other tiers leave."""
         if not flow.turns:
             return Current(())
         room = min(self.rooms.current, limit_tokens)
@@ -174,7 +174,7 @@ class TopicsPlanner:
         return items
 
     def _full(self, flow: TopicFlow, past: _Past, current: Current) -> list[TopicState]:
-        """The newest sealed topics that are shown in full, where that is asked for and room is left; oldest first."""
+        """The newest sealed topics that are shown in full, if requested and if there is room; oldest first."""
         if not self.settings.keep_full and not self.story.frame.is_one_off:
             return []
         rows = list(past.rows)

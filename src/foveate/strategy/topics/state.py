@@ -29,7 +29,7 @@ class TopicState:
     sealed_us: int
     why: Why
     tokens: int
-    """Of its turns as they were said."""
+    """The raw size of its turns."""
 
     @property
     def id(self) -> str:
@@ -101,7 +101,7 @@ class TopicsState:
     subject: int = 1
     """Since which turn it has been about the same: a topic that was sealed for its size goes on in the next."""
     seen: int = 0
-    """The newest turn that was looked at."""
+    """The newest turn that was checked."""
     topics: tuple[TopicState, ...] = ()
     """Sealed and in no bulk, oldest first."""
     bulks: tuple[BulkState, ...] = ()
