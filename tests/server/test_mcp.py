@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import mcp.client.stdio
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -71,7 +72,10 @@ def call_body(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("mode", "version"), REVISIONS)
-def test_a_client_over_stdio_finds_and_reads_what_was_said(tmp_path: Path, mode: str, version: str) -> None:
+def test_a_client_over_stdio_finds_and_reads_what_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, version: str
+) -> None:
+    monkeypatch.setattr(mcp.client.stdio, "PROCESS_TERMINATION_TIMEOUT", 60)  # a busy machine ends processes slowly
     path = tmp_path / "chat.db"
 
     async def fill(fov: Foveate) -> None:
