@@ -79,20 +79,20 @@ def test_each_call_sees_epic_tasks_and_log_and_nothing_else(tmp_path: Path) -> N
             assert last[-1].parts[0].text == "<tasks>\nIteration 3:\n# The house\n1. [x] dig\n2. [ ] build\n</tasks>\n"  # type: ignore[union-attr]
             assert last[-1].parts[1].text == "Go on."  # type: ignore[union-attr]
             names = [tool["function"]["name"] for tool in model.asks[-1].tools]  # type: ignore[index, call-overload]
-            assert {"finish", "ask_user", "report_blocker", "update_tasks", "get_turn", "search_history"} <= set(names)
+            assert {"finish", "ask_user", "report_blocker", "update_tasks"} == set(names)
 
     asyncio.run(look())
 
 
 def test_what_tools_take_is_within_the_budget(tmp_path: Path) -> None:
+    model = by_iteration({1: DONE})
+
     async def look() -> None:
-        async with scripted_store(tmp_path / "run.db", by_iteration({1: DONE})) as fov:
+        async with scripted_store(tmp_path / "run.db", model) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
             await events_of_run(fov, session)
-            with_own = next(part.tokens for part in (await session.context()).segments if part.name == "tools")
-            session.tools("openai")
-            without = next(part.tokens for part in (await session.context()).segments if part.name == "tools")
-            assert with_own - without > 150
+            (ask,) = model.asks
+            assert ask.input_tokens - (await session.context()).tokens > 150
 
     asyncio.run(look())
 
@@ -156,9 +156,9 @@ def test_what_a_run_costs_is_capped_too(tmp_path: Path) -> None:
         dear = {"daily_usd": None, "max_retries": 0}
         async with scripted_store(tmp_path / "run.db", model, models=dear) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
-            end = ended(await events_of_run(fov, session, caps=Caps(max_usd=1_500)))
+            end = ended(await events_of_run(fov, session, caps=Caps(max_usd=700)))
             assert end.reason == "cap"
-            assert end.usd >= 1_500
+            assert end.usd >= 700
             assert end.text.startswith("$")
             assert end.iterations == 2
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.compress.local import LocalCompressor, compressed_share, tiny_tokens
 from foveate.compress.marks import cut_line, escape_inline, unescape_inline
+from foveate.compress.settings import CompressSettings
 from foveate.renditions import Renditions
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
@@ -248,3 +250,22 @@ def test_renditions_are_shaped_whoever_made_them() -> None:
     assert made.tiny == "one two"
     empty = Renditions("", " \n", "\t", ())
     assert (empty.compressed, empty.tiny) == ("…", "…")
+
+
+def test_targets_and_thresholds_are_settings() -> None:
+    says = "The {0} pump was checked in the morning, and Marisol decided to keep valve {0} open until the tide turns."
+    turn = [
+        Message("user", (Text("Which pumps and valves did you look at, and what was decided for each of them?"),)),
+        Message("assistant", (Text(" ".join(says.format(f"north-{n}") for n in range(40))),)),
+    ]
+
+    def compress(**given: float) -> Renditions:
+        loose = {"compressed_facts": 0.0, "tiny_facts": 0.0}
+        settings = msgspec.convert({**loose, **given}, CompressSettings)
+        return LocalCompressor.of(settings).compress(1, turn, count_tokens)
+
+    small, usual = compress(compressed_share=0.15, tiny_tokens=20), compress()
+    assert count_tokens(small.compressed) < 0.7 * count_tokens(usual.compressed)
+    assert count_tokens(small.tiny) <= 20 < count_tokens(usual.tiny) <= 50
+    assert usual.is_complete
+    assert not compress(compressed_facts=1.0).is_complete

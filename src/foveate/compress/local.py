@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
 from foveate.compress.reader import Candidate, TurnReading, read_turn
+from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.telegraph import estimate_tokens, headline, is_courtesy, squeeze
 from foveate.renditions import NOTHING, TINY_TOKENS, Count, Level, Refusal, Renditions, Unit, shape_level
@@ -30,8 +32,17 @@ _SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.37), (1_000, 0.35), (4_0
 """Size of a turn in raw tokens, and what share of it the compressed form may take; larger ones get the last."""
 
 
-def compressed_share(raw_tokens: int) -> float:
-    """The longer a turn, the harder it is squeezed."""
+MEDIUM_SHARE: Final = dict(_SHARES)[1_000]
+MOST_SHARE: Final = 0.9
+"""C never takes more of a turn."""
+
+
+def compressed_share(raw_tokens: int, medium_share: float = MEDIUM_SHARE) -> float:
+    """The longer a turn, the harder it is squeezed; one of 1,000 tokens to `medium_share`."""
+    return min(MOST_SHARE, _usual_share(raw_tokens) * medium_share / MEDIUM_SHARE)
+
+
+def _usual_share(raw_tokens: int) -> float:
     below_tokens, below_share = 0, _SHARES[0][1]
     for tokens, share in _SHARES:
         if raw_tokens <= tokens:
@@ -56,8 +67,21 @@ class LocalCompressor:
     """What the guard asks of each level."""
     share: float | None = None
     """What share of a turn C may take; by default the longer the turn, the less (`compressed_share`)."""
+    medium_share: float = MEDIUM_SHARE
+    """What C may take of a turn of 1,000 tokens, where `share` is not given."""
+    tiny_tokens: int = TINY_TOKENS
+    """The most that T takes."""
     name: str = "local"
     version: int = 1
+
+    @classmethod
+    def of(cls, settings: CompressSettings) -> LocalCompressor:
+        """The compressor with the targets and thresholds of the settings."""
+        return cls(
+            Shares(settings.compressed_facts, settings.tiny_facts),
+            medium_share=settings.compressed_share,
+            tiny_tokens=settings.tiny_tokens,
+        )
 
     def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions:
         raw = turn_text(tuple(messages))
@@ -67,7 +91,7 @@ class LocalCompressor:
         if not reading.candidates:
             return Renditions(_smooth(messages, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
         smoothed, above = _smooth(messages, raw, raw_tokens, count)
-        share = self.share or compressed_share(raw_tokens)
+        share = self.share or compressed_share(raw_tokens, self.medium_share)
         job = _Job(GuardSource(reading.facts, [clause.text for clause in reading.candidates]), self.shares, count)
 
         def compress(extra: float) -> TinyLine:
@@ -78,9 +102,11 @@ class LocalCompressor:
         line = one_line(compressed.text)
 
         def shrink(extra: float) -> TinyLine:
-            return tiny_line(reading, raw_tokens, above=compressed.tokens, extra=extra, scale=scale, count=count)
+            above = min(compressed.tokens, limit)
+            return tiny_line(reading, raw_tokens, above=above, extra=extra, scale=scale, count=count)
 
-        most = min(MAX_TOKENS, compressed.tokens)
+        limit = self.tiny_tokens - TINY_MARGIN
+        most = min(limit, compressed.tokens)
         tiny = job.make("T", shrink, fallback=lambda: cut_line(line, most, count), above=compressed.tokens)
         return Renditions(
             smoothed,

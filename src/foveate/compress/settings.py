@@ -25,3 +25,11 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The newest turn is compressed after this time without a new message."""
     close_seconds: Annotated[float, Meta(ge=0, le=60)] = 1.5
     """Time that `close` spends on compression. The rest is done when the store is opened again."""
+    compressed_share: Annotated[float, Meta(ge=0.1, le=0.8)] = 0.35
+    """Target size of C, as a share of a raw turn of 1,000 tokens. Shorter turns get more of it, longer ones less."""
+    tiny_tokens: Annotated[int, Meta(ge=16, le=50)] = 50
+    """Maximum size of T."""
+    compressed_facts: Annotated[float, Meta(ge=0, le=1)] = 0.60
+    """Share of the weighted facts of a turn that C must keep; otherwise it is rejected."""
+    tiny_facts: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    """Share of them that T must keep."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from foveate.compress.settings import CompressSettings
 from foveate.errors import ModelError
 from foveate.events import Event, EventBus, EventKind
 from foveate.models import Answer, Ask
@@ -43,6 +44,7 @@ class QueueContext:
     pool: Pool
     caller: Caller
     settings: ModelsSettings
+    compress: CompressSettings
 
     def publish(self, kind: EventKind, session_id: str, turn: str | None, data: dict[str, Json]) -> None:
         self.events.publish(Event(kind, session_id, datetime.now(UTC), turn, data))

@@ -296,7 +296,7 @@ class Worker:
                 by_turn[row.turn].append(row)
         asked, now_us = self._refiner.asked, time.time_ns() // 1000
         jobs = [
-            (turn, found[: claim.messages], session.encoding, asked, now_us, self._embeddings)
+            (turn, found[: claim.messages], session.encoding, asked, now_us, self._embeddings, self._settings)
             for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
             if all(row.body is not None for row in found)  # else it was pruned meanwhile
         ]

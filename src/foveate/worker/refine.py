@@ -85,7 +85,7 @@ class Refiner:
         self._due = store.derived.due
         self._settings = settings.models
         self._lease_seconds = settings.compress.lease_seconds
-        self._context = QueueContext(store, events, pool, caller, settings.models)
+        self._context = QueueContext(store, events, pool, caller, settings.models, settings.compress)
         self._groups = groups(settings.models)
         self._roll_up = next(iter(models_for("roll-up", settings.models)), None)
         self._now_us = now_us

@@ -10,6 +10,7 @@ from typing import Any
 
 from foveate.compress.local import LocalCompressor
 from foveate.compress.model import is_worth_asking
+from foveate.compress.settings import CompressSettings
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import take_head
 from foveate.errors import contained
@@ -42,6 +43,7 @@ def make_local(  # noqa: PLR0917 - a job's arguments go to another process by po
     asked: Sequence[Sequence[Level]] = (),
     due_us: int | None = None,
     embeddings: str | None = None,
+    settings: CompressSettings | None = None,
 ) -> NewRendition:
     """All fidelities of a turn, made without a model. It is due for one if any of the calls is worth making.
 
@@ -49,7 +51,8 @@ def make_local(  # noqa: PLR0917 - a job's arguments go to another process by po
     the index is made too.
     """
     messages = without_recalled([restore_message(row) for row in rows])
-    made = _rendered(LocalCompressor(), turn, messages, exact_counter(encoding))
+    compressor = LocalCompressor.of(settings or CompressSettings())
+    made = _rendered(compressor, turn, messages, exact_counter(encoding))
     if embeddings is not None:
         made = replace(made, passages=_indexed(turn, rows[0].at_us, messages, embeddings))
     if not asked:
@@ -66,6 +69,7 @@ def make_coarse(  # noqa: PLR0917 - as `make_local`
     asked: Sequence[Sequence[Level]] = (),  # noqa: ARG001
     due_us: int | None = None,  # noqa: ARG001
     embeddings: str | None = None,  # noqa: ARG001
+    settings: CompressSettings | None = None,  # noqa: ARG001
 ) -> NewRendition:
     """A turn's renditions in little time, whatever it holds: its beginning and its end, marked as incomplete."""
     messages = bound_messages(without_recalled([restore_message(row) for row in rows]), COARSE_CHARS)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from foveate.cache import BoundedCache
+from foveate.compress.guard import Shares
 from foveate.compress.model import PROMPT_VERSION, Assignment, Group, assign, is_worth_asking, judge
 from foveate.context.costs import content_tokens
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound, contained
@@ -184,7 +185,9 @@ class Attempt:
             await self._weighed(weighed.again, await self._ask(group, weighed.again))
 
     async def _weighed(self, assignment: Assignment, answered: CallReport) -> AnswerVerdict:
-        job = (assignment, answered.answer, self.original, self._above())
+        compress = self.context.compress
+        least = Shares(compress.compressed_facts, compress.tiny_facts)
+        job = (assignment, answered.answer, self.original, self._above(), least)
         (weighed,) = await self.context.pool.run(weigh, [job])
         if not weighed.passed:
             await self.context.caller.mark_unfit(answered)
@@ -363,12 +366,12 @@ def write_request(
 
 
 def weigh(
-    assignment: Assignment, answer: Answer, original: SourceTurnRows, above: Mapping[Level, int]
+    assignment: Assignment, answer: Answer, original: SourceTurnRows, above: Mapping[Level, int], least: Shares
 ) -> AnswerVerdict:
     """The accepted parts of an answer. One that can't be judged has none and is not repeated."""
     counter = exact_counter(original.encoding)
     with contained(_log, "an answer of %s could not be judged", answer.message.model) as outcome:
-        judged = judge(assignment, answer, original.messages(), counter.base, above=above)
+        judged = judge(assignment, answer, original.messages(), counter.base, above=above, shares=least)
     if outcome.error:
         return AnswerVerdict({}, len(assignment.levels), is_garbled=True)
     passed: dict[Level, PassedLevel] = {}

@@ -53,7 +53,7 @@ def test_each_line_is_a_prompt_and_is_answered(shell: Shell, model: str) -> None
     assert result.stdout == "Answer 1 to: Which port?\nAnswer 2 to: And which host?\n"
     status, _ = result.stderr.splitlines()
     assert status.startswith("T-4 ░░░░░░░░ ")
-    assert "/100,000 · 0% cached (0% predicted) · $0.000" in status
+    assert "/100,000 · 0% cached (0% predicted) · <$0.0001" in status
     assert [turn["messages"] for turn in shell.json("show", "s")["turns"]] == [2] * 5
 
 
