@@ -33,8 +33,8 @@ from foveate.session.values import RecordedTurn as RecordedTurn
 from foveate.session.values import SessionInfo as SessionInfo
 from foveate.session.values import SessionStats as SessionStats
 from foveate.session.values import TurnContent as TurnContent
+from foveate.session.values import TurnDetails, TurnPage
 from foveate.session.values import TurnOutline as TurnOutline
-from foveate.session.values import TurnPage
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport
@@ -165,6 +165,10 @@ class Session:
         page: int = 1,
         page_tokens: int = 8000,
     ) -> TurnPage: ...
+    def get_turns_by_topic(
+        self, topic: str, level: str = "C", format: Literal["tagged", "plain"] = "tagged"
+    ) -> list[TurnContent]: ...
+    def turn_details(self, turn: str | int) -> TurnDetails: ...
     def load_turn(self, turn: str | int) -> Turn: ...
     def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]: ...
     def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]: ...

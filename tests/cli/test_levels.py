@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from foveate import sync
+from foveate.compress.local import LocalCompressor
 from support.command_line import Shell, shell_with
 
 LONG = [
@@ -37,6 +39,27 @@ def test_levels_say_what_each_takes(shell: Shell) -> None:
     assert sizes[-1] <= 50
     assert answer[0]["share"] == 1
     assert "03:25" in answer[3]["content"]
+
+
+def test_levels_say_who_made_each_when_and_what_the_turn_is(shell: Shell) -> None:
+    raw, *made = shell.json("levels", "s", "T-1")
+    assert (raw["maker"], raw["version"]) == ("recorded", None)
+    assert {(level["maker"], level["version"]) for level in made} == {("local", LocalCompressor().version)}
+    assert all(level["made_at"] >= raw["made_at"] for level in made)
+    assert raw["prompt_tokens"] + raw["answer_tokens"] == raw["tokens"]
+    assert raw["prompt_tokens"] > 100
+    assert raw["tool_calls"] == 0
+    assert raw["is_complete"] is True
+    assert "invoice" in raw["topics"]
+
+
+def test_turns_of_a_topic_are_read_together(shell: Shell) -> None:
+    with sync.open(shell.db) as fov:
+        chat = fov.open_session("s")
+        chat.record([{"role": "user", "content": "How deep is the harbour?"}, {"role": "assistant", "content": "9 m."}])
+        found = chat.get_turns_by_topic("harbour", "C")
+        assert [content.turn_id for content in found] == ["T-4"]
+        assert "harbour" in found[0].content
 
 
 def test_a_turn_that_is_not_there_is_named(shell: Shell) -> None:

@@ -23,8 +23,10 @@ from foveate.context.board import (
     retrieve,
     save,
     to_json,
+    with_notes,
 )
 from foveate.context.tags import MARKED, TagBlock, TagEntry, parse_blocks, write_block
+from foveate.plan import Band
 from foveate.tokens import O200K, Counter
 from support.contexts import blocks, boards, counters, marked
 
@@ -239,3 +241,16 @@ def test_paging_counts_each_part_of_a_long_text_a_few_times_only() -> None:
         assert len(pages) > size // 2_500
         work.append(counted)
     assert work[1] < 2.2 * work[0]
+
+
+def test_the_board_names_the_bands_and_the_tools_that_read_them_again() -> None:
+    bands = [Band("T", 1, 40, 40, 0.14, 900), Band("C", 41, 41, 1, 0.30, 900), Band("R", 42, 60, 19, 0.4, 2_000)]
+    board = with_notes(Board(), bands, has_tools=True)
+    shown = render(board, now_turn=60, budget_tokens=200, count=O200K.base)
+    assert "Shown now: T-1 to T-40 tiny, T-41 compressed; later turns word for word\n" in shown
+    assert "Remember: get_turn and get_turns read any of them again" in shown
+    assert "Remember" not in render(
+        with_notes(Board(), bands, has_tools=False), now_turn=60, budget_tokens=200, count=O200K.base
+    )
+    assert with_notes(Board(), bands[2:], has_tools=True) == Board()
+    assert render(board, now_turn=60, budget_tokens=10, count=O200K.base) == ""

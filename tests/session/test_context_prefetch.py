@@ -144,3 +144,16 @@ def test_commands_show_what_a_prompt_puts_there(tmp_path: Path) -> None:
     assert "T-1-R  this prompt" in shell("board", "s", "--prompt", QUESTION)
     assert "Prefetched for this prompt: T-1-R." in shell("context", "s", "--prompt", QUESTION)
     assert shell.json("context", "s", "--prompt", QUESTION)["prefetched"] == ["T-1-R"]
+
+
+def test_a_board_that_is_shown_names_the_bands_and_one_is_not_shown_for_them_alone(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        asked = await session.context(QUESTION, tools=True)
+        shown = next(segment.text for segment in asked.segments if segment.name == "board")
+        assert "Shown now: T-1 " in shown
+        assert "Remember: get_turn" in shown
+        assert asked.messages("openai")[-1]["content"][-1]["text"] == QUESTION
+        talk = await session.context("Thank you.", tools=True)
+        assert not [segment for segment in talk.segments if segment.name == "board"]
+
+    run(tmp_path, job)

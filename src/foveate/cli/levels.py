@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.session.values import TurnContent
+    from foveate.session.values import TurnContent, TurnDetails
 
 NAMES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
 SIDE_BY_SIDE_WIDTH = 140
@@ -39,8 +39,9 @@ def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json
         session = fov.find_session(session_id)
         raw = session.get_turn(turn, "R", format="plain")
         found = [raw if level == "R" else session.get_turn(turn, level, "plain") for level in raw.available_levels]
+        details = session.turn_details(turn)
     if as_json:
-        print_json([{**_described(each, raw), "content": each.content} for each in found])
+        print_json([{**_described(each, raw, details), "content": each.content} for each in found])
         return
     out = console()
     print_levels(out, found, full=full)
@@ -55,9 +56,23 @@ def print_levels(out: Console, found: list[TurnContent], *, full: bool) -> None:
     show(out, found, found[0], full=full)
 
 
-def _described(content: TurnContent, raw: TurnContent) -> dict[str, object]:
+def _described(content: TurnContent, raw: TurnContent, details: TurnDetails) -> dict[str, object]:
     share = content.tokens / raw.tokens if raw.tokens else 1.0
-    return {"turn_id": content.turn_id, "level": content.level, "tokens": content.tokens, "share": round(share, 3)}
+    origin = next((level for level in details.levels if level.level == content.level), None)
+    return {
+        "turn_id": content.turn_id,
+        "level": content.level,
+        "tokens": content.tokens,
+        "share": round(share, 3),
+        "maker": origin and origin.maker,
+        "version": origin and origin.version,
+        "made_at": origin and origin.made_at,
+        "prompt_tokens": details.prompt_tokens,
+        "answer_tokens": details.answer_tokens,
+        "tool_calls": details.tool_calls,
+        "topics": details.topics,
+        "is_complete": details.is_complete,
+    }
 
 
 def _head(content: TurnContent, raw: TurnContent, between: str) -> Text:

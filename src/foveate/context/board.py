@@ -24,7 +24,7 @@ from foveate.context.tags import (
     tag_section,
     write_block,
 )
-from foveate.plan import ShownLevel
+from foveate.plan import Band, ShownLevel
 from foveate.turn import Json, turn_id
 
 LIFE_TURNS = 5
@@ -46,6 +46,18 @@ NOTE_HEADINGS: dict[NoteKind, str] = {
     "cabinet": "In the file cabinet",
     "fetch": "Fetched",
 }
+
+
+LEVEL_WORDS: dict[ShownLevel, str] = {
+    "S": "smoothed",
+    "C": "compressed",
+    "T": "tiny",
+    "E": "in eras",
+    "U": "the user's words",
+    "M": "with short messages",
+    "A": "in summaries",
+}
+REMINDER = "get_turn and get_turns read any of them again, search_history finds words in them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +269,20 @@ def dismiss(board: Board, name: str) -> Board:
 def add_note(board: Board, note: Note) -> Board:
     others = (old for old in board.notes if (old.kind, old.key) != (note.kind, note.key))
     return replace(board, notes=(*others, note)[-MAX_NOTES:])
+
+
+def with_notes(board: Board, bands: Iterable[Band], *, has_tools: bool) -> Board:
+    """The board with the turns of each band, and what a model can do about shortened ones; nothing if none is."""
+    shortened = sorted((band for band in bands if band.turns and band.level != "R"), key=lambda band: band.first)
+    if not shortened:
+        return board
+    ranges = (f"{_turns(band.first, band.last)} {LEVEL_WORDS[band.level]}" for band in shortened)
+    board = add_note(board, Note("bands", "bands", f"{', '.join(ranges)}; later turns word for word"))
+    return add_note(board, Note("reminder", "tools", REMINDER)) if has_tools else board
+
+
+def _turns(first: int, last: int) -> str:
+    return turn_id(first) if first == last else f"{turn_id(first)} to {turn_id(last)}"
 
 
 def expire(board: Board, now_turn: int) -> ExpiryReport:

@@ -24,7 +24,7 @@ from foveate.context.context import Context
 from foveate.context.signatures import is_signed
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.context.tools import ToolSet
-from foveate.errors import InvalidMessage, LevelUnknown, SessionExists, TurnNotFound
+from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, SessionExists, TurnNotFound
 from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
@@ -48,7 +48,7 @@ from foveate.session.record import (
     numbered_keys,
 )
 from foveate.session.tenant import check_unreserved, public_id, stored_id
-from foveate.session.tools import Retrieval
+from foveate.session.tools import TOPIC_RESULTS, Retrieval
 from foveate.session.topics import Topics
 from foveate.session.values import (
     Pin,
@@ -56,6 +56,7 @@ from foveate.session.values import (
     SessionInfo,
     SessionStats,
     TurnContent,
+    TurnDetails,
     TurnOutline,
     TurnPage,
     describe_session,
@@ -281,6 +282,32 @@ class Session:
         if level not in SHOWN_LEVELS:
             raise LevelUnknown(level, SHOWN_LEVELS)
         return await self._retrieval().page(low, high, level, page=page, page_tokens=page_tokens)
+
+    async def get_turns_by_topic(
+        self,
+        topic: str,
+        level: str = "C",
+        format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
+    ) -> list[TurnContent]:
+        """The turns that a topic is spoken of in, by a search for it, oldest first; at most eight.
+
+        A turn that has no rendition yet is returned raw.
+        """
+        found = sorted(turn_number(hit.turn_id) or 0 for hit in await self.search(topic, TOPIC_RESULTS))
+        contents = []
+        for number in found:
+            try:
+                contents.append(await self.get_turn(number, level, format))
+            except LevelNotReady:
+                contents.append(await self.get_turn(number, "R", format))
+        return contents
+
+    async def turn_details(self, turn: str | int) -> TurnDetails:
+        """Lengths, tool calls and topics of a turn, and who made its renditions when."""
+        number = turn_number(turn)
+        if not number:
+            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
+        return await self._reader().details(number)
 
     async def load_turn(self, turn: str | int) -> Turn:
         """A turn with its messages."""

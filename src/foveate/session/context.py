@@ -220,11 +220,15 @@ class Contexts:
         at_work = _at_work(session, view.blocks, request.prompt)
         await self._check_waiting(session, counter, request, view.blocks, fixed_tokens=fixed)
         # In a preview the history has the board's room.
-        if layer.in_part and not one_off:
+        if not one_off and (shown or layer.in_part):
             left = room.history - sum(block.tokens for block in view.blocks) - layer.tokens
             most = room.board if chosen.strategy.holds_back else min(room.board, used + max(0, left))
-            board = await self._prefetched(session, board, layer.in_part, most)
-            shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
+            noted = boards.with_notes(board, view.planned.bands, has_tools=request.tools_tokens > 0)
+            noted = await self._prefetched(session, noted, layer.in_part, most)
+            # Not for the notes alone: a board in every request would keep the newest turn from being cached.
+            if shown or noted.prefetched:
+                board = noted
+                shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
         context = assemble(
             ContextParts(
                 budget_tokens=request.budget_tokens,

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
+from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
 from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.history.texts import TextReader
 from foveate.renditions import LEVELS, Level
-from foveate.session.values import TurnContent, TurnOutline
+from foveate.session.values import LevelDetails, TurnContent, TurnDetails, TurnOutline
 from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.codec import restore_message
-from foveate.store.rows import RenditionSizes
+from foveate.store.rows import RenditionRow, RenditionSizes
+from foveate.text import MARK_WORDS
 from foveate.tokens import Counter
 from foveate.turn import Turn, from_us, turn_id, turn_number
 
 NEWEST = 2**62
+MAX_TOPICS = 5
+TOPIC_CHARS = 4_000
+"""What is read of a prompt for its topics."""
+TOPIC_KINDS = "win"
+"""Words, identifiers and names; numbers and paths are no topics."""
+TOPIC_WEIGHT = 0.6
+"""Words that say less are left out."""
+_MARK = re.compile(rf"\[(?:{MARK_WORDS})\b[^\]\n]*\]")
+_WORD = re.compile(r"[\w-]+")
 
 
 class Reader:
@@ -66,6 +78,39 @@ class Reader:
             for row in await self._store.turns(self._row.id, low, high)
         ]
 
+    async def details(self, number: int) -> TurnDetails:
+        """What is known of a turn; `TurnNotFound` if there is none."""
+        outlines = await self.outlines(number, number)
+        if not outlines:
+            raise TurnNotFound(self._row.id, turn_id(number), self._row.last_turn)
+        (outline,) = outlines
+        rows = await self._store.read(self._row.id, number, number)
+        made = next(iter(await self._store.derived.renditions(self._row.id, number, number)), None)
+        prompts = [row for row in rows if row.role == "user" and row.kind == "message" and row.body is not None]
+        answers = sum(row.tokens for row in rows if row.role == "assistant" and row.kind == "message")
+        raw = LevelDetails("R", outline.tokens, "recorded", None, outline.started_at)
+        return TurnDetails(
+            id=outline.id,
+            messages=outline.messages,
+            tokens=outline.tokens,
+            tool_calls=outline.tool_calls,
+            prompt_tokens=self._scaled(sum(row.tokens for row in prompts)),
+            answer_tokens=self._scaled(answers),
+            topics=_topics([restore_message(row).text for row in prompts], made.tiny if made else ""),
+            is_complete=made is not None and bool(made.is_complete),
+            levels=(raw, *self._made_levels(made)) if made else (raw,),
+        )
+
+    def _made_levels(self, made: RenditionRow) -> list[LevelDetails]:
+        sizes = {"S": made.smoothed_tokens, "C": made.compressed_tokens, "T": made.tiny_tokens}
+        at = from_us(made.made_us)
+        return [
+            LevelDetails(level, self._scaled(tokens), made.maker, made.version, at) for level, tokens in sizes.items()
+        ]
+
+    def _scaled(self, tokens: int) -> int:
+        return self._counter.scale(tokens, self._row.calibration)
+
     def _restore(self, number: int, rows: list[MessageRow]) -> Turn:
         if any(row.body is None for row in rows):
             raise TurnPruned(self._row.id, turn_id(number))
@@ -84,6 +129,20 @@ class Reader:
         tokens = known if level in ("R", "S") and known is not None else self._counter.base(text)
         scaled = self._counter.scale(tokens, self._row.calibration)
         return TurnContent(turn_id(size.turn), level, content, scaled, available)
+
+
+def _topics(prompts: Iterable[str], tiny: str) -> tuple[str, ...]:
+    """The heaviest words, names and identifiers of what was asked and of what came of it, as they are spelled there."""
+    text = "\n".join([*(prompt[:TOPIC_CHARS] for prompt in prompts), _MARK.sub(" ", tiny)])
+    weights = {key: weight for key, weight in find_facts(text).items() if key[:1] in TOPIC_KINDS}
+    heaviest = sorted(weights, key=lambda key: (-weights[key], key))
+    words = _WORD.findall(text.casefold())
+    found = []
+    for key in heaviest:
+        # A fact of kind w is the beginning of its word.
+        name = key.partition(":")[2]
+        found += [next((word for word in words if word.startswith(name)), name)] if weights[key] >= TOPIC_WEIGHT else []
+    return tuple(dict.fromkeys(found))[:MAX_TOPICS]
 
 
 def _by_number(rows: Iterable[MessageRow]) -> dict[int, list[MessageRow]]:

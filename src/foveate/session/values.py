@@ -31,6 +31,7 @@ __all__ = [
     "Finding",
     "Hit",
     "IndexState",
+    "LevelDetails",
     "ModelReport",
     "ModelStatus",
     "ModelTarget",
@@ -46,6 +47,7 @@ __all__ = [
     "SessionInfo",
     "SessionStats",
     "TurnContent",
+    "TurnDetails",
     "TurnOutline",
     "TurnPage",
     "describe_session",
@@ -137,6 +139,38 @@ class TurnOutline:
     ended_at: datetime
     raw_bytes: int
     is_pruned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LevelDetails:
+    """Where a turn's text at one level comes from."""
+
+    level: str
+    tokens: int
+    maker: str
+    """`recorded`, `local` for rules, or the model that made it."""
+    version: int | None
+    """Version of the rules or of the prompt; None for the raw level."""
+    made_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetails:
+    """What is known of a turn and its renditions."""
+
+    id: str
+    messages: int
+    tokens: int
+    tool_calls: int
+    prompt_tokens: int
+    """Tokens of the user's messages."""
+    answer_tokens: int
+    """Tokens of the assistant's messages, tool calls included."""
+    topics: tuple[str, ...]
+    """The most telling words of what was asked and of its shortest rendition, at most five."""
+    is_complete: bool
+    """Every level is made, and none is a fallback."""
+    levels: tuple[LevelDetails, ...]
 
 
 @dataclass(frozen=True, slots=True)
