@@ -39,6 +39,7 @@ from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, pu
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
+from foveate.store.protocol import Clients
 from foveate.store.rows import CostRow, IndexState
 from foveate.strategy import extra_event_kinds
 from foveate.strategy.checkpoint.reliability import Reliability
@@ -312,6 +313,15 @@ class Foveate:
     async def providers(self) -> list[ProviderState]:
         """State and call rates of each provider that any process called in the last hour."""
         return await self._caller.states()
+
+    @property
+    def clients(self) -> Clients:
+        """Where the histories that clients of the gateway send are in the log."""
+        return self._store.clients
+
+    def publish(self, event: Event) -> None:
+        """Tell the subscribers about something that a surface, such as the gateway, did."""
+        self._events.publish(event)
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback` in a separate thread with each event of these kinds, after the change is durable."""

@@ -35,6 +35,8 @@ EventKind = Literal[
     "turn-retrieved",
     "board-expired",
     "context-fallback",
+    "session-resolved",
+    "gateway-bypassed",
     "model-failed",
     "model-held-back",
     "model-recovered",

@@ -20,7 +20,7 @@ from foveate.context.context import Context
 from foveate.context.prefix import matching_tokens
 from foveate.context.render import canonical_messages
 from foveate.context.signatures import bound_answer, without_unbound_messages
-from foveate.context.tools import TOOLS, ToolSet, definitions_tokens
+from foveate.context.tools import HISTORY_TOOLS, TOOLS, ToolSet, definitions_tokens
 from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable, TurnBegun
 from foveate.models import Answer, Ask, Finish
 from foveate.models.caller import Caller
@@ -48,7 +48,6 @@ TOO_LONG_SHARE = 0.75
 INTERRUPTED = "(interrupted)"
 TOO_LONG = "The prompt was too long for the model, and is sent again with less; a smaller budget avoids that."
 TOO_MANY_CALLS = f"Not executed: at most {MAX_CALLS_PER_ROUND} calls at a time.\n"
-_HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +327,7 @@ class Chat:
     async def _execute(self, call: ToolCall) -> str:
         if call.name in self._own_tools:
             return await self._own_tools[call.name].answer(call.arguments)
-        if call.name not in _HISTORY_TOOLS:
+        if call.name not in HISTORY_TOOLS:
             known = ", ".join([*(tool.name for tool in TOOLS), *self._own_tools])
             return f"Error: there is no tool {call.name!r} here; available: {known}.\n"
         return await self.session.call_tool(call.name, call.arguments)

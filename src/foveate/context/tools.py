@@ -173,6 +173,9 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
+HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
+
+
 def parse_call(name: str, arguments: object) -> Request:
     """What a model asks for; arguments are an object, or the JSON text of one as OpenAI sends it."""
     tool = next((tool for tool in TOOLS if tool.name == name), None)

@@ -23,7 +23,7 @@ from foveate.context.board import Board
 from foveate.context.context import Context
 from foveate.context.signatures import is_signed
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
-from foveate.context.tools import ToolSet
+from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, SessionExists, TurnNotFound
 from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
@@ -170,6 +170,16 @@ class Session:
         self._limit_tokens = tokens
         self._take(self._row)
 
+    async def lower_budget(self, tokens: int) -> SessionInfo:
+        """Lower the session's budget, e.g. after a provider found a request too long. It is never raised by this."""
+        await self.refresh()
+        return await self._update({"budget_tokens": max(1, min(tokens, self._row.budget_tokens))})
+
+    @property
+    def history_tools(self) -> frozenset[str]:
+        """The names of the history tools."""
+        return HISTORY_TOOLS
+
     async def refresh(self) -> SessionInfo:
         """Read the session's data again, including changes by other handles."""
         self._take(await self._store.get_session(self._key))
@@ -199,15 +209,21 @@ class Session:
         *,
         at: str | float | datetime | None = None,
         format: str | None = None,  # noqa: A002
-        key: str | None = None,
+        key: str | Sequence[str | None] | None = None,
         turn: str | int | None = None,
     ) -> list[RecordedTurn]:
-        """Like `record`, but return every turn that was created or extended, in order."""
+        """Like `record`, but return every turn that was created or extended, in order.
+
+        `key` may be a list with the key of each message.
+        """
         moment = None if at is None else parse_time(at)
-        check_text("key", key or "")
+        for each in (key,) if isinstance(key, str | None) else key:
+            check_text("key", each or "")
         if isinstance(messages, Turn):
             if not messages.messages:
                 raise InvalidMessage("turn", "has no messages; a turn has at least one")
+            if not isinstance(key, str | None):
+                raise InvalidMessage("key", "is a list; a whole turn takes one key")
             drafts = await draft_turn(messages, moment, key, self.sizes, self.compression_level)
         else:
             given = self._bound(as_messages(messages, format))
@@ -396,6 +412,21 @@ class Session:
         lock = self._shared.turn_locks.setdefault(self._key, asyncio.Lock())
         return Exchange(self, prompt, lock)
 
+    async def context_for(
+        self,
+        format: str,  # noqa: A002
+        *,
+        system: str = "",
+        extra_tools: Sequence[Mapping[str, Any]] = (),
+        history_tools: bool = True,
+        budget_tokens: int | None = None,
+    ) -> Context:
+        """The context for what is recorded, with tools in a provider's format; no prompt is added."""
+        offer = ToolSet(tuple(extra_tools), format, has_history=history_tools)
+        return await self.context_with(
+            offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
+        )
+
     async def is_waiting(self, prompt: Sequence[Message]) -> bool:
         """Whether the newest turn ends with exactly this prompt and has no answer yet."""
         number = self._row.last_turn
@@ -465,20 +496,20 @@ class Session:
     async def fork(
         self, session_id: str, at: str | int | None = None, *, title: str | None = None, exist_ok: bool = False
     ) -> Session:
-        """A new session that shares the turns up to `at` (default: the newest).
+        """A new session that shares the turns up to `at` (default: the newest; 0: none, a child session).
 
         With `exist_ok` an existing fork of this id from the same turn (without `at`: from any turn) is opened.
         """
         row = await self._store.get_session(self._key)
-        number = row.last_turn if at is None else turn_number(at)
-        if not number:
+        number = row.last_turn if at is None else 0 if at == 0 else turn_number(at)
+        if number is None or (at is None and not number):
             raise TurnNotFound(self.id, str(at or "T-1"), row.last_turn)
         if not row.tenant:
             await check_unreserved(self._store, session_id)
         new = NewSession(
             id=stored_id(row.tenant, public_id(row.tenant, check_session_id(session_id))),
             tenant=row.tenant,
-            title=title if title is not None else f"{row.title or self.id}, from {turn_id(number)}",
+            title=title if title is not None else _fork_title(row.title or self.id, number),
             platform=row.platform,
             channel=row.channel,
             strategy=row.strategy,
@@ -603,3 +634,7 @@ def _is_within(at: datetime | None, since: datetime | None, until: datetime | No
     if at is None:
         return since is None and until is None
     return (since is None or at >= since) and (until is None or at < until)
+
+
+def _fork_title(parent: str, turn: int) -> str:
+    return f"{parent}, from {turn_id(turn)}" if turn else parent

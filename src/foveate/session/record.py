@@ -102,7 +102,12 @@ def _with_true_original(message: Message) -> Message:
     return message
 
 
-def numbered_keys(key: str | None, count: int) -> list[str | None]:
+def numbered_keys(key: str | Sequence[str | None] | None, count: int) -> list[str | None]:
+    """A key for each message: those given, or the one given with a number."""
+    if not isinstance(key, str | None):
+        if len(key) != count:
+            raise InvalidMessage("key", f"has {len(key)} keys for {count} messages; give one for each")
+        return list(key)
     return [None] * count if key is None else [f"{key}#{index}" for index in range(count)]
 
 

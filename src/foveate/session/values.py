@@ -19,18 +19,22 @@ from foveate.models.status import ModelReport, ModelStatus, ModelTarget, ModelUs
 from foveate.recall.search import Hit
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
-from foveate.store.rows import Backlog, CostRow, IndexState
+from foveate.store.protocol import Clients
+from foveate.store.rows import AnswerTail, Backlog, CostRow, IndexState, KnownPlace, ResponseRow
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import session_counter
 from foveate.turn import Json, from_us, turn_id
 
 __all__ = [
+    "AnswerTail",
     "Board",
+    "Clients",
     "Context",
     "CostRow",
     "Finding",
     "Hit",
     "IndexState",
+    "KnownPlace",
     "LevelDetails",
     "ModelReport",
     "ModelStatus",
@@ -43,6 +47,7 @@ __all__ = [
     "PruneReport",
     "RecordedTurn",
     "Reliability",
+    "ResponseRow",
     "Segment",
     "SessionInfo",
     "SessionStats",

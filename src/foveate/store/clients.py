@@ -21,7 +21,9 @@ _LATER = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.k
 _LATER_IN_TURN = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.turn = m.turn
     AND n.key IS NOT NULL AND n.position > m.position)"""
 FIND = f"""SELECT m.key, s.id, m.turn, NOT {_LATER}, NOT {_LATER_IN_TURN}, s.updated_us
-    FROM messages m JOIN sessions s ON s.number = m.session WHERE s.tenant = :tenant AND m.key IN """  # noqa: S608
+    FROM messages m JOIN sessions s ON s.number = m.session WHERE s.tenant = :tenant
+    AND (:family IS NULL OR s.id = :family OR substr(s.id, 1, length(:family) + 1) = :family || '~')
+    AND m.key IN """  # noqa: S608
 ADD_TAIL = "INSERT INTO answer_tails (hash, session, turn) VALUES (:hash, :session, :turn) ON CONFLICT DO NOTHING"
 FIND_TAILS = """SELECT s.id, t.turn FROM answer_tails t JOIN sessions s ON s.number = t.session
     WHERE t.hash = :hash AND s.tenant = :tenant ORDER BY s.updated_us DESC, t.turn DESC LIMIT 10"""
@@ -33,13 +35,16 @@ GET_RESPONSE = """SELECT s.id, r.turn, r.chain, r.data FROM responses r JOIN ses
 DELETE_RESPONSE = "DELETE FROM responses WHERE tenant = :tenant AND id = :id"
 
 
-def find(connection: Connection, tenant: str, keys: Sequence[str]) -> list[KnownPlace]:
-    """The places of the last of these keys that any session of the tenant has; all sessions that have it."""
+def find(connection: Connection, tenant: str, keys: Sequence[str], family: str | None = None) -> list[KnownPlace]:
+    """The places of the last of these keys that any session of the tenant has; all sessions that have it.
+
+    A `family` is a session and those whose id is its own followed by `~` and more.
+    """
     for end in range(len(keys), 0, -BATCH_KEYS):
         batch = keys[max(0, end - BATCH_KEYS) : end]
         named = {f"k{index}": key for index, key in enumerate(batch)}
         listed = ", ".join(f":{name}" for name in named)
-        rows = connection.execute(f"{FIND}({listed})", {"tenant": tenant, **named}).fetchall()
+        rows = connection.execute(f"{FIND}({listed})", {"tenant": tenant, "family": family, **named}).fetchall()
         if rows:
             order = {key: index for index, key in enumerate(batch)}
             last = max(order[row[0]] for row in rows)

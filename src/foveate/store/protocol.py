@@ -411,8 +411,11 @@ class Access(Protocol):
 class Clients(Protocol):
     """Where the histories that clients send are in the log: by the keys of messages, answers and responses."""
 
-    async def find(self, tenant: str, keys: Sequence[str]) -> list[KnownPlace]:
-        """The places of the last of these keys that any session of the tenant has."""
+    async def find(self, tenant: str, keys: Sequence[str], family: str | None = None) -> list[KnownPlace]:
+        """The places of the last of these keys that any session of the tenant has.
+
+        A `family` is a session and those whose id is its own followed by `~` and more.
+        """
 
     async def add_tail(self, session_id: str, tail: AnswerTail) -> None: ...
 

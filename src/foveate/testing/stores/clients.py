@@ -79,6 +79,14 @@ async def a_history_of_several_sessions_is_found_in_each(store: Store, _: OpenSt
         await store.create_session(new_session(name))
         await store.append(name, [draft("one", key="a")])
     assert {place.session_id for place in await store.clients.find("", ["a"])} == {"s", "t"}
+    assert [place.session_id for place in await store.clients.find("", ["a"], "t")] == ["t"]
+
+
+async def a_family_is_a_session_and_its_branches(store: Store, _: OpenStore) -> None:
+    for name in ("s", "s~2", "st"):
+        await store.create_session(new_session(name))
+        await store.append(name, [draft("one", key="a")])
+    assert {place.session_id for place in await store.clients.find("", ["a"], "s")} == {"s", "s~2"}
 
 
 async def answers_and_responses_are_found_within_their_tenant(store: Store, _: OpenStore) -> None:
@@ -107,5 +115,6 @@ CASES: tuple[Case, ...] = (
     messages_without_a_key_do_not_move_the_head,
     the_last_of_many_keys_is_found,
     a_history_of_several_sessions_is_found_in_each,
+    a_family_is_a_session_and_its_branches,
     answers_and_responses_are_found_within_their_tenant,
 )

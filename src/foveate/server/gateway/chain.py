@@ -1,0 +1,174 @@
+"""A client's history as a chain of hashes, each over everything up to a message.
+
+Clients change their own history between two requests: `cache_control` moves, a list of text blocks becomes a string,
+arguments are written anew, dates and reminders come and go. The canonical form leaves all of that out. System
+messages, tools, model and protocol are no part of the chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from foveate.cache import BoundedCache
+from foveate.session.record import as_messages
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+
+Record = Mapping[str, Any]
+
+KEY_PREFIX: Final = "g:"
+"""Of the keys under which the gateway records messages."""
+HASH_BYTES: Final = 16
+CACHED_MESSAGES: Final = 50_000
+"""Messages whose hashes are kept in memory; a client sends the same ones again and again."""
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+_CHANGING: Final = ("x-anthropic-billing-header:", "Today's date is ")
+
+_known: BoundedCache[bytes, MessageMark] = BoundedCache(CACHED_MESSAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageMark:
+    """What the chain needs of one message."""
+
+    items: tuple[bytes, ...]
+    """Hashes of what it says; empty for a message that says nothing of its own."""
+    role: str
+    opens_turn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The messages of a request, with the chain's key behind each."""
+
+    format: str
+    records: Sequence[Record]
+    marks: Sequence[MessageMark]
+    keys: Sequence[str]
+    """A message without a mark has the key of the one before it."""
+
+    def parse(self, first: int, last: int | None = None) -> list[Message]:
+        """Messages as values, from one index up to another."""
+        records = list(self.records[first:last])
+        return as_messages(records, self.format) if records else []
+
+    def first_prompt(self) -> list[Message]:
+        """The message that begins the conversation."""
+        first = next((index for index, mark in enumerate(self.marks) if mark.opens_turn), 0)
+        return self.parse(first, first + 1)
+
+    def index_behind(self, key: str) -> int:
+        """How many messages the chain has up to this key."""
+        return max(index for index, own in enumerate(self.keys) if own == key) + 1
+
+    def has_answer(self, count: int) -> bool:
+        """Whether the model speaks among the first messages."""
+        return any(mark.role == "assistant" for mark in self.marks[:count])
+
+    def turn_start(self, count: int) -> int:
+        """The index of the prompt that begins the turn of the last of the first messages."""
+        return max((index for index, mark in enumerate(self.marks[:count]) if mark.opens_turn), default=0)
+
+    @property
+    def last_answer(self) -> int | None:
+        """The index of the last message of the model."""
+        found = [index for index, mark in enumerate(self.marks) if mark.role == "assistant" and mark.items]
+        return found[-1] if found else None
+
+    def tail(self, answer: int) -> str | None:
+        """The hash of an answer and the prompt before it; None where there is none."""
+        start = self.turn_start(answer)
+        if not self.marks[start].opens_turn or start >= answer:
+            return None
+        return tail_hash([item for mark in self.marks[start : answer + 1] for item in mark.items])
+
+
+def read_history(format: str, records: Sequence[Record], *, start: str = "") -> History:  # noqa: A002
+    """The history of a request; `start` is the key of what the provider holds before it, if anything."""
+    marks = [mark_record(format, record) for record in records]
+    keys: list[str] = []
+    key = start
+    for mark in marks:
+        for item in mark.items:
+            key = extend(key, item)
+        keys.append(key)
+    return History(format, records, marks, keys)
+
+
+def extend(key: str, item: bytes) -> str:
+    """The key of a chain with one more item."""
+    return KEY_PREFIX + hashlib.blake2b(key.encode() + item, digest_size=HASH_BYTES).hexdigest()
+
+
+def tail_hash(items: Sequence[bytes]) -> str:
+    return hashlib.blake2b(b"".join(items), digest_size=HASH_BYTES).hexdigest()
+
+
+def mark_record(format: str, record: Record) -> MessageMark:  # noqa: A002
+    """What the chain needs of a client's message; remembered by its bytes."""
+    raw = hashlib.blake2b(msgspec.json.encode(record), digest_size=HASH_BYTES, person=format.encode()[:16]).digest()
+    found = _known.get(raw)
+    if found is None:
+        (message,) = as_messages([record], format)
+        found = mark_message(message)
+        _known[raw] = found
+    return found
+
+
+def mark_message(message: Message) -> MessageMark:
+    is_part = message.role in ("user", "assistant", "tool") and message.kind == "message"
+    items = tuple(_hash(item) for item in _items(message)) if is_part else ()
+    return MessageMark(items, message.role, message.opens_turn and bool(items))
+
+
+def _items(message: Message) -> Iterator[list[Json]]:
+    """What a message says: results, then its text, then calls; the order in which formats agree."""
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            yield ["result", "".join(said for inner in part.content for said in _content(inner))]
+    if said := "".join(words for part in message.parts for words in _content(part)):
+        yield ["assistant" if message.role == "assistant" else "user", said]
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            yield ["call", part.name, json.dumps(part.arguments, sort_keys=True)]
+
+
+def _content(part: Part) -> Iterator[str]:
+    """Text without white space, files by their hash. Reasoning is left out: clients drop it."""
+    match part:
+        case Text(text):
+            if words := _words(text):
+                yield words
+        case Attachment():
+            named = part.data or part.uri or part.file_id or ""
+            yield f"file {hashlib.blake2b(named.encode(), digest_size=HASH_BYTES).hexdigest()}"
+        case Opaque():
+            yield json.dumps(_without_hints(part.data), sort_keys=True)
+        case Reasoning() | ToolCall() | ToolResult():
+            return
+
+
+def _words(text: str) -> str:
+    kept = _REMINDER.sub("", text)
+    if kept.lstrip().startswith(_CHANGING):
+        return ""
+    return "".join(kept.split())
+
+
+def _without_hints(data: Json) -> Json:
+    if isinstance(data, Mapping):
+        return {key: _without_hints(value) for key, value in data.items() if key != "cache_control"}
+    if isinstance(data, list | tuple):
+        return [_without_hints(value) for value in data]
+    return data
+
+
+def _hash(item: list[Json]) -> bytes:
+    told = json.dumps(item, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(told, digest_size=HASH_BYTES).digest()

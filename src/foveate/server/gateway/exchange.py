@@ -1,0 +1,469 @@
+"""One request through the gateway: what is new is recorded, the context assembled, the answer streamed and recorded.
+
+    client ──► place in the log ──► context within the budget ──► upstream ──► client
+                                        ▲                            │
+                                        └──── own tools answered ◄───┘
+
+If the store or the planner fails, the client's own body is forwarded, and a header says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import httpx2
+import msgspec
+
+from foveate.errors import BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.events import Event
+from foveate.server.gateway.chain import read_history
+from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
+from foveate.server.gateway.sessions import ClientId, Decision
+from foveate.server.gateway.upstream import Target, answer_headers
+from foveate.server.gateway.wires import Answer, ClientRequest, OwnCall, Wire
+from foveate.server.sse import SseParser
+from foveate.session import Session
+from foveate.session.values import Context
+
+T = TypeVar("T")
+Record = dict[str, Any]
+
+PING_SECONDS: Final = 10.0
+"""Silence after which a client gets a keep-alive."""
+MAX_ROUNDS: Final = 8
+"""Rounds of own tools in one answer; after that its calls are not executed."""
+MAX_CALLS: Final = 16
+"""Own calls of one round that are executed."""
+TOO_LONG_SHARE: Final = 0.75
+"""A request that was too long for its model is sent again with this share of its tokens."""
+ANTHROPIC_BREAKPOINTS: Final = 4
+OUTPUT_RESERVE_TOKENS: Final = 4_096
+"""Room for the answer where a request does not limit it."""
+MOST_TOOLS_SHARE: Final = 0.2
+"""Where their definitions would take more of the budget, the history tools are not offered."""
+HISTORY_TOOLS_TOKENS: Final = 400
+MAX_ERROR_BYTES: Final = 1_000_000
+_TOO_LONG: Final = (
+    b"too long",
+    b"context length",
+    b"context_length",
+    b"maximum context",
+    b"too many tokens",
+    b"token limit",
+)
+_NO_MORE: Final = "Not executed: no more calls of the history tools in this answer. Answer with what you have.\n"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Call:
+    """A client's request on its way."""
+
+    wire: Wire
+    request: ClientRequest
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    target: Target
+    named: ClientId | None
+    choice: SessionChoice
+    began: float = field(default_factory=time.perf_counter)
+    previous: tuple[str, str] | None = None
+    """The session and the key of the response that this one continues."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What goes upstream."""
+
+    body: Record
+    answer_headers: dict[str, str]
+    placement: Placement | None = None
+    context: Context | None = None
+    own_names: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Reply:
+    """What the client gets: a body, or a stream of bytes."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+    stream: AsyncIterator[bytes] | None = None
+    media_type: str = "application/json"
+
+
+class Gateway:
+    """Forwards the requests of one tenant."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        client: httpx2.AsyncClient,
+        *,
+        window_of: Callable[[str], int | None],
+        publish: Callable[[Event], None],
+        max_rounds: int = MAX_ROUNDS,
+    ) -> None:
+        self._recorder = recorder
+        self._client = client
+        self._window_of = window_of
+        self._publish = publish
+        self._max_rounds = max_rounds
+
+    async def handle(self, call: Call, *, store: bool = True) -> Reply:
+        prepared = await self._prepare(call) if store else _unchanged(call, "off")
+        overhead = (time.perf_counter() - call.began) * 1_000
+        prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead:.1f}"
+        try:
+            return await self._send(call, prepared)
+        except BaseException:
+            self._release(prepared)
+            raise
+
+    async def _prepare(self, call: Call) -> Prepared:
+        """The request as it goes upstream; the client's own if ours can't be made."""
+        try:
+            start = call.previous[1] if call.previous else ""
+            history = read_history(call.wire.format, call.request.messages, start=start)
+            placed = await self._recorder.place(call.request, history, call.named, call.choice)
+        except InputError:
+            raise
+        except FoveateError as error:
+            return self._bypassed(call, error)
+        if isinstance(placed, Decision):
+            return _unchanged(call, placed.reason)
+        try:
+            return await self._assembled(call, placed)
+        except BudgetExceeded:
+            self._recorder.release(placed)
+            raise
+        except FoveateError as error:
+            self._recorder.release(placed)
+            return self._bypassed(call, error)
+
+    async def _assembled(self, call: Call, placed: Placement, budget_tokens: int | None = None) -> Prepared:
+        request, session = call.request, placed.session
+        reserve = request.max_output_tokens or OUTPUT_RESERVE_TOKENS
+        if (window := self._window_of(request.model)) is not None:
+            session.limit_budget(max(1, window - min(reserve, window // 2)))
+        context = await session.context_for(
+            call.wire.format,
+            system=request.system,
+            extra_tools=request.tools,
+            history_tools=_offers_history(session, request),
+            budget_tokens=budget_tokens,
+        )
+        own = _own_tools(context, call.wire.format, len(request.tools))
+        body = call.wire.upstream_body(
+            request,
+            {"messages": _messages(context, call.wire.format)},
+            extra_system=_extra_system(context, request.system),
+            own_tools=own,
+        )
+        body.pop("previous_response_id", None)
+        if call.wire.format == "anthropic":
+            body = limit_breakpoints(body)
+        headers = {
+            "x-foveate-session": placed.name,
+            "x-foveate-turn": placed.turn_id,
+            "x-foveate-context-tokens": str(context.tokens),
+        }
+        return Prepared(body, headers, placed, context, frozenset(_names(own)))
+
+    def _bypassed(self, call: Call, error: FoveateError) -> Prepared:
+        _log.error("a request could not be recorded or assembled; it is forwarded as it came", exc_info=error)
+        data = {"problem": f"{type(error).__name__}: {error}"[:300]}
+        named = call.named.name if call.named else ""
+        self._publish(Event("gateway-bypassed", named, datetime.now(UTC), None, data))
+        return _unchanged(call, type(error).__name__, header="x-foveate-bypass")
+
+    async def _send(self, call: Call, prepared: Prepared) -> Reply:
+        response = await self._post(call, prepared.body)
+        if response.status_code == httpx2.codes.BAD_REQUEST and prepared.placement and prepared.context:
+            data = await _limited(response)
+            if not any(words in data.lower() for words in _TOO_LONG):
+                self._release(prepared)
+                return _failed(response, data, prepared)
+            prepared = await self._smaller(call, prepared)
+            response = await self._post(call, prepared.body)
+        if response.status_code >= httpx2.codes.BAD_REQUEST:
+            data = await _limited(response)
+            self._release(prepared)
+            return _failed(response, data, prepared)
+        headers = {**answer_headers(response.headers), **prepared.answer_headers}
+        answer = call.wire.answer(call.request, own_names=prepared.own_names)
+        if not call.request.is_stream:
+            body = await self._whole(call, prepared, answer, response)
+            return Reply(response.status_code, headers, body)
+        headers["content-type"] = answer.media_type
+        stream = self._streamed(call, prepared, answer, response)
+        return Reply(response.status_code, headers, stream=stream, media_type=answer.media_type)
+
+    async def _smaller(self, call: Call, prepared: Prepared) -> Prepared:
+        """The request again with less of the history; the session's budget stays lowered."""
+        assert prepared.placement is not None, "only an assembled request is made smaller"
+        assert prepared.context is not None, "only an assembled request is made smaller"
+        session = prepared.placement.session
+        budget = int(prepared.context.tokens * TOO_LONG_SHARE)
+        await session.lower_budget(budget)
+        smaller = await self._assembled(call, prepared.placement)
+        smaller.answer_headers["x-foveate-overhead-ms"] = prepared.answer_headers["x-foveate-overhead-ms"]
+        return smaller
+
+    async def _post(self, call: Call, body: Record) -> httpx2.Response:
+        headers = call.target.headers(call.headers, call.wire.format)
+        headers["content-type"] = "application/json"
+        request = self._client.build_request(
+            "POST", call.target.url(call.path, call.query), headers=headers, content=msgspec.json.encode(body)
+        )
+        try:
+            return await self._client.send(request, stream=True)
+        except httpx2.HTTPError as error:
+            raise BadUpstream(f"the upstream can't be reached: {_told(error)}") from error
+
+    async def _whole(self, call: Call, prepared: Prepared, answer: Answer, response: httpx2.Response) -> bytes:
+        """The answer as one body."""
+        body: Record | None = prepared.body
+        try:
+            while body is not None:
+                answer.load(_decoded(await response.aread()))
+                body = await self._end_round(call, prepared, answer, body)
+                if body is not None:
+                    response = await self._post_again(call, body)
+            return msgspec.json.encode(answer.result())
+        except httpx2.HTTPError as error:
+            raise BadUpstream(f"the upstream's answer was cut off: {_told(error)}") from error
+        finally:
+            self._release(prepared)
+
+    async def _streamed(
+        self, call: Call, prepared: Prepared, answer: Answer, response: httpx2.Response
+    ) -> AsyncIterator[bytes]:
+        """The answer as it comes; it is recorded before its end is passed on."""
+        body: Record | None = prepared.body
+        try:
+            while body is not None:
+                async with aclosing(_with_pings(self._events(answer, response), call.wire.ping())) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                if not answer.is_complete:
+                    raise BadUpstream("the upstream's stream ended in the middle of an answer")
+                working = asyncio.ensure_future(self._end_round(call, prepared, answer, body))
+                async for ping in _pings_until(working, call.wire.ping()):
+                    yield ping
+                body = working.result()
+                if body is not None:
+                    response = await self._post_again(call, body)
+            for piece in answer.finish():
+                yield piece
+        except (BadUpstream, httpx2.HTTPError) as error:
+            for piece in answer.abort(_told(error)):
+                yield piece
+        finally:
+            await response.aclose()
+            if body is not None:
+                await asyncio.shield(self._keep_partial(call, prepared, answer))
+            self._release(prepared)
+
+    async def _end_round(self, call: Call, prepared: Prepared, answer: Answer, body: Record) -> Record | None:
+        """Record a round. Returns the body of the next one, if the model waits for results of own tools only."""
+        results = await self._own_results(prepared, answer)
+        is_last = answer.has_client_calls or answer.rounds > self._max_rounds
+        if not results or is_last or prepared.placement is None:
+            await self._finish(call, prepared, answer, results)
+            return None
+        said = answer.round_messages
+        await self._recorder.add_round(prepared.placement, call.wire.format, said, own_results(results))
+        following = answer.follow_up(body, list(results))
+        answer.next_round()
+        return following
+
+    async def _post_again(self, call: Call, body: Record) -> httpx2.Response:
+        response = await self._post(call, body)
+        if response.status_code >= httpx2.codes.BAD_REQUEST:
+            await response.aclose()
+            raise BadUpstream(f"the upstream answered {response.status_code} in a round of the history tools")
+        return response
+
+    async def _events(self, answer: Answer, response: httpx2.Response) -> AsyncIterator[bytes]:
+        parser = SseParser()
+        async for chunk in response.aiter_bytes():
+            pieces = [piece for event in parser.feed(chunk) for piece in answer.feed(event)]
+            if pieces:
+                yield b"".join(pieces)
+        pieces = [piece for event in parser.close() for piece in answer.feed(event)]
+        if pieces:
+            yield b"".join(pieces)
+
+    async def _own_results(self, prepared: Prepared, answer: Answer) -> list[tuple[OwnCall, str]]:
+        calls = answer.own_calls
+        if not calls or prepared.placement is None:
+            return []
+        session = prepared.placement.session
+        most = MAX_CALLS if answer.rounds <= self._max_rounds else 0
+        return [
+            (call, await session.call_tool(call.name, call.arguments) if index < most else _NO_MORE)
+            for index, call in enumerate(calls)
+        ]
+
+    async def _finish(
+        self, call: Call, prepared: Prepared, answer: Answer, results: Sequence[tuple[OwnCall, str]]
+    ) -> None:
+        """Record the last round. A failure of the store is reported and does not fail the answer."""
+        if prepared.placement is None:
+            return
+        try:
+            await self._recorder.add_answer(
+                prepared.placement,
+                call.wire.format,
+                said=answer.round_messages,
+                shown=answer.shown_messages(),
+                results=own_results(results),
+            )
+        except FoveateError as error:
+            self._bypassed(call, error)
+
+    async def _keep_partial(self, call: Call, prepared: Prepared, answer: Answer) -> None:
+        if prepared.placement is None:
+            return
+        try:
+            await self._recorder.add_partial(prepared.placement, call.wire.format, answer.round_messages)
+        except FoveateError as error:
+            self._bypassed(call, error)
+
+    def _release(self, prepared: Prepared) -> None:
+        if prepared.placement is not None:
+            self._recorder.release(prepared.placement)
+            prepared.placement = None
+
+
+def limit_breakpoints(body: Record) -> Record:
+    """At most as many cache breakpoints as Anthropic takes: the client's in system and tools, then our newest ones."""
+    fixed = sum("cache_control" in block for part in ("system", "tools") for block in _blocks(body.get(part)))
+    left = max(0, ANTHROPIC_BREAKPOINTS - fixed)
+    messages: list[Record] = []
+    for message in reversed(body["messages"]):
+        content = message.get("content")
+        if isinstance(content, list) and any("cache_control" in block for block in content):
+            blocks = []
+            for block in reversed(content):
+                if "cache_control" in block and (left := left - 1) < 0:
+                    block = {key: value for key, value in block.items() if key != "cache_control"}  # noqa: PLW2901
+                blocks.append(block)
+            message = {**message, "content": blocks[::-1]}  # noqa: PLW2901
+        messages.append(message)
+    return {**body, "messages": messages[::-1]}
+
+
+def _blocks(part: object) -> list[Mapping[str, Any]]:
+    return [block for block in part if isinstance(block, Mapping)] if isinstance(part, list) else []
+
+
+def _unchanged(call: Call, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
+    return Prepared(dict(call.request.body), {header: reason})
+
+
+def _offers_history(session: Session, request: ClientRequest) -> bool:
+    return (
+        not request.tool_names & session.history_tools
+        and MOST_TOOLS_SHARE * session.info.budget_tokens >= HISTORY_TOOLS_TOKENS
+    )
+
+
+def _own_tools(context: Context, format_name: str, client_tools: int) -> list[Record]:
+    if context.offer is None:
+        return []
+    definitions = context.offer.definitions(format_name)
+    return definitions[: len(definitions) - client_tools]
+
+
+def _names(definitions: Sequence[Mapping[str, Any]]) -> list[str]:
+    found: list[str] = []
+    for definition in definitions:
+        inner = definition.get("functionDeclarations") or [definition.get("function") or definition]
+        found += [str(each["name"]) for each in inner]
+    return found
+
+
+def _messages(context: Context, format_name: str) -> list[Record]:
+    messages = context.messages(format_name)
+    if format_name in ("openai", "openai-responses") and context.system and messages:
+        return list(messages[1:])
+    return list(messages)
+
+
+def _extra_system(context: Context, system: str) -> str:
+    """What we add to the client's system prompt: explanation and pins."""
+    return context.system.removeprefix(system).strip("\n")
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _decoded(data: bytes) -> Record:
+    try:
+        decoded = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise BadUpstream("the upstream's answer is not JSON") from error
+    if not isinstance(decoded, dict):
+        raise BadUpstream("the upstream's answer is not a JSON object")
+    return decoded
+
+
+async def _limited(response: httpx2.Response) -> bytes:
+    """The body of an error, up to a limit."""
+    data = b""
+    try:
+        async for chunk in response.aiter_bytes():
+            data += chunk
+            if len(data) > MAX_ERROR_BYTES:
+                break
+    except httpx2.HTTPError:
+        pass
+    await response.aclose()
+    return data
+
+
+def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> Reply:
+    """An upstream's error as it came, in the provider's own envelope, with its retry headers."""
+    media_type = response.headers.get("content-type", "application/json")
+    headers = {**answer_headers(response.headers), **prepared.answer_headers}
+    return Reply(response.status_code, headers, data, media_type=media_type)
+
+
+async def _with_pings(pieces: AsyncIterator[bytes], ping: bytes) -> AsyncGenerator[bytes, None]:
+    """The pieces, with a keep-alive in every long silence."""
+    waiting: asyncio.Future[bytes | None] = asyncio.ensure_future(_next(pieces))
+    try:
+        while True:
+            done, _ = await asyncio.wait({waiting}, timeout=PING_SECONDS)
+            if not done:
+                yield ping
+                continue
+            piece = waiting.result()
+            if piece is None:
+                return
+            yield piece
+            waiting = asyncio.ensure_future(_next(pieces))
+    finally:
+        waiting.cancel()
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)
+
+
+async def _pings_until(working: asyncio.Future[T], ping: bytes) -> AsyncIterator[bytes]:
+    while not (await asyncio.wait({working}, timeout=PING_SECONDS))[0]:
+        yield ping

@@ -1,0 +1,227 @@
+"""The gateway's endpoints, each also under `/s/{session}` for clients that can set nothing but a URL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+import httpx2
+import msgspec
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from foveate.client import Foveate
+from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.server.bodies import read_body
+from foveate.server.gateway.exchange import Call, Gateway, Reply
+from foveate.server.gateway.recorder import Recorder, SessionChoice
+from foveate.server.gateway.sessions import client_id
+from foveate.server.gateway.upstream import Target, answer_headers, choose
+from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
+from foveate.server.problems import ProblemError
+from foveate.server.settings import ServerSettings
+from foveate.tokens import counter_for
+
+CONNECT_SECONDS: Final = 10.0
+READ_SECONDS: Final = 600.0
+NO_UPSTREAM: Final = (
+    "no upstream is configured; start the gateway with --upstream URL, or set server.upstream in the configuration"
+)
+_PATHS: Final = {
+    "anthropic": "/v1/messages",
+    "openai": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+}
+
+
+class Endpoints:
+    """The endpoints of one server."""
+
+    def __init__(self, fov: Foveate, settings: ServerSettings, *, bypass: bool = False) -> None:
+        self._fov = fov
+        self._settings = settings
+        self._bypass = bypass
+        self._gateways: dict[str, Gateway] = {}
+        self._client: httpx2.AsyncClient | None = None
+
+    def routes(self) -> list[BaseRoute]:
+        found: list[BaseRoute] = [Route("/", self._alive, methods=["HEAD"])]
+        for before in ("", "/s/{session}"):
+            for format_name, path in ((name, path) for name, path in _PATHS.items() if name in WIRES):
+                found.append(Route(f"{before}{path}", self._answering(WIRES[format_name]), methods=["POST"]))
+            found += [
+                Route(f"{before}/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
+                Route(f"{before}/v1/models", self._forward, methods=["GET"]),
+                Route(f"{before}/v1/models/{{model:path}}", self._forward, methods=["GET"]),
+            ]
+            if "gemini" in WIRES:
+                path = f"{before}/v1beta/models/{{model:path}}"
+                found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
+                found.append(Route(f"{before}/v1beta/models", self._forward, methods=["GET"]))
+        return found
+
+    def use(self, client: httpx2.AsyncClient) -> None:
+        """Send requests upstream with this client."""
+        self._client = client
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _alive(self, _request: Request) -> Response:
+        return Response(status_code=200)
+
+    def _answering(self, wire: Wire) -> Any:
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await self._answer(wire, request)
+            except ProblemError as error:
+                body = wire.error(error.status, str(error))
+                return JSONResponse(body, error.status, headers=dict(error.headers or {}))
+            except BadRequest as error:
+                return JSONResponse(wire.error(400, str(error), param=error.param), 400)
+            except (BudgetExceeded, InputError) as error:
+                return JSONResponse(wire.error(400, str(error)), 400)
+            except BadUpstream as error:
+                return JSONResponse(wire.error(502, str(error)), 502, headers={"retry-after": "1"})
+            except FoveateError as error:
+                return JSONResponse(wire.error(503, str(error)), 503, headers={"retry-after": "1"})
+
+        return endpoint
+
+    async def _answer(self, wire: Wire, request: Request) -> Response:
+        body = await self._body(request)
+        path = _own_path(request)
+        asked = wire.read(body, path=f"{path}?{request.url.query}" if request.url.query else path)
+        if not asked.messages:
+            raise BadRequest("is empty; send at least one message", "messages")
+        target = self._target(asked.model, wire.format)
+        call = Call(
+            wire=wire,
+            request=asked,
+            path=path,
+            query=request.url.query,
+            headers=dict(request.headers),
+            target=target,
+            named=client_id(request.headers, asked.hints, request.path_params.get("session")),
+            choice=_choice(request, asked),
+        )
+        is_stored = not self._bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
+        reply = await self._gateway(request).handle(call, store=is_stored)
+        return _response(reply)
+
+    async def _count_tokens(self, request: Request) -> Response:
+        """The provider's count of the client's own body; ours where it has none."""
+        wire = WIRES["anthropic"]
+        body = await self._body(request)
+        try:
+            asked = wire.read(body, path=_own_path(request))
+        except BadRequest as error:
+            return JSONResponse(wire.error(400, str(error), param=error.param), 400)
+        target = choose(self._settings, asked.model, wire.format)
+        if target is not None:
+            headers = {**target.headers(dict(request.headers), wire.format), "content-type": "application/json"}
+            url = target.url(_own_path(request), request.url.query)
+            try:
+                counted = await self._http().post(url, headers=headers, content=msgspec.json.encode(body))
+            except httpx2.HTTPError:
+                counted = None
+            if counted is not None and counted.status_code == httpx2.codes.OK:
+                return Response(counted.content, media_type="application/json", headers=answer_headers(counted.headers))
+        text = msgspec.json.encode({key: asked.body.get(key) for key in ("system", "messages", "tools")}).decode()
+        tokens = await asyncio.to_thread(counter_for(asked.model or None).count, text)
+        return JSONResponse({"input_tokens": tokens})
+
+    async def _forward(self, request: Request) -> Response:
+        """A request that concerns no conversation, as it came."""
+        format_name = "gemini" if "/v1beta/" in request.url.path else _format_of(request.headers)
+        wire = WIRES[format_name]
+        target = choose(self._settings, "", format_name)
+        if target is None:
+            return JSONResponse(wire.error(503, NO_UPSTREAM), 503)
+        url = target.url(_own_path(request), request.url.query)
+        try:
+            found = await self._http().get(url, headers=target.headers(dict(request.headers), format_name))
+        except httpx2.HTTPError as error:
+            return JSONResponse(wire.error(502, f"the upstream can't be reached: {error}"), 502)
+        return Response(found.content, found.status_code, headers=answer_headers(found.headers))
+
+    async def _body(self, request: Request) -> object:
+        raw = await read_body(request, max_mb=self._settings.max_body_mb)
+        try:
+            return msgspec.json.decode(raw)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ProblemError(400, f"the body is not JSON: {error}") from error
+
+    def _target(self, model: str, format_name: str) -> Target:
+        target = choose(self._settings, model, format_name)
+        if target is None:
+            raise ProblemError(503, NO_UPSTREAM)
+        return target
+
+    def _gateway(self, request: Request) -> Gateway:
+        tenant: str = request.state.principal.tenant
+        if tenant not in self._gateways:
+            view = self._fov.tenant(tenant) if tenant else self._fov
+            prefix = f"{tenant}:" if tenant else ""
+            self._gateways[tenant] = Gateway(
+                Recorder(view, self._fov.clients, tenant, prefix=prefix),
+                self._http(),
+                window_of=self._fov.window_tokens,
+                publish=self._fov.publish,
+            )
+        return self._gateways[tenant]
+
+    def _http(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
+        return self._client
+
+
+def routes(fov: Foveate, settings: ServerSettings, *, bypass: bool = False) -> Sequence[BaseRoute]:
+    return Endpoints(fov, settings, bypass=bypass).routes()
+
+
+def _own_path(request: Request) -> str:
+    """The path without the session in front of it."""
+    session = request.path_params.get("session")
+    path = request.url.path
+    return path if session is None else path[path.index("/v1", 2) :]
+
+
+def _format_of(headers: Mapping[str, str]) -> str:
+    return "anthropic" if "anthropic-version" in headers else "openai"
+
+
+def _choice(request: Request, asked: ClientRequest) -> SessionChoice:
+    budget = request.headers.get("x-foveate-budget")
+    if budget is not None and not (budget.isascii() and budget.isdecimal() and 0 < int(budget) < 10**9):
+        raise ProblemError(400, f"X-Foveate-Budget takes a number of tokens, e.g. 32000; got {budget[:40]!r}")
+    agent = request.headers.get("user-agent", "").split("/")[0].strip()[:40]
+    return SessionChoice(
+        strategy=request.headers.get("x-foveate-strategy"),
+        budget_tokens=int(budget) if budget else None,
+        model=asked.model,
+        platform=agent or None,
+    )
+
+
+def _response(reply: Reply) -> Response:
+    headers = {name: value for name, value in reply.headers.items() if name.lower() != "content-type"}
+    if reply.stream is None:
+        return Response(reply.body, reply.status, headers=headers, media_type=reply.media_type)
+    stream = reply.stream
+    return StreamingResponse(
+        stream, reply.status, headers=headers, media_type=reply.media_type, background=BackgroundTask(_closed, stream)
+    )
+
+
+async def _closed(stream: AsyncIterator[bytes]) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,249 @@
+"""Which session a request belongs to.
+
+Explicit ids come first: ours, then those of known clients. Without one, the longest known beginning of the client's
+history decides. An edited history is a fork, a history with another beginning continues the session its client names.
+A new session that was not needed is a blemish; a turn in another conversation's session is a defect.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol
+
+from foveate.server.gateway.chain import History, read_history
+from foveate.server.gateway.wires import ClientRequest
+from foveate.session.values import KnownPlace
+
+MAX_ID_CHARS: Final = 200
+BRANCH: Final = "~"
+"""Between the name of a session and what its branches and sub-agents add to it."""
+TITLE_CHARS: Final = 60
+SUMMARY_CHARS: Final = 2_000
+"""A client's summary says so within its first characters."""
+Action = Literal["continue", "fork", "new", "pass"]
+
+_TITLE = re.compile(
+    r"\b(generat|writ|creat|provid|summari[sz]|analy[sz])\w*\b.{0,120}\b(title|topic|name for (this|the) (chat|conv))",
+    re.IGNORECASE | re.DOTALL,
+)
+_SUMMARY = re.compile(r"\b(summary|summari[sz]ed|compact(ed|ion)|continued from a previous)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientId:
+    """The session that a client names."""
+
+    name: str
+    source: str
+    """The header or field that names it."""
+    parent: str | None = None
+    """The session whose sub-agent this is."""
+    is_ours: bool = False
+    """Named by our own header or path: such a client may send its newest message alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where the new messages of a request go."""
+
+    action: Action
+    reason: str
+    history: History
+    session: str = ""
+    count: int = 0
+    """Messages of the request that are in the log; the others are new."""
+    parent: str | None = None
+    turn: int = 0
+    """The last turn that a fork shares with its parent; 0 for none."""
+    injected: int = 0
+    """Messages before this index are the client's summary of what is in the log already."""
+
+
+class Places(Protocol):
+    """Where known histories are, within one tenant."""
+
+    async def find(self, tenant: str, keys: list[str], family: str | None = None) -> list[KnownPlace]: ...
+
+    async def find_tails(self, tenant: str, tail: str) -> list[tuple[str, int]]: ...
+
+
+def client_id(headers: Mapping[str, str], hints: Mapping[str, str], path_session: str | None) -> ClientId | None:
+    """The session that a request names, by the rank of what names it; None if nothing does."""
+    if ours := _clean(path_session or headers.get("x-foveate-session")):
+        return ClientId(ours, "path" if path_session else "x-foveate-session", is_ours=True)
+    if claude := _clean(headers.get("x-claude-code-session-id")):
+        return _with_agent("claude-code", claude, headers.get("x-claude-code-agent-id"), "x-claude-code-session-id")
+    agent = headers.get("user-agent", "").lower()
+    if "codex" in agent or "x-codex-turn-metadata" in headers:
+        session, thread = _clean(headers.get("session-id")), _clean(headers.get("thread-id"))
+        if session:
+            return _with_agent("codex", session, thread if thread != session else None, "session-id")
+    for header in ("x-session-id", "x-session-affinity", "session_id"):
+        if named := _clean(headers.get(header)):
+            parent = _clean(headers.get("x-parent-session-id"))
+            return ClientId(named, header, parent=parent)
+    for hint in ("session_id", "prompt_cache_key"):
+        if named := _clean(hints.get(hint)):
+            return ClientId(named, hint)
+    return None
+
+
+def _with_agent(client: str, session: str, agent: str | None, source: str) -> ClientId:
+    name = f"{client}-{session}"
+    if agent := _clean(agent):
+        return ClientId(f"{name}{BRANCH}{agent}", source, parent=name)
+    return ClientId(name, source)
+
+
+def _clean(value: str | None) -> str | None:
+    """The id, if it can be one."""
+    if not value or not value.strip() or len(value) > MAX_ID_CHARS or not value.isprintable():
+        return None
+    return value.strip()
+
+
+def is_auxiliary(request: ClientRequest, history: History) -> bool:
+    """Whether this looks like a client's own housekeeping: a title, a probe for a token count."""
+    if request.tools or history.last_answer is not None:
+        return False
+    if request.max_output_tokens is not None and request.max_output_tokens <= 1:
+        return True
+    said = " ".join(message.text for message in history.parse(0))
+    return bool(_TITLE.search(request.system) or _TITLE.search(said[:2_000]))
+
+
+class Resolver:
+    """Decides for one tenant."""
+
+    def __init__(
+        self, places: Places, tenant: str, *, stored: Callable[[str], str], public: Callable[[str], str]
+    ) -> None:
+        self._places = places
+        self._tenant = tenant
+        self._stored = stored
+        self._public = public
+
+    async def resolve(
+        self, request: ClientRequest, history: History, named: ClientId | None, turns: int | None, busy: Collection[str]
+    ) -> Decision:
+        """`turns` of the named session, None if it does not exist; `busy` sessions have a prompt without answer."""
+        if named is None:
+            return await self._by_content(request, history)
+        found = await self._best(history, named.name)
+        if found and not _is_alone(named, history, turns):
+            return _placed(history, found, "the history continues the session named by " + named.source)
+        if turns is None:
+            return await self._first(request, history, named)
+        shared = await self._shared(history, branch_of(named.name))
+        return shared or await self._unmatched(request, history, named, turns, busy)
+
+    async def _unmatched(
+        self, request: ClientRequest, history: History, named: ClientId, turns: int, busy: Collection[str]
+    ) -> Decision:
+        """A history that the named session does not know."""
+        if not named.is_ours and not request.tools:
+            return Decision("pass", "a request without tools that does not continue the session", history)
+        if named.is_ours and history.last_answer is None:
+            return self._alone(history, named, turns, busy)
+        return await self._other_beginning(history, named)
+
+    async def _shared(self, history: History, name: str) -> Decision | None:
+        """A fork of another session, if the history begins with one of its turns."""
+        found = await self._best(history, None)
+        if found is None or not history.has_answer(history.index_behind(found.key)):
+            return None
+        forked = _placed(history, found, "a history that another session begins with", always_fork=True)
+        return replace(forked, session=name) if forked.action == "fork" else None
+
+    async def _by_content(self, request: ClientRequest, history: History) -> Decision:
+        found = await self._best(history, None)
+        if found and (found.is_head or history.has_answer(history.index_behind(found.key))):
+            return _placed(history, found, "the history is known")
+        if is_auxiliary(request, history):
+            return Decision("pass", "a title or a probe", history)
+        if (answer := history.last_answer) is not None and (tail := history.tail(answer)):
+            known = await self._places.find_tails(self._tenant, tail)
+            if len({session for session, _ in known}) == 1:
+                session = self._public(known[0][0])
+                reason = "the last answer is known in one session only"
+                return Decision("continue", reason, history, session, answer + 1)
+        return Decision("new", "no part of the history is known", history, f"chat-{secrets.token_hex(6)}")
+
+    async def _first(self, request: ClientRequest, history: History, named: ClientId) -> Decision:
+        """The first request of a session that its client names."""
+        if not named.is_ours and is_auxiliary(request, history):
+            return Decision("pass", "a title or a probe", history)
+        if shared := await self._shared(history, named.name):
+            return shared
+        reason = f"the first request with this {named.source}"
+        return Decision("new", reason, history, named.name, parent=named.parent)
+
+    def _alone(self, history: History, named: ClientId, turns: int, busy: Collection[str]) -> Decision:
+        """Prompts without the history before them: the client leaves that to us."""
+        history = read_history(history.format, history.records, start=f"{named.name} {turns}")
+        if named.name in busy:
+            reason = "a second prompt while the first is being answered"
+            branch = branch_of(named.name)
+            return Decision("fork", reason, history, branch, parent=named.name, turn=turns - 1)
+        return Decision("continue", "new messages only", history, named.name)
+
+    async def _other_beginning(self, history: History, named: ClientId) -> Decision:
+        """A history that its client summed up or cut at the beginning."""
+        if _begins_anew(history):
+            reason = "another first prompt under the same id"
+            return Decision("fork", reason, history, branch_of(named.name), parent=named.name)
+        last_prompt = history.turn_start(len(history.marks))
+        for answer in range(len(history.marks) - 1, -1, -1):
+            if history.marks[answer].role != "assistant" or not (tail := history.tail(answer)):
+                continue
+            known = {self._public(session) for session, _ in await self._places.find_tails(self._tenant, tail)}
+            if named.name in known:
+                reason = "the beginning of the history is another; its end is known"
+                return Decision("continue", reason, history, named.name, answer + 1)
+        reason = "the client replaced its history"
+        return Decision("continue", reason, history, named.name, injected=last_prompt)
+
+    async def _best(self, history: History, family: str | None) -> KnownPlace | None:
+        keys = list(dict.fromkeys(key for key in history.keys if key))
+        stored = None if family is None else self._stored(family)
+        found = await self._places.find(self._tenant, keys, stored)
+        if not found:
+            return None
+        best = max(found, key=lambda place: (place.is_head, place.updated_us))
+        return replace(best, session_id=self._public(best.session_id))
+
+
+def branch_of(name: str) -> str:
+    """A new name in the family of a session."""
+    return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(3)}"
+
+
+def _is_alone(named: ClientId, history: History, turns: int | None) -> bool:
+    """A single prompt to a session with several turns is new, even if an earlier one had the same words."""
+    return named.is_ours and history.last_answer is None and (turns or 0) > 1
+
+
+def _begins_anew(history: History) -> bool:
+    """Whether this is a single prompt, and not the summary of what was said before."""
+    if history.last_answer is not None or sum(mark.opens_turn for mark in history.marks) > 1:
+        return False
+    said = " ".join(message.text for message in history.first_prompt())
+    return not _SUMMARY.search(said[:SUMMARY_CHARS])
+
+
+def _placed(history: History, place: KnownPlace, reason: str, *, always_fork: bool = False) -> Decision:
+    """Behind a known place: at the end of its session, else on a branch."""
+    count = history.index_behind(place.key)
+    if place.is_head and not always_fork:
+        return Decision("continue", reason, history, place.session_id, count)
+    is_next = count < len(history.marks) and history.marks[count].opens_turn
+    shares_turn = place.ends_turn and is_next
+    turn = place.turn if shares_turn else place.turn - 1
+    count = count if shares_turn else history.turn_start(count)
+    branch = branch_of(place.session_id)
+    if turn < 1:
+        return Decision("new", f"{reason}, but for the first answer", history, branch)
+    return Decision("fork", f"{reason} up to T-{turn}", history, branch, count, parent=place.session_id, turn=turn)

@@ -1,0 +1,105 @@
+"""The provider behind the gateway: which one a request goes to, with which headers and key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from foveate.errors import InputError
+from foveate.server.settings import ServerSettings
+
+KEPT_FROM_CLIENT: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "host",
+        "content-length",
+        "content-encoding",
+        "accept-encoding",
+        "cookie",
+        "forwarded",
+        "via",
+    }
+)
+"""Headers of a request that concern the connection to us."""
+KEPT_FROM_UPSTREAM: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "transfer-encoding",
+        "content-length",
+        "content-encoding",
+        "set-cookie",
+        "date",
+        "server",
+    }
+)
+CREDENTIALS: Final = ("authorization", "x-api-key", "x-goog-api-key", "x-foveate-key", "api-key")
+KEY_PREFIX: Final = "fov_"
+KEY_HEADERS: Final = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request goes."""
+
+    base: str
+    """Without a slash at the end, without `/v1`."""
+    key: str | None = None
+    """Ours, for the provider; None passes the client's own on."""
+
+    def url(self, path: str, query: str = "") -> str:
+        return f"{self.base}{path}{'?' if query else ''}{query}"
+
+    def headers(self, given: Mapping[str, str], format_name: str) -> dict[str, str]:
+        """The client's headers without what is for us, with the provider's key."""
+        kept = {
+            name: value
+            for name, value in given.items()
+            if name not in KEPT_FROM_CLIENT and not name.startswith(("x-foveate-", "x-forwarded-"))
+        }
+        ours = [name for name in CREDENTIALS if name in kept and KEY_PREFIX in kept[name]]
+        for name in ours:
+            del kept[name]
+        if self.key is not None:
+            for name in CREDENTIALS:
+                kept.pop(name, None)
+            header = KEY_HEADERS.get(format_name, "authorization")
+            kept[header] = f"Bearer {self.key}" if header == "authorization" else self.key
+        return kept
+
+
+def choose(settings: ServerSettings, model: str, format_name: str) -> Target | None:
+    """The first configured provider that takes this model and format, else the default one; None without any."""
+    for upstream in settings.upstreams.values():
+        takes_model = not upstream.models or any(fnmatchcase(model, pattern) for pattern in upstream.models)
+        if takes_model and (not upstream.formats or format_name in upstream.formats):
+            return Target(_base(upstream.url), _key(upstream.key_variable))
+    return Target(_base(settings.upstream)) if settings.upstream else None
+
+
+def _base(url: str) -> str:
+    return url.rstrip("/").removesuffix("/v1").removesuffix("/v1beta")
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    found = os.environ.get(variable)
+    if not found:
+        raise InputError(f"the environment variable {variable} with the upstream's key is not set")
+    return found
+
+
+def answer_headers(given: Mapping[str, str]) -> dict[str, str]:
+    """An upstream answer's headers that the client gets: retry and rate headers, request ids."""
+    return {name: value for name, value in given.items() if name.lower() not in KEPT_FROM_UPSTREAM}

@@ -1,0 +1,297 @@
+"""Requests through the gateway to a scripted upstream: what goes up, what comes back, what is in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+import foveate
+from foveate.client import Foveate
+from foveate.errors import StoreBusy
+from foveate.server.access import OWNER
+from foveate.server.gateway.recorder import Recorder
+from foveate.server.gateway.routes import Endpoints
+from foveate.server.settings import ServerSettings
+from support.upstream import Blocks, Upstream, call, say
+
+HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-client"}
+LONG = "A sentence about the tide tables of the harbour, with many words in it. " * 60
+
+
+class _AsOwner:
+    """The application with the owner as the principal of every request."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["principal"] = OWNER
+        await self._app(scope, receive, send)
+
+
+@asynccontextmanager
+async def gateway(
+    path: Path, upstream: Upstream, *, budget_tokens: int = 100_000, bypass: bool = False
+) -> AsyncIterator[tuple[Foveate, httpx2.AsyncClient]]:
+    settings = foveate.load_settings(
+        environment={}, overrides={"session": {"budget_tokens": budget_tokens}, "store": {"synchronous": "normal"}}
+    )
+    async with foveate.open(path / "chat.db", settings=settings) as fov:
+        endpoints = Endpoints(fov, ServerSettings(upstream="http://upstream/v1"), bypass=bypass)
+        endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
+        app = _AsOwner(Starlette(routes=endpoints.routes()))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://gateway") as client:
+            yield fov, client
+        await endpoints.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario())
+
+
+def body_of(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {"model": "claude-haiku-4-5", "max_tokens": 1_000, "messages": messages, **more}
+
+
+def events_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+async def log_of(fov: Foveate, session: str) -> list[tuple[str, str]]:
+    chat = await fov.open_session(session)
+    turns = await chat.load_turns()
+    return [(message.role, message.text) for turn in turns for message in turn.messages]
+
+
+def test_a_conversation_is_recorded_once_and_kept_within_its_budget(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda body: say(f"answer {len(upstream.bodies)}"))
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (fov, client):
+            for number in range(12):
+                history.append({"role": "user", "content": f"question {number}: {LONG}"})
+                reply = await client.post("/v1/messages", json=body_of(history, system="Be brief."), headers=HEADERS)
+                assert reply.status_code == 200, reply.text
+                history.append({"role": "assistant", "content": reply.json()["content"]})
+                assert int(reply.headers["x-foveate-context-tokens"]) <= 6_000
+                assert reply.headers["x-foveate-turn"] == f"T-{number + 1}"
+            session = reply.headers["x-foveate-session"]
+            log = await log_of(fov, session)
+        assert len(log) == 24
+        assert log[-1] == ("assistant", "answer 12")
+        assert all(len(json.dumps(body)) < 60_000 for body in upstream.bodies)
+        assert upstream.bodies[-1]["messages"][-1]["content"][-1]["text"] == f"question 11: {LONG}"
+        assert upstream.headers[-1]["x-api-key"] == "sk-client"
+
+    run(scenario)
+
+
+def test_own_tools_are_answered_inside_the_stream_and_hidden(tmp_path: Path) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        names = [tool["name"] for tool in body.get("tools", ())]
+        results = json.dumps(body["messages"][-1]).count("tool_result")
+        if "get_turn" in names and not results:
+            return [*say("Let me look. "), call("get_turn", {"turn_id": "T-1"})]
+        return say("Done.")
+
+    async def scenario() -> None:
+        upstream = Upstream(script)
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (fov, client):
+            for number in range(10):
+                history.append({"role": "user", "content": f"question {number}: {LONG}"})
+                reply = await client.post("/v1/messages", json=body_of(history, stream=True), headers=HEADERS)
+                events = events_of(reply.text)
+                texts = [
+                    event["delta"]["text"] for event in events if event.get("delta", {}).get("type") == "text_delta"
+                ]
+                history.append({"role": "assistant", "content": "".join(texts)})
+            starts = [event for event in events if event["type"] == "content_block_start"]
+            assert [event["index"] for event in starts] == list(range(len(starts)))
+            assert all(event["content_block"]["type"] == "text" for event in starts)
+            assert texts == ["Let me look. ", "Done."]
+            (delta,) = [event for event in events if event["type"] == "message_delta"]
+            assert delta["delta"]["stop_reason"] == "end_turn"
+            assert delta["usage"]["output_tokens"] == 10
+            session = reply.headers["x-foveate-session"]
+            log = await log_of(fov, session)
+            turns = (await fov.open_session(session)).info.turns
+        assert turns == 10
+        assert [role for role, _ in log[-4:]] == ["user", "assistant", "tool", "assistant"]
+
+    run(scenario)
+
+
+def test_mixed_calls_are_completed_in_the_next_request(tmp_path: Path) -> None:
+    listing = {"name": "ls", "description": "List files.", "input_schema": {"type": "object"}}
+
+    def script(body: dict[str, Any]) -> Blocks:
+        names = [tool["name"] for tool in body.get("tools", ())]
+        if "tool_result" in json.dumps(body["messages"][-1]):
+            return say("Two files.")
+        if "get_turn" in names:
+            return [call("get_turn", {"turn_id": "T-1"}, "toolu_own"), call("ls", {}, "toolu_client")]
+        return say("ok")
+
+    async def scenario() -> None:
+        upstream = Upstream(script)
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(12):
+                history.append({"role": "user", "content": f"question {number}: {LONG}"})
+                reply = await client.post("/v1/messages", json=body_of(history, tools=[listing]), headers=HEADERS)
+                content = reply.json()["content"]
+                history.append({"role": "assistant", "content": content})
+                if reply.json()["stop_reason"] == "tool_use":
+                    break
+            assert [block["name"] for block in content] == ["ls"]
+            result = {"type": "tool_result", "tool_use_id": "toolu_client", "content": "a.txt b.txt"}
+            history.append({"role": "user", "content": [result]})
+            reply = await client.post("/v1/messages", json=body_of(history, tools=[listing]), headers=HEADERS)
+        assert reply.json()["content"][0]["text"] == "Two files."
+        sent = json.dumps(upstream.bodies[-1]["messages"])
+        assert "toolu_own" in sent
+        results = upstream.bodies[-1]["messages"][-1]["content"]
+        assert {block["tool_use_id"] for block in results if block["type"] == "tool_result"} == {
+            "toolu_own",
+            "toolu_client",
+        }
+
+    run(scenario)
+
+
+def test_a_stream_that_is_cut_is_kept_as_partial_and_can_be_asked_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("a whole answer"))
+        upstream.cut_after = 3
+        history = [{"role": "user", "content": "hello"}]
+        async with gateway(tmp_path, upstream) as (fov, client):
+            cut = await client.post("/v1/messages", json=body_of(history, stream=True), headers=HEADERS)
+            assert events_of(cut.text)[-1]["type"] == "error"
+            upstream.cut_after = None
+            whole = await client.post("/v1/messages", json=body_of(history, stream=True), headers=HEADERS)
+            assert cut.headers["x-foveate-session"] == whole.headers["x-foveate-session"]
+            chat = await fov.open_session(whole.headers["x-foveate-session"])
+            (turn,) = await chat.load_turns()
+        assert [message.kind for message in turn.messages] == ["message", "display", "message"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_an_upstreams_error_is_passed_on_with_its_headers(tmp_path: Path, status: int) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        envelope = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
+        upstream.fail = [JSONResponse(envelope, status, headers={"retry-after": "7"})]
+        history = [{"role": "user", "content": "hello"}]
+        async with gateway(tmp_path, upstream) as (fov, client):
+            failed = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            assert (failed.status_code, failed.json(), failed.headers["retry-after"]) == (status, envelope, "7")
+            again = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            assert again.status_code == 200
+            assert await log_of(fov, again.headers["x-foveate-session"]) == [("user", "hello"), ("assistant", "ok")]
+
+    run(scenario)
+
+
+def test_a_request_that_is_too_long_is_sent_again_with_less(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=20_000) as (fov, client):
+            for number in range(6):
+                history.append({"role": "user", "content": f"question {number}: {LONG}"})
+                if number == 5:
+                    problem = {"type": "error", "error": {"message": "prompt is too long: 99 tokens > 9 maximum"}}
+                    upstream.fail = [JSONResponse(problem, 400)]
+                reply = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+                history.append({"role": "assistant", "content": "ok"})
+            assert reply.status_code == 200
+            session = await fov.open_session(reply.headers["x-foveate-session"])
+            assert session.info.budget_tokens < 20_000
+        assert len(json.dumps(upstream.bodies[-1])) < len(json.dumps(upstream.bodies[-2]))
+
+    run(scenario)
+
+
+def test_a_store_that_fails_does_not_fail_the_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        history: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
+        async with gateway(tmp_path, upstream) as (fov, client):
+            with monkeypatch.context() as patched:
+
+                async def busy(*_: object, **__: object) -> None:
+                    raise StoreBusy("chat.db", "locked")
+
+                patched.setattr(Recorder, "place", busy)
+                failed_open = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            assert failed_open.status_code == 200
+            assert failed_open.headers["x-foveate-bypass"] == "StoreBusy"
+            assert upstream.bodies[-1]["messages"] == history
+            history += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "and now?"}]
+            reply = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            log = await log_of(fov, reply.headers["x-foveate-session"])
+        assert [text for _, text in log] == ["hello", "ok", "and now?", "ok"]
+
+    run(scenario)
+
+
+def test_nothing_is_recorded_where_the_client_or_the_server_says_so(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        body = body_of([{"role": "user", "content": "hello"}])
+        async with gateway(tmp_path, upstream) as (fov, client):
+            reply = await client.post("/v1/messages", json=body, headers={**HEADERS, "X-Foveate-Store": "off"})
+            assert reply.headers["x-foveate-unrecorded"] == "off"
+            assert await fov.sessions() == []
+        async with gateway(tmp_path, upstream, bypass=True) as (fov, client):
+            await client.post("/v1/messages", json=body, headers=HEADERS)
+            assert await fov.sessions() == []
+        assert upstream.bodies == [body, body]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [(b"{", 400), (b"[]", 400), (b'{"model": "m", "messages": 5}', 400), (b'{"model": "m", "messages": []}', 400)],
+)
+def test_bad_bodies_get_an_error_in_the_providers_envelope(tmp_path: Path, raw: bytes, status: int) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        async with gateway(tmp_path, upstream) as (_, client):
+            reply = await client.post("/v1/messages", content=raw, headers=HEADERS)
+        assert reply.status_code == status
+        assert reply.json()["type"] == "error"
+        assert reply.json()["error"]["message"]
+        assert upstream.bodies == []
+
+    run(scenario)
+
+
+def test_chat_completions_name_their_session_by_path(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        body = {"model": "gpt-5", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+        async with gateway(tmp_path, upstream) as (fov, client):
+            for _ in range(2):
+                reply = await client.post(
+                    "/s/support/v1/chat/completions", json=body, headers={"Authorization": "Bearer x"}
+                )
+            assert reply.text.rstrip().endswith("data: [DONE]")
+            assert reply.headers["x-foveate-session"].split("~")[0] == "support"
+            assert (await fov.open_session("support")).info.turns == 1
+
+    run(scenario)

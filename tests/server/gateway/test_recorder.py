@@ -1,0 +1,374 @@
+"""Requests of several clients, interleaved, edited, cut and repeated: each turn is in its own conversation, once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import foveate
+from foveate.client import Foveate
+from foveate.server.gateway.chain import read_history
+from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice
+from foveate.server.gateway.sessions import ClientId, Decision
+from foveate.server.gateway.wires import WIRES
+
+Scenario: TypeAlias = Callable[[Foveate, Recorder], Coroutine[Any, Any, None]]
+Run: TypeAlias = Callable[[Scenario], None]
+
+TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
+TITLE = "Generate a short title for this conversation."
+SETTINGS = foveate.load_settings(environment={}, overrides={"store": {"synchronous": "normal"}})
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+async def place(
+    recorder: Recorder, messages: list[dict[str, Any]], named: ClientId | None = None, *, tools: bool = True
+) -> Placement | Decision:
+    body = {"model": "gpt-5", "messages": messages, **({"tools": TOOLS} if tools else {})}
+    request = WIRES["openai"].read(body, path="/v1/chat/completions")
+    return await recorder.place(request, read_history("openai", request.messages), named, SessionChoice())
+
+
+async def answer(recorder: Recorder, placement: Placement, text: str) -> None:
+    await recorder.add_answer(placement, "openai", said=[assistant(text)], shown=[assistant(text)])
+    recorder.release(placement)
+
+
+async def log_of(placement: Placement) -> list[str]:
+    await placement.session.refresh()
+    turns = await placement.session.load_turns()
+    return [message.text for turn in turns for message in turn.messages if message.kind == "message"]
+
+
+async def exchange(
+    recorder: Recorder, messages: list[dict[str, Any]], reply: str, named: ClientId | None = None
+) -> Placement:
+    placed = await place(recorder, messages, named)
+    assert isinstance(placed, Placement)
+    await answer(recorder, placed, reply)
+    return placed
+
+
+_tenants = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Runs a scenario as a tenant of its own, all in one store: opening one for each example takes too long."""
+    path = tmp_path_factory.mktemp("gateway") / "chat.db"
+    with asyncio.Runner() as runner:
+        fov = runner.run(_opened(path))
+
+        def run_scenario(scenario: Scenario) -> None:
+            tenant = f"t{next(_tenants)}"
+            view = fov.tenant(tenant)
+            runner.run(scenario(view, Recorder(view, fov.clients, tenant, prefix=f"{tenant}:")))
+
+        yield run_scenario
+        runner.run(fov.close())
+
+
+async def _opened(path: Path) -> Foveate:
+    return await foveate.open(path, settings=SETTINGS)
+
+
+def test_a_conversation_that_is_sent_whole_each_time_is_recorded_once(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        history: list[dict[str, Any]] = []
+        for number in range(5):
+            history.append(user(f"question {number}"))
+            placed = await exchange(recorder, history, f"answer {number}")
+            history.append(assistant(f"answer {number}"))
+        assert await log_of(placed) == [message["content"] for message in history]
+        assert placed.turn_id == "T-5"
+
+    run(scenario)
+
+
+def test_twins_with_the_same_first_message_are_kept_apart(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        first = await exchange(recorder, [user("hello")], "hi")
+        second = await exchange(recorder, [user("hello")], "hi")
+        assert first.name != second.name
+        one = [user("hello"), assistant("hi"), user("about cats")]
+        two = [user("hello"), assistant("hi"), user("about dogs")]
+        cats, dogs = await exchange(recorder, one, "meow"), await exchange(recorder, two, "woof")
+        assert cats.name != dogs.name
+        assert await log_of(cats) == ["hello", "hi", "about cats", "meow"]
+        assert await log_of(dogs) == ["hello", "hi", "about dogs", "woof"]
+
+    run(scenario)
+
+
+def test_an_edited_history_is_a_fork_from_the_shared_turns(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        begun = [user("one"), assistant("1")]
+        await exchange(recorder, begun[:1], "1")
+        first = await exchange(recorder, [*begun, user("two")], "2")
+        edited = await exchange(recorder, [*begun, user("two, but otherwise")], "II")
+        assert edited.session.info.parent_id == first.session.id
+        assert edited.session.info.fork_turn_id == "T-1"
+        assert await log_of(edited) == ["one", "1", "two, but otherwise", "II"]
+        assert await log_of(first) == ["one", "1", "two", "2"]
+
+    run(scenario)
+
+
+def test_a_request_that_is_sent_again_before_its_answer_is_recorded_once(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        first = await place(recorder, [user("one")])
+        second = await place(recorder, [user("one")])
+        assert isinstance(first, Placement)
+        assert isinstance(second, Placement)
+        assert first.name == second.name
+        assert await log_of(first) == ["one"]
+        await answer(recorder, first, "A")
+        await answer(recorder, second, "B")
+        assert await log_of(first) == ["one", "A"]
+        assert await log_of(second) == ["one", "B"]
+        follow = await exchange(recorder, [user("one"), assistant("B"), user("two")], "C")
+        assert follow.name == second.name
+
+    run(scenario)
+
+
+def test_a_partial_answer_is_kept_and_a_retry_goes_on_in_the_same_turn(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        cut = await place(recorder, [user("one")])
+        assert isinstance(cut, Placement)
+        await recorder.add_partial(cut, "openai", [assistant("half an ans")])
+        recorder.release(cut)
+        placed = await exchange(recorder, [user("one")], "a whole answer")
+        assert placed.name == cut.name
+        assert await log_of(placed) == ["one", "a whole answer"]
+        (turn,) = await placed.session.load_turns()
+        assert [message.kind for message in turn.messages] == ["message", "display", "message"]
+
+    run(scenario)
+
+
+CLAUDE = ClientId("claude-code-1", "x-claude-code-session-id")
+
+
+def test_a_summary_by_the_client_continues_its_session(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        history = [user("one")]
+        await exchange(recorder, history, "1", CLAUDE)
+        history += [assistant("1"), user("two")]
+        await exchange(recorder, history, "2", CLAUDE)
+        compacted = [user("A summary of what was said."), user("three")]
+        placed = await exchange(recorder, compacted, "3", CLAUDE)
+        assert placed.name == CLAUDE.name
+        assert await log_of(placed) == ["one", "1", "two", "2", "three", "3"]
+        placed = await exchange(recorder, [*compacted, assistant("3"), user("four")], "4", CLAUDE)
+        assert placed.name == CLAUDE.name
+        assert (await log_of(placed))[-4:] == ["three", "3", "four", "4"]
+
+    run(scenario)
+
+
+def test_a_history_without_its_beginning_continues_its_session(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        history = [user("one")]
+        await exchange(recorder, history, "1")
+        history += [assistant("1"), user("two")]
+        placed = await exchange(recorder, history, "2")
+        cut = await exchange(recorder, [user("two"), assistant("2"), user("three")], "3")
+        assert cut.name == placed.name
+        assert await log_of(cut) == ["one", "1", "two", "2", "three", "3"]
+
+    run(scenario)
+
+
+def test_a_title_call_is_not_recorded(run: Run) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        for named in (None, CLAUDE):
+            placed = await place(recorder, [user(f"{TITLE} hello")], named, tools=False)
+            assert isinstance(placed, Decision)
+            assert placed.action == "pass"
+        assert await fov.sessions() == []
+
+    run(scenario)
+
+
+def test_a_sub_agent_is_a_child_session(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        parent = await exchange(recorder, [user("delegate")], "ok", CLAUDE)
+        agent = ClientId(f"{CLAUDE.name}~a1", CLAUDE.source, parent=CLAUDE.name)
+        child = await exchange(recorder, [user("do the part")], "done", agent)
+        assert child.session.info.parent_id == parent.session.id
+        assert await log_of(child) == ["do the part", "done"]
+        assert await log_of(parent) == ["delegate", "ok"]
+
+    run(scenario)
+
+
+def test_a_new_id_with_a_known_history_is_a_fork(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        first = await exchange(recorder, [user("one")], "1", CLAUDE)
+        other = ClientId("claude-code-2", CLAUDE.source)
+        forked = await exchange(recorder, [user("one"), assistant("1"), user("two")], "2", other)
+        assert forked.name == "claude-code-2"
+        assert forked.session.info.parent_id == first.session.id
+        assert await log_of(forked) == ["one", "1", "two", "2"]
+
+    run(scenario)
+
+
+OURS = ClientId("support", "x-foveate-session", is_ours=True)
+
+
+def test_a_client_that_names_its_session_may_send_its_newest_message_alone(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        for number, said in enumerate(["hello", "yes", "yes"]):
+            placed = await exchange(recorder, [user(said)], f"answer {number}", OURS)
+        assert placed.name == "support"
+        assert await log_of(placed) == ["hello", "answer 0", "yes", "answer 1", "yes", "answer 2"]
+
+    run(scenario)
+
+
+def test_concurrent_prompts_of_one_session_are_branches(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        await exchange(recorder, [user("begin")], "ok", OURS)
+        placed = await asyncio.gather(*(place(recorder, [user(f"prompt {n}")], OURS) for n in range(5)))
+        await asyncio.gather(
+            *(answer(recorder, each, f"answer {n}") for n, each in enumerate(placed) if isinstance(each, Placement))
+        )
+        logs = [await log_of(each) for each in placed if isinstance(each, Placement)]
+        assert sorted(logs) == [["begin", "ok", f"prompt {n}", f"answer {n}"] for n in range(5)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("named", [None, CLAUDE], ids=["without an id", "with an id"])
+def test_what_clients_change_in_their_own_history_does_not_matter(run: Run, named: ClientId | None) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"a": 1, "b": 2}'}}
+        rewritten = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"b":2,"a":1}'}}
+        blocks = [{"type": "text", "text": "list it"}, {"type": "text", "text": "<system-reminder>x</system-reminder>"}]
+        placed = await place(recorder, [{"role": "user", "content": blocks}], named)
+        assert isinstance(placed, Placement)
+        said = {"role": "assistant", "content": None, "tool_calls": [call]}
+        await recorder.add_answer(placed, "openai", said=[said], shown=[said])
+        recorder.release(placed)
+        result = {"role": "tool", "tool_call_id": "c1", "content": "a.txt"}
+        again = [user("list it"), {"role": "assistant", "content": "", "tool_calls": [rewritten]}, result]
+        placed = await exchange(recorder, again, "one file", named)
+        assert len(await log_of(placed)) == 4
+        assert placed.turn_id == "T-1"
+
+    run(scenario)
+
+
+@dataclass
+class Client:
+    """A client with its own truth: everything that was said in its conversation, and what it sends of that."""
+
+    named: ClientId | None
+    truth: list[str] = field(default_factory=list)
+    sent: list[dict[str, Any]] = field(default_factory=list)
+
+
+OPERATIONS = ("say", "say", "say", "same", "edit", "regenerate", "retry", "title", "compact", "cut", "fork", "lost")
+
+
+class Clients:
+    """Random clients of one gateway, and the check of each log after every exchange."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.words = itertools.count()
+        self.clients = [Client(None), Client(None), Client(CLAUDE), Client(ClientId("opencode-7", "x-session-id"))]
+
+    async def step(self, which: int, operation: str) -> None:
+        client = self.clients[which % len(self.clients)]
+        await getattr(self, f"_{operation}")(client)
+
+    async def _exchange(self, client: Client, prompt: str, reply: str) -> None:
+        client.sent.append(user(prompt))
+        client.truth.append(prompt)
+        placed = await exchange(self.recorder, client.sent, reply, client.named)
+        client.sent.append(assistant(reply))
+        client.truth.append(reply)
+        log = await log_of(placed)
+        if client.named is None and log == [message["content"] for message in client.sent]:
+            client.truth = log  # a cut history that was not unique: a session of its own
+        assert log == client.truth
+
+    async def _say(self, client: Client) -> None:
+        number = next(self.words)
+        await self._exchange(client, f"prompt {number}", f"reply {number}")
+
+    async def _same(self, client: Client) -> None:
+        await self._exchange(client, "go on", "done")
+
+    async def _edit(self, client: Client) -> None:
+        if len(client.sent) >= 4 and len(client.sent) == len(client.truth):
+            del client.sent[-4:], client.truth[-4:]
+            await self._say(client)
+
+    async def _regenerate(self, client: Client) -> None:
+        if len(client.sent) >= 2:
+            prompt = client.sent[-2]["content"]
+            del client.sent[-2:], client.truth[-2:]
+            await self._exchange(client, prompt, f"reply {next(self.words)}")
+
+    async def _retry(self, client: Client) -> None:
+        prompt = f"prompt {next(self.words)}"
+        placed = await place(self.recorder, [*client.sent, user(prompt)], client.named)
+        assert isinstance(placed, Placement)
+        self.recorder.release(placed)
+        await self._exchange(client, prompt, f"reply {next(self.words)}")
+
+    async def _lost(self, client: Client) -> None:
+        """An answer that never reached its client: recorded, and asked for again."""
+        prompt = f"prompt {next(self.words)}"
+        await exchange(self.recorder, [*client.sent, user(prompt)], "lost", client.named)
+        await self._exchange(client, prompt, f"reply {next(self.words)}")
+
+    async def _title(self, client: Client) -> None:
+        placed = await place(self.recorder, [user(f"{TITLE} {next(self.words)}")], client.named, tools=False)
+        assert isinstance(placed, Decision)
+
+    async def _compact(self, client: Client) -> None:
+        if client.named and len(client.sent) >= 4:
+            client.sent = [user(f"summary {next(self.words)}"), *client.sent[-2:]]
+            await self._say(client)
+
+    async def _cut(self, client: Client) -> None:
+        if client.named is None and len(client.sent) >= 4:
+            client.sent = client.sent[2:]
+            await self._say(client)
+
+    async def _fork(self, client: Client) -> None:
+        named = client.named and ClientId(f"{client.named.name}-{next(self.words)}", client.named.source)
+        if len(client.sent) == len(client.truth):
+            self.clients.append(Client(named, list(client.truth), list(client.sent)))
+            await self._say(self.clients[-1])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.integers(0, 7), st.sampled_from(OPERATIONS)), min_size=5, max_size=30))
+def test_no_turn_is_lost_doubled_or_in_another_conversation(run: Run, steps: list[tuple[int, str]]) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        clients = Clients(recorder)
+        for which, operation in steps:
+            await clients.step(which, operation)
+
+    run(scenario)
