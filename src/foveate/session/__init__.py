@@ -22,8 +22,8 @@ from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
 from foveate.context.signatures import is_signed
-from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
+from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, SessionExists, TurnNotFound
 from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
