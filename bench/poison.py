@@ -5,8 +5,9 @@
     python bench/poison.py --only blank,json    some shapes
 
 For each shape and size: how long `record` took, the longest that the event loop was held up meanwhile, how long the
-turn took to be compressed, how long an ordinary turn of another session took that was recorded right behind it, and
-how long `close` took.
+turn took to be compressed, how long an ordinary turn of another session took that was recorded right behind it, how
+long `close` took, and the CPU time of the whole case, the start of the compressing process included: on a busy machine
+only that is comparable.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -130,9 +132,11 @@ class Case:
     compressed: float
     other: float
     close: float
+    cpu: float
 
 
 async def measure(messages: Sequence[Message], folder: Path) -> Case:
+    cpu = _cpu_seconds()
     fov = await foveate.open(folder / "poison.db")
     warm = await fov.session("warm")
     await warm.record(Message("user", (Text("hello"),)))
@@ -151,7 +155,13 @@ async def measure(messages: Sequence[Message], folder: Path) -> Case:
     beating.cancel()
     closing = time.perf_counter()
     await fov.close()
-    return Case(record, max(stalls, default=0.0), compressed, others, time.perf_counter() - closing)
+    closed = time.perf_counter() - closing
+    return Case(record, max(stalls, default=0.0), compressed, others, closed, _cpu_seconds() - cpu)
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that ended."""
+    return sum(os.times()[:4])
 
 
 async def _beat(stalls: list[float]) -> None:
@@ -178,21 +188,23 @@ def main() -> None:
     wanted = options.only.split(",")
     chosen = {name: make for name, make in shapes().items() if any(part in name for part in wanted)}
     for kilobytes in options.kilobytes:
-        print(f"\n{kilobytes:,} kB, seconds{'':<12} record   stall  compressed  other  close")
+        print(f"\n{kilobytes:,} kB, seconds{'':<12} record   stall  compressed  other  close    CPU")
         cases = []
         for name, make in chosen.items():
             with tempfile.TemporaryDirectory() as folder:
                 case = asyncio.run(measure(make(kilobytes * 1_000), Path(folder)))
             cases.append(case)
-            print(
-                f"{name:<28} {case.record:7.2f} {case.stall:7.2f} {case.compressed:11.2f} {case.other:6.2f}"
-                f" {case.close:6.2f}",
-                flush=True,
-            )
+            print_row(name, [getattr(case, field) for field in Case.__slots__])
         worst = [max(getattr(case, field) for case in cases) for field in Case.__slots__]
         middle = [statistics.median(getattr(case, field) for case in cases) for field in Case.__slots__]
-        for title, row in (("worst", worst), ("median", middle)):
-            print(f"{title:<28} {row[0]:7.2f} {row[1]:7.2f} {row[2]:11.2f} {row[3]:6.2f} {row[4]:6.2f}", flush=True)
+        print_row("worst", worst)
+        print_row("median", middle)
+
+
+def print_row(title: str, row: Sequence[float]) -> None:
+    print(
+        f"{title:<28} {row[0]:7.2f} {row[1]:7.2f} {row[2]:11.2f} {row[3]:6.2f} {row[4]:6.2f} {row[5]:6.2f}", flush=True
+    )
 
 
 if __name__ == "__main__":

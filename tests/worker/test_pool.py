@@ -106,6 +106,29 @@ def test_a_job_that_takes_too_long_is_done_in_a_simpler_way_and_the_next_one_as_
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("CPU_SECONDS = {'make-renditions': 0.01}", "more than 20 seconds of CPU"),
+        ("MAX_MEMORY_BYTES = 1 << 20", "make-renditions is done in a simpler way"),
+    ],
+)
+def test_a_job_that_takes_too_much_cpu_time_or_memory_is_done_in_a_simpler_way(
+    limit: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = f"import sys; sys.path = {sys.path!r}; import foveate.worker.process as p; p.{limit}; p.main()"
+    monkeypatch.setattr("foveate.worker.pool.module_command", lambda _: [sys.executable, "-c", code])
+
+    async def run() -> None:
+        pool = Pool(1)
+        (made,) = await pool.run(make_local, [job(2, "words " * 100_000)], instead=coarse)
+        assert (made.turn, made.tiny) == (2, "coarse")
+        pool.close()
+
+    asyncio.run(run())
+    assert said in caplog.text
+
+
 def test_an_error_in_a_job_is_raised_here_and_the_process_goes_on() -> None:
     async def run() -> None:
         pool = Pool(1)

@@ -18,7 +18,7 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Number of turns per batch."""
     lease_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
     """Time after which a turn claimed by a crashed worker is released."""
-    turn_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
+    turn_seconds: Annotated[float, Meta(gt=0, le=3600)] = 120.0
     """Time limit of one turn, including the start of its process. Beyond it the turn gets a coarse rendition,
     marked as incomplete."""
     quiet_seconds: Annotated[float, Meta(ge=0, le=3600)] = 2.0

@@ -17,7 +17,16 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from foveate.plugins import module_command
-from foveate.worker.process import JobError, job_name, pack_call, read_frame, unpack_result, write_frame
+from foveate.worker.process import (
+    CPU_SECONDS,
+    JobError,
+    is_cpu_limit,
+    job_name,
+    pack_call,
+    read_frame,
+    unpack_result,
+    write_frame,
+)
 
 T = TypeVar("T")
 Job = tuple[Any, ...]
@@ -166,7 +175,10 @@ class _Process:
         if answer is None:
             if is_late.is_set():
                 raise _TookTooLong(f"it took more than {limit_seconds:g} seconds")
-            raise EOFError(f"exit status {self._popen.poll()}")
+            status = self._popen.wait()
+            if is_cpu_limit(status):
+                raise _TookTooLong(f"it took more than {CPU_SECONDS[name]:g} seconds of CPU")
+            raise EOFError(f"exit status {status}")
         self.is_usable = not is_late.is_set()
         made: T = unpack_result(name, answer)
         return made

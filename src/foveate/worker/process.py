@@ -44,6 +44,8 @@ NICENESS = 10
 """The program's own work goes first."""
 MAX_MEMORY_BYTES = 4 << 30
 """A job that needs more fails, so that the machine does not swap."""
+CPU_SECONDS: Mapping[str, float] = {"make-renditions": 20.0, "make-passages": 20.0}
+"""Limits of single jobs. Unlike elapsed time they are the same on a busy machine. The process ends at the limit."""
 SAFE_INTEGER = 2**63
 
 
@@ -225,8 +227,24 @@ def main() -> None:
 def _answer(frame: bytes) -> bytes:
     with contained() as outcome:  # one job's fault does not end the process; the caller raises it
         name, arguments = unpack_call(frame)
-        return pack_result(job_function(name)(*arguments))
+        function = job_function(name)  # imports what it needs
+        _limit_cpu(CPU_SECONDS.get(name, 0))
+        try:
+            return pack_result(function(*arguments))
+        finally:
+            _limit_cpu(0)
     return pack_error(outcome.raised)
+
+
+def _limit_cpu(seconds: float) -> None:
+    """Have the process end after this much CPU time; 0: no limit."""
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+
+
+def is_cpu_limit(exit_status: int) -> bool:
+    """Whether a process ended because its job took too much CPU time."""
+    return hasattr(signal, "SIGVTALRM") and exit_status == -signal.SIGVTALRM
 
 
 def _limit_memory() -> None:
