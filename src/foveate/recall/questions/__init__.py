@@ -46,8 +46,6 @@ class Language:
     memory: re.Pattern[str]
     you: re.Pattern[str]
     small: frozenset[str]
-    known: frozenset[str]
-    """What tells that a text is in this language."""
     small_in_runs: re.Pattern[str] | None
     """Of a language without spaces."""
 
@@ -67,11 +65,21 @@ def language_of(text: str) -> Language:
         if letters.search(text):
             return load(name)
     words = Counter(match[0].lower().replace(APOSTROPHE, "'") for match in _WORD.finditer(text))
-    return load(max(SPACED, key=lambda name: sum(words[word] for word in load(name).known & words.keys())))
+    return load(max(SPACED, key=lambda name: sum(words[word] for word in _known(name) & words.keys())))
 
 
 @cache
-def load(name: str) -> Language:
+def _known(name: str) -> frozenset[str]:
+    """The words that tell that a text is in this language."""
+    return _small(name).union(_sections(name)["asks"])
+
+
+def _small(name: str) -> frozenset[str]:
+    return stop_words("chat", name) | (STOP_WORDS if name == ENGLISH else frozenset())
+
+
+@cache
+def _sections(name: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     section: list[str] = []
     for line in files("foveate.recall").joinpath("questions", f"{name}.txt").read_text("utf-8").splitlines():
@@ -79,8 +87,14 @@ def load(name: str) -> Language:
             section = found.setdefault(line.strip("[]"), [])
         else:
             section += [entry.strip() for entry in line.split(",") if entry.strip()]
+    return found
+
+
+@cache
+def load(name: str) -> Language:
+    """A language with its patterns, which take a while to compile."""
+    found, small = _sections(name), _small(name)
     is_spaced = name not in UNSPACED
-    small = stop_words("chat", name) | (STOP_WORDS if name == ENGLISH else frozenset())
     openers = _any(found.get("openers", ()))
     begins = rf"^[\u00bf\u00a1]*(?:(?:{openers}),?\s+){{0,{MAX_OPENERS}}}" if is_spaced else ""
     return Language(
@@ -91,7 +105,6 @@ def load(name: str) -> Language:
         memory=_pattern(found["memory"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         you=_pattern(found["you"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         small=small,
-        known=small.union(found["asks"]),
         small_in_runs=None if is_spaced else re.compile(_any(small)),
     )
 
