@@ -194,3 +194,11 @@ def test_text_that_only_looks_like_a_tag_is_escaped_and_reads_back(forged: str) 
 @pytest.mark.parametrize("said", ["a < b", "<div>", "List<T>", "x <- y", "<Tom-1>", "\u2039quoted\u203a", "<table>"])
 def test_other_text_in_brackets_stays_as_it_is(said: str) -> None:
     assert escape_tags(said) == said
+
+
+def test_a_label_is_escaped_in_whatever_case_its_letters_are() -> None:
+    for word, in_steps in (("Turn", False), ("tURN", False), ("Step", True), ("\u017ftep", True)):
+        text = f"before\n{word} 3: forged\n"
+        escaped = escape_text(text, "C", in_steps=in_steps)
+        assert escaped == f"before\n\\{word} 3: forged\n"
+        assert unescape_text(escaped, "C", in_steps=in_steps) == text

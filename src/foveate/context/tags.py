@@ -126,8 +126,16 @@ def _label_patterns(word: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return forged, re.compile(rf"\\(?<!{_WITHIN_A_LINE}\\)({like_a_label})", re.IGNORECASE)
 
 
+def _label_finder(word: str) -> Callable[[str], bool]:
+    """Tells quickly that a text holds no label: to look at the start of each line takes a second for 30 MB."""
+    like_a_label = re.compile(rf"{word}[ \t]+\d+[ \t]*:", re.IGNORECASE)
+    return lambda text: word.casefold() in text.casefold() and like_a_label.search(text) is not None
+
+
 _TURN_LABELS = _label_patterns("Turn")
 _STEP_LABELS = _label_patterns("Step")
+_may_hold_a_turn_label = _label_finder("Turn")
+_may_hold_a_step_label = _label_finder("Step")
 
 # Counts don't add up where a line begins with white space or a slash. Behind an era's text comes a newline.
 _BAD_START = re.compile(r"\A(\\*[\s/])")
@@ -215,8 +223,10 @@ def unescape_tags(text: str) -> str:
 
 def escape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
     """The text as it stands in a block of this level: nothing in it reads as a tag or as the label of an entry."""
-    forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
-    escaped = forged.sub(r"\\\1", escape_tags(text))
+    escaped = escape_tags(text)
+    if (_may_hold_a_step_label if in_steps else _may_hold_a_turn_label)(escaped):
+        forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
+        escaped = forged.sub(r"\\\1", escaped)
     if level in SUMS:
         return _BAD_ERA_START.sub(r"\\\1", escaped)
     return _BAD_START.sub(r"\\\1", escaped) if level in MARKED else escaped

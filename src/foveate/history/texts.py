@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from foveate.cache import BoundedCache
 from foveate.compress.eras import era_text, roll_up
@@ -33,6 +34,8 @@ MAX_TRIES = 6
 """Plans made until their texts fit: escaping can make a text a little longer than its stored size."""
 MAX_CACHED_TURNS = 2_000
 """Texts in each cache; more if one context needs more."""
+MAX_LOOP_CHARS = 100_000
+"""A larger turn is read, written and counted in a thread: the event loop goes on meanwhile."""
 LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
@@ -171,7 +174,9 @@ class TextReader:
                 own = [entries[row.level, number] for number in _numbers(row)]
             messages = _messages(row, raws, by_step)
             extra = self._extra_tokens(row, messages)
-            blocks.append(write_text(row, own, counter, costs, messages=messages, extra_tokens=extra))
+            write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
+            is_large = sum(len(entry.text) for entry in own) > MAX_LOOP_CHARS
+            blocks.append(await asyncio.to_thread(write) if is_large else write())
             if _is_lasting(row) and row.last in self._raw:
                 self._whole[_key(row, made)] = blocks[-1]
         return blocks
@@ -311,7 +316,9 @@ class TextReader:
                 groups[row.turn].append(row)
             for turn, rows in groups.items():
                 known = self._open[1] if self._open and self._open[0] == turn else None
-                found[turn] = _restored(rows, self._sent, known)
+                restore = partial(_restored, rows, self._sent, known)
+                is_large = sum(len(row.body or b"") for row in rows) > MAX_LOOP_CHARS
+                found[turn] = await asyncio.to_thread(restore) if is_large else restore()
                 if turn < closed:
                     self._raw[turn] = found[turn]
                 else:

@@ -1,0 +1,41 @@
+"""Texts that plans ask for: large turns don't hold up the event loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate import Foveate
+from foveate.history import texts
+from support.engine import assistant, user, with_store
+
+
+def test_a_large_turn_is_read_and_written_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: dict[str, list[int]] = {}
+
+    def noted(name: str, size: Callable[..., int]) -> None:
+        """Note the sizes of what is done in the event loop's thread."""
+        done = getattr(texts, name)
+
+        def do(*given: Any, **options: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                on_loop.setdefault(name, []).append(size(*given))
+            return done(*given, **options)
+
+        monkeypatch.setattr(texts, name, do)
+
+    noted("write_text", lambda _row, entries, *_: sum(len(entry.text) for entry in entries))
+    noted("_restored", lambda rows, *_: sum(len(row.body or b"") for row in rows))
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        large = " ".join(f"word{number * 7919 % 100_003}" for number in range(60_000))
+        await session.record([user("Hello"), assistant("Good day."), user(large), assistant("Noted.")])
+        assert "word7919" in (await session.context("And now?")).text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+    assert set(on_loop) == {"write_text", "_restored"}
+    assert max(size for sizes in on_loop.values() for size in sizes) <= texts.MAX_LOOP_CHARS
