@@ -110,7 +110,7 @@ def test_a_job_that_takes_too_long_is_done_in_a_simpler_way_and_the_next_one_as_
     ("limit", "said"),
     [
         ("CPU_SECONDS = {'make-renditions': 0.01}", "more than 20 seconds of CPU"),
-        ("MAX_MEMORY_BYTES = 1 << 20", "make-renditions is done in a simpler way"),
+        ("MAX_MEMORY_BYTES = 1 << 20", "make-renditions failed; a fallback is used"),
     ],
 )
 def test_a_job_that_takes_too_much_cpu_time_or_memory_is_done_in_a_simpler_way(
