@@ -1,5 +1,7 @@
 """Strict validators over random agentic histories: every strategy, budgets from 500 to 64k, four formats, cross-format.
 
+Each request is also recounted independently: one that is larger than its budget is a fault.
+
 python bench/validators.py [REQUESTS]        default: 20,000
 """
 
@@ -16,6 +18,7 @@ from pathlib import Path
 import foveate
 from foveate.errors import FoveateError
 from foveate.testing.messages import FORMATS, random_turns
+from foveate.testing.recount import recount
 from foveate.testing.validators import faults
 
 STRATEGIES = ("gradient", "standard", "checkpoint", "topics", "hybrid", "oneshot")
@@ -59,7 +62,11 @@ async def one_store(
             continue
         for name in FORMATS:
             seen["requests"] += 1
-            for problem in faults(name, context.request(name)):
+            request = context.request(name)
+            if (tokens := recount(name, request)) > context.budget_tokens:
+                found[f"{name}: over budget"] += 1
+                print(f"seed {seed} {name} {strategy} {budget}: {tokens} of {context.budget_tokens}", file=sys.stderr)
+            for problem in faults(name, request):
                 found[f"{name}: {problem[:110]}"] += 1
                 print(f"seed {seed} {usual} {name} {strategy} {budget}: {problem[:200]}", file=sys.stderr)
 

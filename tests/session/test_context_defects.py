@@ -11,10 +11,11 @@ import pytest
 
 from foveate import Foveate
 from foveate.context.render import FORMATS
-from foveate.errors import InvariantBroken
+from foveate.errors import BudgetExceeded, InvariantBroken
 from foveate.events import Event
 from foveate.history import texts
 from foveate.session import context as contexts
+from foveate.store import sqlite
 from foveate.strategy import names
 from foveate.strategy.gradient import Gradient
 from support.engine import recounted, settings, talk, tool_step, user, with_store
@@ -64,6 +65,69 @@ def test_a_context_is_given_while_another_process_holds_the_lock_and_saved_later
         assert (await (await fov.open_session("s")).context(PROMPT)).text == first.text
 
     asyncio.run(with_store(path, job, settings(store={"lock_timeout_seconds": 0.05})))
+
+
+@pytest.mark.parametrize("strategy", ["gradient", "oneshot", "checkpoint", "topics", "hybrid"])
+def test_a_context_is_given_while_the_disk_is_full_and_saved_later(
+    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "chat.db"
+
+    async def full(*_: Any, **__: Any) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorname = "SQLITE_FULL"
+        raise sqlite._translate(str(path), error)
+
+    async def saved(fov: Foveate) -> list[bytes]:
+        store = fov._store
+        kept = [await store.artefacts.state("s", strategy), await store.derived.plan("s", strategy)]
+        return [data for data in kept if data]
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", strategy=strategy, budget_tokens=2_500)
+        await talk(session, 60)
+        await fov.settle()
+        with monkeypatch.context() as patched:
+            for part, writes in {
+                fov._store.derived: ("keep_plan", "keep_recalled", "keep_offer"),
+                fov._store.artefacts: ("keep_state", "keep_made", "keep_board"),
+            }.items():
+                for name in writes:
+                    patched.setattr(type(part), name, full)
+            first = await session.context("What is word3x1?")
+            assert first.tokens <= 2_500
+            assert (await session.context("What is word3x1?")).history == first.history
+            assert not await saved(fov)
+        assert (await session.context("What is word3x1?")).history == first.history
+        assert await saved(fov)
+
+    asyncio.run(with_store(path, job))
+
+
+BANDS = {"oneshot": range(190, 240), "gradient": range(200, 240)}
+"""Budgets around what the fixed part of a strategy takes, where each one counts."""
+
+
+@pytest.mark.parametrize("strategy", names())
+def test_no_budget_however_small_raises_an_internal_error(strategy: str, tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        talked, working = await fov.session("talked"), await fov.session("working")
+        await talk(talked, 5)
+        await talk(working, 3)
+        await working.record([user("Do it."), *tool_step(1, "a " * 200), *tool_step(2, "b " * 300)])
+        await fov.settle()
+        given = 0
+        for session, prompt in ((talked, ""), (talked, PROMPT), (working, ""), (working, "Stop.")):
+            for budget in sorted({*range(1, 1_400, 37), *BANDS.get(strategy, ())}):
+                try:
+                    context = await session.context(prompt, budget_tokens=budget, strategy=strategy)
+                except BudgetExceeded:
+                    continue
+                assert context.tokens <= budget
+                given += 1
+        assert given > 60
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(recall={"enabled": False})))
 
 
 def _failing(*_: Any, **__: Any) -> Any:

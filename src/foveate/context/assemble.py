@@ -245,7 +245,8 @@ def _check_fixed(
     parts: ContextParts, fixed: Sequence[Segment], prompt: tuple[Message, ...], prompt_tokens: int
 ) -> None:
     named: dict[str, int] = {segment.name: segment.tokens for segment in fixed}
-    framing = MESSAGE_TOKENS * (bool(fixed) + provider_message_count(prompt)) + REPLY_TOKENS
+    own = any(parts.changing.values()) and not Stretch(("",), prompt).is_joined
+    framing = MESSAGE_TOKENS * (bool(fixed) + own + provider_message_count(prompt)) + REPLY_TOKENS
     named |= {name: parts.counter.base(text) for name, text in parts.changing.items()}
     named |= {"prompt": prompt_tokens, "tool definitions": parts.tools_tokens, "framing of messages": framing}
     if _scaled(parts, sum(named.values())) > parts.budget_tokens:
