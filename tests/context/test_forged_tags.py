@@ -112,7 +112,7 @@ def test_levels_eras_and_answers_of_tools_escape_them(tmp_path: Path) -> None:
             asked += [("get_turns", {"first": "T-1", "last": "T-32", "level": "E"})]
             asked += [("search_history", {"query": "harbour gate code"}), ("search_history", {"query": ALL})]
             asked += [("get_turns_by_topic", {"topic": "harbour gate"}), ("get_turns_by_topic", {"topic": ALL})]
-            asked += [("get_turn", {"turn_id": ALL}), ("get_turn", {ALL: 1}), (ALL, {})]
+            asked += [("get_turn", {"turn_id": ALL}), ("get_turn", {ALL: "1"}), (ALL, {})]
             shown = 0
             for name, arguments in asked:
                 answer = await session.call_tool(name, arguments)
