@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from foveate import client as api
 from foveate import session
 from foveate.errors import StoreClosed
-from foveate.session import checkpoints, documents, exchange, goals, keys
+from foveate.session import checkpoints, documents, exchange, files, goals, keys
 from foveate.session import topics as topical
 from foveate.settings import Settings
 from foveate.store import FORKED
@@ -166,6 +166,7 @@ def _leave(self: _Blocking, *raised: object) -> None:
 
 
 Documents = _twin(documents.Documents)
+Files = _twin(files.Files)
 Checkpoints = _twin(checkpoints.Checkpoints)
 Goals = _twin(goals.Goals)
 Keys = _twin(keys.Keys)

@@ -40,6 +40,7 @@ CHAPTERS = (
     Chapter("Goals", "foveate.session.goals", ("Goals",)),
     Chapter("Checkpoints", "foveate.session.checkpoints", ("Checkpoints", "CheckpointInfo", "CheckpointStatus")),
     Chapter("Documents", "foveate.session.documents", ("Documents",)),
+    Chapter("Files", "foveate.session.files", ("Files", "TrackedFiles")),
     Chapter("Topics", "foveate.session.topics", ("Topics", "TopicsContext", "TopicsHistory")),
     Chapter("A context", "foveate.context.context", ("Context", "Segment", "PlanReport", "LevelChange")),
     Chapter(

@@ -19,11 +19,11 @@ from typing import get_type_hints
 import foveate
 from foveate import client as api
 from foveate import session
-from foveate.session import checkpoints, documents, exchange, goals, keys
+from foveate.session import checkpoints, documents, exchange, files, goals, keys
 from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
-OWN = ("Foveate", "Session", "Exchange", "Checkpoints", "Documents", "Goals", "Keys", "Topics", "open")
+OWN = ("Foveate", "Session", "Exchange", "Checkpoints", "Documents", "Files", "Goals", "Keys", "Topics", "open")
 HEAD = """# Written by tests/support/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 """
@@ -44,6 +44,7 @@ def generate() -> str:
     names: dict[str, str] = {}
     bodies = [
         _class(documents, "Documents", names),
+        _class(files, "Files", names),
         _class(checkpoints, "Checkpoints", names),
         _class(goals, "Goals", names),
         _class(keys, "Keys", names),

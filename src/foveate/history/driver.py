@@ -9,6 +9,7 @@ Only at the session's own budget is anything stored or published; a preview leav
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -107,6 +108,17 @@ class _Kept:
 
     mark: ArtefactsMark
     made: dict[str, Artefact]
+
+
+FILE_SUMMARIES = "files"
+"""The document with the summaries that a program gave for files, by path."""
+
+
+async def read_summaries(store: Store, session_id: str) -> dict[str, str]:
+    """The summaries that were given for files, by path."""
+    kept = {row.name: row.text for row in await store.artefacts.documents(session_id)}
+    found: dict[str, str] = json.loads(kept.get(FILE_SUMMARIES) or "{}")
+    return found
 
 
 class StatefulDriver:
@@ -265,6 +277,7 @@ class StatefulDriver:
         made = {one.name: one for one in known.values() if one}
         fresh = list({wanted.name: wanted for wanted in lacking if wanted.name not in made}.values())
         goals = [dict(_expanded(row.data)) for row in await self._store.artefacts.goals(self._session_id)]
+        summaries = await read_summaries(self._store, self._session_id)
         count, cut = counting("A", counter), cutter(counter)
         for batch in _batches(fresh):
             turns = sorted({turn for wanted in batch for turn in _turns_of(wanted, session.last_turn)})
@@ -279,6 +292,7 @@ class StatefulDriver:
                     {**story.made, **made},
                     goals,
                     session.model,
+                    summaries,
                 )
                 for wanted in batch
             ]

@@ -36,6 +36,7 @@ from foveate.session.checkpoints import Checkpoints
 from foveate.session.context import Contexts, Request, given_settings
 from foveate.session.documents import Documents
 from foveate.session.exchange import Exchange
+from foveate.session.files import Files
 from foveate.session.goals import Goals
 from foveate.session.read import Reader
 from foveate.session.record import (
@@ -143,6 +144,11 @@ class Session:
         given = given_settings(self._row) if self._row.strategy == "oneshot" else None
         strategy = make_strategy("oneshot", self._shared.settings, given)
         return Documents(self._store, self._row, strategy.document_limits)
+
+    @property
+    def files(self) -> Files:
+        """Files and todos that tool calls name: `files.list()`, `summarize(path, "…")`, `summaries()`."""
+        return Files(self._store, self._row.id, self._row.last_turn, self.load_turns)
 
     @property
     def checkpoints(self) -> Checkpoints:

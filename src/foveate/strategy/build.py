@@ -53,6 +53,8 @@ class Material:
     goals: Sequence[Mapping[str, Json]] = ()
     """The session's goals, in order."""
     model: str | None = None
+    file_summaries: Mapping[str, str] = field(default_factory=dict)
+    """Summaries that were given for files, by path."""
 
 
 Maker = Callable[[Material], Artefact]

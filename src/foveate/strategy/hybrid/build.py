@@ -61,7 +61,7 @@ def make_short(material: Material) -> Artefact:
     if wanted.data.get("system"):
         kept = tuple(message for message in messages if _is_system(message))
         return made_of(wanted, turn_text(kept).rstrip("\n"))
-    tracker = Tracker()
+    tracker = Tracker(summaries=material.file_summaries)
     for turn in material.turns[:-1] if own else ():
         for position, message in enumerate(turn.messages):
             tracker.follow(turn.number, position, message, curate=False)

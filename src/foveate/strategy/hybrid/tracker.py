@@ -112,6 +112,8 @@ class Tracker:
     """The newest of each path."""
     changes: list[FileChange] = field(default_factory=list)
     todos: list[Todo] = field(default_factory=list)
+    summaries: Mapping[str, str] = field(default_factory=dict)
+    """Summaries that were given for files, by path; they come before what a file says of itself."""
     _calls: BoundedCache[str, ToolCall] = field(default_factory=lambda: BoundedCache(MAX_CALLS))
     _waiting: list[ToolCall] = field(default_factory=list)
 
@@ -171,7 +173,7 @@ class Tracker:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
         first, lines = _numbered(exchange)
         sections = tuple(sections_of(lines, first)) if curate else ()
-        summary = _summary(lines) if curate and first == 1 else ""
+        summary = self.summaries.get(path) or (_summary(lines) if curate and first == 1 else "")
         read = FileRead(path, turn, position, exchange.total_lines, digest, summary, sections, first, at)
         self.reads[path] = read
         return read
@@ -225,9 +227,11 @@ def unwrapped(call: ToolCall, result: ToolResult) -> tuple[ToolCall, ToolResult]
     return call, replace(result, content=(Text(content),))
 
 
-def track(turns: Sequence[tuple[int, Sequence[Message]]], *, curate: bool = True) -> Tracker:
+def track(
+    turns: Sequence[tuple[int, Sequence[Message]]], *, curate: bool = True, summaries: Mapping[str, str] | None = None
+) -> Tracker:
     """All that turns, given by their numbers, have to do with files and todos."""
-    tracker = Tracker()
+    tracker = Tracker(summaries=summaries or {})
     for number, messages in turns:
         for position, message in enumerate(messages):
             tracker.follow(number, position, message, curate=curate)
