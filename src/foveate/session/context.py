@@ -116,6 +116,20 @@ class ChosenStrategy:
         return Split(history, split.board, split.recall if recalls else 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FixedPart:
+    """What a context has besides history, memory, board and prompt."""
+
+    explanation: str
+    documents: dict[Section, str]
+    changing: dict[Section, str]
+    """Documents behind the history."""
+    tokens: int
+    """All of it, with pins, the system prompt, tools and framing."""
+    own_tokens: int
+    """The explanation and the framing."""
+
+
 class Contexts:
     """Makes the contexts of one session."""
 
@@ -176,11 +190,8 @@ class Contexts:
         one_off = fallback is not None or not is_own
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
         exact = exact_counter(session.encoding)
-        documents = await self._documents(session, chosen.strategy, chosen.strategy.documents)
-        changing = await self._documents(session, chosen.strategy, chosen.strategy.changing_documents)
-        explanation = chosen.strategy.explanation if self._settings.context.explain else ""
-        fixed = self._fixed_tokens(request, explanation, [*documents.values(), *changing.values()], exact)
-        fixed += request.tools_tokens + FRAMING_TOKENS
+        part = await self._fixed_part(session, chosen.strategy, request, exact)
+        fixed = part.tokens
         request = replace(request, prompt=_fitted(request.prompt, session, budget - fixed))
         prompt = _prompt_tokens(request.prompt, session)
         allotments = self._settings.allotments
@@ -202,7 +213,7 @@ class Contexts:
             one_off,
             session.model,
             asked_tokens=request.budget_tokens,
-            own_tokens=fixed - self._given_tokens(request, [*documents.values(), *changing.values()], exact),
+            own_tokens=part.own_tokens,
             open_limit_tokens=0 if one_off or ends_turn else limit - reserved,
         )
         has_results = bool(leading_results(prompt_messages(request.prompt)))
@@ -217,7 +228,6 @@ class Contexts:
             raise HistoryExceedsBudget(needed, had) from None
         if fallback == "text":
             view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
-        at_work = _at_work(session, view.blocks, request.prompt)
         await self._check_waiting(session, counter, request, view.blocks, fixed_tokens=fixed)
         # In a preview the history has the board's room.
         if not one_off and (shown or layer.in_part):
@@ -229,22 +239,55 @@ class Contexts:
             if shown or noted.prefetched:
                 board = noted
                 shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
-        context = assemble(
+        context = await self._assembled(session, counter, request, part, view, memory=layer.text, board=shown)
+        room_tokens = counter.scale(room.history, session.calibration)
+        planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name)
+        return replace(context, planned=planned, board=board)
+
+    async def _fixed_part(
+        self, session: SessionRow, strategy: Strategy, request: Request, counter: Counter
+    ) -> _FixedPart:
+        documents = await self._documents(session, strategy, strategy.documents)
+        changing = await self._documents(session, strategy, strategy.changing_documents)
+        explanation = strategy.explanation if self._settings.context.explain else ""
+        system = f"{request.system}\n" if request.system else ""
+        explained = counter.base(f"{system}{explanation}") + FRAMING_TOKENS
+        shown = sum(map(counter.base, [write_pins(request.pins), *documents.values(), *changing.values()]))
+        return _FixedPart(
+            explanation=explanation,
+            documents=documents,
+            changing=changing,
+            tokens=explained + shown + request.tools_tokens,
+            own_tokens=explained - counter.base(request.system),
+        )
+
+    async def _assembled(
+        self,
+        session: SessionRow,
+        counter: Counter,
+        request: Request,
+        part: _FixedPart,
+        view: HistoryView,
+        *,
+        memory: str,
+        board: str,
+    ) -> Context:
+        return assemble(
             ContextParts(
                 budget_tokens=request.budget_tokens,
                 counter=counter,
                 calibration=session.calibration,
                 model=session.model,
                 system=request.system,
-                explanation=explanation,
+                explanation=part.explanation,
                 pins=request.pins,
-                documents=documents,
-                changing=changing,
+                documents=part.documents,
+                changing=part.changing,
                 history=view.blocks,
-                at_work=at_work,
+                at_work=_at_work(session, view.blocks, request.prompt),
                 open_call=await self._open_call(session, request),
-                memory=layer.text,
-                board=shown,
+                memory=memory,
+                board=board,
                 prompt=request.prompt,
                 tools_tokens=request.tools_tokens,
                 history_tools_tokens=request.history_tools_tokens,
@@ -252,9 +295,6 @@ class Contexts:
                 order=request.order,
             )
         )
-        room_tokens = counter.scale(room.history, session.calibration)
-        planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name)
-        return replace(context, planned=planned, board=board)
 
     async def _check_waiting(
         self,
@@ -487,16 +527,6 @@ class Contexts:
             data: dict[str, Json] = {"cause": cause, "tokens": tokens, "churn": round(view.churn, 3)}
             self._publish("gradient-recalculated", session.last_turn, data)
         return view
-
-    def _fixed_tokens(self, request: Request, explanation: str, documents: Sequence[str], counter: Counter) -> int:
-        system = f"{request.system}\n" if request.system else ""
-        shown = sum(map(counter.base, documents))
-        return counter.base(f"{system}{explanation}") + counter.base(write_pins(request.pins)) + shown
-
-    def _given_tokens(self, request: Request, documents: Sequence[str], counter: Counter) -> int:
-        """The fixed part without what is added to it here."""
-        shown = sum(map(counter.base, documents))
-        return counter.base(request.system) + counter.base(write_pins(request.pins)) + shown + request.tools_tokens
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
