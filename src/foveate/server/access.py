@@ -111,6 +111,15 @@ class Access:
             host = self.settings.host
             raise ProblemError(403, f"listening on {host} needs a key, and none exists; {CREATE_KEY}, or use 127.0.0.1")
 
+    def note_created(self) -> None:
+        """A key was created: from now on every request needs one."""
+        self._keys_exist = True
+
+    def note_revoked(self, key_id: str) -> None:
+        """A key was revoked: it is not trusted any more."""
+        for secret in [secret for secret, known in self._known.items() if known.info.id == key_id]:
+            self._known.pop(secret)
+
     def check_names(self, connection: HTTPConnection) -> None:
         """Reject a foreign Host (DNS rebinding) and a foreign Origin (a web page of somebody else)."""
         host = connection.headers.get("host", "")

@@ -46,7 +46,8 @@ def create_app(
     metrics = Metrics()
     mcp = _mcp(fov, settings)
     events = EventHub(fov, settings.event_buffer, metrics)
-    parts = ApiParts(fov, settings, events, Jobs(settings.max_jobs), Replies(settings.idempotency_buffer))
+    jobs, replies = Jobs(settings.max_jobs), Replies(settings.idempotency_buffer)
+    parts = ApiParts(fov, settings, access, events, jobs, replies)
     routes = [
         Route("/healthz", _health, methods=["GET"]),
         Route("/readyz", _ready, methods=["GET"]),
@@ -66,7 +67,7 @@ def create_app(
                 yield
         finally:
             events.stop()
-            await parts.jobs.stop()
+            await jobs.stop()
 
     app = Starlette(
         routes=routes,
@@ -82,6 +83,7 @@ def create_app(
     app.state.settings = settings
     app.state.access = access
     app.state.metrics = metrics
+    app.state.end_streams = events.stop
     return app
 
 
@@ -94,7 +96,7 @@ class _RawPaths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(f"{BASE}/") and scope.get("raw_path"):
             raw: bytes = scope["raw_path"].partition(b"?")[0]
-            scope = {**scope, "path": raw.decode("ascii", "replace")}
+            scope["path"] = raw.decode("ascii", "replace")
         await self._app(scope, receive, send)
 
 

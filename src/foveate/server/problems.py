@@ -22,6 +22,7 @@ STATUSES: tuple[tuple[type[FoveateError], int], ...] = (
     (errors.Refused, 409),
     (errors.ModelHeldBack, 503),
     (errors.ModelError, 502),
+    (errors.BadUpstream, 502),
     (errors.StorageFull, 507),
     (errors.StoreBusy, 503),
     (errors.StoreClosed, 503),

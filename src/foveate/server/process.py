@@ -87,6 +87,7 @@ async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeRe
         def stop() -> None:
             server.force_exit = server.should_exit  # a second signal does not wait for open requests
             server.should_exit = True
+            app.state.end_streams()  # they would keep their connections open
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -55,6 +55,7 @@ async def create_key(call: Call, body: KeyBody) -> NewKeyAnswer:
     if own and tenant != own:
         raise ProblemError(403, "a tenant's key can create keys of its own tenant only")
     made = await call.parts.fov.keys.create(body.name, tenant=tenant, rights=body.rights)
+    call.parts.access.note_created()
     info = made.info
     return NewKeyAnswer(
         id=info.id,
@@ -72,6 +73,7 @@ async def revoke_key(call: Call, key: str) -> None:
     if key not in {info.id for info in await _keys(call)}:
         raise NotFound(f"no active key {key!r}; 'foveate keys list' lists them")
     await call.parts.fov.keys.revoke(key)
+    call.parts.access.note_revoked(key)
 
 
 async def _keys(call: Call) -> list[KeyInfo]:

@@ -80,7 +80,8 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
         except (OSError, ValueError) as error:
             raise ProblemError(422, f"the transcript can't be read: {type(error).__name__}") from error
         except InputError as error:
-            raise InputError(str(error).replace(str(path), query.name)) from error
+            error.args = (str(error).replace(str(path), query.name),)
+            raise
         report.source = query.name
         return report
 

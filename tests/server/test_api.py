@@ -1,0 +1,422 @@
+"""The HTTP API: what it does, its pages, its errors, and writes that are sent twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from foveate import errors
+from foveate.server.api.schema import describe
+from foveate.server.api.table import ENDPOINTS
+from foveate.server.problems import problem_of
+from support.servers import ServerClient, bearer, call, client_of, listening
+
+API = "/api/v1"
+HELLO = [{"role": "user", "content": "The port is 8443."}, {"role": "assistant", "content": "Noted."}]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
+    with client_of(tmp_path_factory.mktemp("api") / "a.db") as made:
+        yield made
+
+
+@pytest.fixture
+def chat(client: ServerClient, request: pytest.FixtureRequest) -> str:
+    """The path of a new session."""
+    name = request.node.name[:100]
+    assert client.post(f"{API}/sessions", json={"id": name}).status_code == 201
+    return f"{API}/sessions/{name}"
+
+
+def test_a_session_is_created_changed_forked_and_deleted(client: ServerClient) -> None:
+    made = client.post(f"{API}/sessions", json={"id": "life", "title": "One", "budget_tokens": 9_000})
+    assert (made.status_code, made.json()["budget_tokens"]) == (201, 9_000)
+    again = client.post(f"{API}/sessions", json={"id": "life"})
+    assert (again.status_code, again.json()["type"]) == (409, "urn:foveate:session-exists")
+    changed = client.patch(f"{API}/sessions/life", json={"title": "Two", "strategy": "standard"}).json()
+    assert (changed["title"], changed["strategy"], changed["budget_tokens"]) == ("Two", "standard", 9_000)
+    used = client.put(f"{API}/sessions/life/strategy", json={"name": "standard", "settings": {"when_full": "fail"}})
+    assert used.json()["strategy_settings"] == {"when_full": "fail"}
+    assert client.put(f"{API}/sessions/life/labels", json={"channel": "c"}).json()["channel"] == "c"
+    client.post(f"{API}/sessions/life/turns", json={"messages": HELLO})
+    fork = client.post(f"{API}/sessions/life/fork", json={"id": "life-2", "at": "T-1"})
+    assert (fork.status_code, fork.json()["parent_id"]) == (201, "life")
+    assert client.delete(f"{API}/sessions/life").status_code == 409
+    assert client.delete(f"{API}/sessions/life-2").status_code == 204
+    assert client.delete(f"{API}/sessions/life").status_code == 204
+    assert client.get(f"{API}/sessions/life").status_code == 404
+
+
+def test_an_id_may_have_a_slash_and_other_signs(client: ServerClient) -> None:
+    for name, encoded in (("a/b", "a%2Fb"), ("50%2F", "50%252F"), ("ü?#", "%C3%BC%3F%23")):
+        assert client.post(f"{API}/sessions", json={"id": name}).status_code == 201
+        assert client.get(f"{API}/sessions/{encoded}").json()["id"] == name
+
+
+def test_a_session_without_an_id_gets_one(client: ServerClient) -> None:
+    made = client.post(f"{API}/sessions").json()
+    assert client.get(f"{API}/sessions/{made['id']}").status_code == 200
+
+
+def test_turns_are_recorded_and_read_at_a_level(client: ServerClient, chat: str) -> None:
+    recorded = client.post(f"{chat}/turns", json={"messages": HELLO, "at": "2026-11-15T10:00:00Z"})
+    assert recorded.status_code == 201
+    assert [turn["id"] for turn in recorded.json()["turns"]] == ["T-1"]
+    raw = client.get(f"{chat}/turns/T-1").json()
+    assert raw["content"] == "[user] The port is 8443.\n[assistant] Noted.\n"
+    assert client.get(f"{chat}/turns/T-1?format=tagged").json()["content"].startswith("<T-1-R>")
+    assert client.post(f"{chat}/settle").json()["rendered"] == 1
+    assert client.get(f"{chat}/turns/T-1?level=T").json()["level"] == "T"
+    assert client.get(f"{chat}/turns/T-9").status_code == 404
+    assert client.get(f"{chat}/turns/T-1?level=X").status_code == 422
+    assert client.get(f"{chat}/stats").json()["turns"] == 1
+
+
+def test_messages_for_a_turn_that_is_over_are_refused(client: ServerClient, chat: str) -> None:
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    late = client.post(f"{chat}/turns", json={"messages": HELLO[1:], "turn": "T-1"})
+    assert (late.status_code, late.json()["type"]) == (409, "urn:foveate:turn-begun")
+
+
+def test_a_context_has_text_segments_plan_and_request(client: ServerClient, chat: str) -> None:
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    made = client.post(f"{chat}/context", json={"prompt": "Which port?", "format": "anthropic", "system": "Be brief."})
+    context = made.json()
+    assert "8443" in context["text"]
+    assert context["tokens"] == sum(segment["tokens"] for segment in context["segments"])
+    assert context["request"]["messages"][-1]["content"] == "Which port?"
+    assert context["plan"]["strategy"] == "gradient"
+    assert client.post(f"{chat}/context", json={"prompt": "Which port?"}).json()["request"] is None
+    small = client.post(f"{chat}/context", json={"prompt": "x", "budget_tokens": 1})
+    assert (small.status_code, small.json()["type"]) == (422, "urn:foveate:budget-exceeded")
+
+
+def test_pins_goals_documents_and_tools(client: ServerClient, chat: str) -> None:
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    pin = client.post(f"{chat}/pins", json={"text": "Never on a Friday.", "locked": True}).json()
+    assert client.get(f"{chat}/pins").json()["items"] == [pin]
+    assert client.delete(f"{chat}/pins/{pin['id']}").status_code == 409
+    assert client.delete(f"{chat}/pins/{pin['id']}?force=true").status_code == 204
+    goal = client.post(f"{chat}/goals", json={"title": "Ship it", "steps": ["Design"]}).json()
+    client.post(f"{chat}/goals/{goal['id']}/steps", json={"step": 1, "status": "done"})
+    client.post(f"{chat}/goals/{goal['id']}/decisions", json={"text": "Use JWT"})
+    client.post(f"{chat}/goals/{goal['id']}/artifacts", json={"path": "a.py"})
+    done = client.post(f"{chat}/goals/{goal['id']}/done").json()
+    assert (done["status"], done["steps"][0]["status"], done["decisions"]) == ("done", "done", ["Use JWT"])
+    client.put(f"{chat}/documents/epic", json={"text": "Move the shop."})
+    assert client.get(f"{chat}/documents/epic").json() == {"name": "epic", "text": "Move the shop."}
+    assert client.put(f"{chat}/documents/other", json={"text": "x"}).status_code == 422
+    names = [tool["name"] for tool in client.get(f"{chat}/tools?format=anthropic").json()["items"]]
+    assert "get_turn" in names
+    answer = client.post(f"{chat}/tools/get_turn", json={"arguments": {"turn_id": "T-1"}}).json()["text"]
+    assert answer
+    board = client.get(f"{chat}/board").json()
+    assert set(board) == {"retrieved", "notes", "prefetched"}
+
+
+def test_a_topic_is_sealed_and_unsealed_until_the_next_message(client: ServerClient, chat: str) -> None:
+    client.put(f"{chat}/strategy", json={"name": "topics"})
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    assert client.post(f"{chat}/topics/unseal").status_code == 409
+    assert client.post(f"{chat}/topics/seal").json()["why"] == "manual"
+    assert client.get(f"{chat}/topics").json()["current_first"] is None
+    assert client.post(f"{chat}/topics/seal").status_code == 422
+    assert client.post(f"{chat}/topics/unseal").json()["current_first"] == "T-1"
+    client.post(f"{chat}/topics/seal")
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    late = client.post(f"{chat}/topics/unseal")
+    assert (late.status_code, late.json()["type"]) == (409, "urn:foveate:refused")
+
+
+def test_checkpoints_are_listed(client: ServerClient, chat: str) -> None:
+    assert client.get(f"{chat}/checkpoints").status_code == 422
+    client.put(f"{chat}/strategy", json={"name": "checkpoint"})
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    assert client.get(f"{chat}/checkpoints").json()["items"] == []
+    assert client.get(f"{chat}/reliability").json()["reliability"]["score"] > 0
+
+
+def test_import_and_export_are_each_others_inverse(client: ServerClient, chat: str) -> None:
+    client.post(f"{chat}/turns", json={"messages": HELLO, "at": "2026-11-15T10:00:00Z"})
+    assert client.get(f"{chat}/export").json()["turns"][0]["id"] == "T-1"
+    exported = client.get(f"{chat}/export?format=foveate").content
+    report = client.post(f"{API}/import?session=copy&name=talk.json", content=exported)
+    assert report.status_code == 201, report.text
+    assert report.json()["sessions"][0]["added"] == 2
+    assert client.get(f"{API}/sessions/copy/turns/T-1").json()["content"].startswith("[user] The port")
+    again = client.post(f"{API}/import?session=copy&name=talk.json", content=exported).json()
+    assert again["sessions"][0]["added"] == 0
+    assert client.get(f"{chat}/export?format=nope").status_code == 422
+    assert "/tmp" not in client.post(f"{API}/import", content=b"\x00\x01").text
+    assert client.post(f"{API}/import?name=../x", content=exported).status_code == 422
+
+
+def test_a_comparison_is_a_job_with_progress(client: ServerClient, chat: str) -> None:
+    assert client.post(f"{chat}/compare", json={}).status_code == 422
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+    assert client.post(f"{chat}/compare", json={"strategies": ["nope"]}).status_code == 422
+    job = client.post(f"{chat}/compare", json={"strategies": ["standard"], "budgets_tokens": [4_000]})
+    assert (job.status_code, job.json()["total"]) == (202, 2)
+    found = _ended(client, job.json()["id"])
+    assert (found["status"], found["done"]) == ("done", 2)
+    assert found["result"]["runs"][0]["strategy"] == "standard"
+    assert found["id"] in {one["id"] for one in client.get(f"{API}/jobs").json()["items"]}
+    assert client.delete(f"{API}/jobs/{found['id']}").json()["status"] == "done"
+    assert client.get(f"{API}/jobs/job-x").json()["type"] == "urn:foveate:job-not-found"
+
+
+def _ended(client: ServerClient, job_id: str) -> dict[str, Any]:
+    for _ in range(600):
+        job: dict[str, Any] = client.get(f"{API}/jobs/{job_id}").json()
+        if job["ended_at"]:
+            return job
+        time.sleep(0.05)
+    raise AssertionError("the job did not end")
+
+
+def test_pages_of_sessions_have_each_once_while_others_are_used(client: ServerClient) -> None:
+    names = [f"page-{number}" for number in range(7)]
+    for name in names:
+        client.post(f"{API}/sessions", json={"id": name, "channel": "paged"})
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = client.get(f"{API}/sessions?channel=paged&limit=3{cursor}").json()
+        seen += [item["id"] for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        client.post(f"{API}/sessions/page-0/turns", json={"messages": HELLO})
+        cursor = f"&cursor={page['next_cursor']}"
+    assert set(seen) | {"page-0"} == set(names)
+    assert len(seen) == len(set(seen))
+
+
+def test_pages_of_turns_in_both_orders(client: ServerClient, chat: str) -> None:
+    client.post(f"{chat}/turns", json={"messages": HELLO * 5})
+    for order, wanted in (("oldest", [1, 2, 3, 4, 5]), ("newest", [5, 4, 3, 2, 1])):
+        seen: list[int] = []
+        cursor = ""
+        while True:
+            page = client.get(f"{chat}/turns?limit=2&level=R&order={order}{cursor}").json()
+            seen += [item["number"] for item in page["items"]]
+            assert all("8443" in item["content"] for item in page["items"])
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert seen == wanted
+    for wrong in ("x", "AAAA", "MQ==", "é"):
+        assert client.get(f"{chat}/turns", params={"cursor": wrong}).status_code in (200, 422)
+        assert client.get(f"{API}/sessions", params={"cursor": wrong}).status_code == 422
+
+
+def test_a_write_with_the_same_key_is_done_once(client: ServerClient, chat: str) -> None:
+    key = {"Idempotency-Key": "one"}
+    first = client.post(f"{chat}/goals", json={"title": "Ship it"}, headers=key)
+    second = client.post(f"{chat}/goals", json={"title": "Ship it"}, headers=key)
+    assert second.json() == first.json()
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert second.headers["idempotent-replayed"] == "true"
+    assert len(client.get(f"{chat}/goals").json()["items"]) == 1
+    other = client.post(f"{chat}/goals", json={"title": "Another"}, headers=key)
+    assert (other.status_code, other.json()["type"]) == (422, "urn:foveate:key-reused")
+    assert (
+        client.post(f"{chat}/goals", json={"title": "Another"}, headers={"Idempotency-Key": "two"}).status_code == 201
+    )
+    assert client.post(f"{chat}/goals", json={"title": "x"}, headers={"Idempotency-Key": "a" * 256}).status_code == 400
+
+
+def test_identical_writes_at_once_are_done_once(client: ServerClient, chat: str) -> None:
+    def send(_: int) -> httpx2.Response:
+        return client.post(f"{chat}/goals", json={"title": "Ship it"}, headers={"Idempotency-Key": "together"})
+
+    with ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(send, range(5)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert len(client.get(f"{chat}/goals").json()["items"]) == 1
+
+
+def test_a_failed_write_may_be_repeated_under_its_key(client: ServerClient, chat: str) -> None:
+    key = {"Idempotency-Key": "again"}
+    assert client.post(f"{chat}/goals/G-1/done", headers=key).status_code == 404
+    client.post(f"{chat}/goals", json={"title": "Ship it"})
+    assert client.post(f"{chat}/goals/G-1/done", headers=key).status_code == 200
+
+
+def test_a_recorded_turn_is_known_by_its_key_after_a_restart(tmp_path: Path) -> None:
+    key = {"Idempotency-Key": "turn-1"}
+    for _ in range(2):
+        with client_of(tmp_path / "a.db") as client:
+            client.post(f"{API}/sessions", json={"id": "chat"})
+            answer = client.post(f"{API}/sessions/chat/turns", json={"messages": HELLO}, headers=key)
+            assert answer.json()["turns"][0]["id"] == "T-1"
+            assert client.get(f"{API}/sessions/chat").json()["turns"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/nope", 404),
+        ("GET", "/nope", 404),
+        ("PUT", "/api/v1/sessions", 405),
+        ("GET", "/api/v1/sessions?limit=0", 422),
+        ("GET", "/api/v1/sessions?limit=x", 422),
+        ("GET", "/api/v1/sessions?nope=1", 422),
+        ("GET", "/api/v1/sessions?limit=1&limit=2", 422),
+        ("GET", "/api/v1/search", 422),
+        ("GET", "/api/v1/search?q=%20", 422),
+        ("GET", "/api/v1/search?q=x&after=nonsense", 422),
+        ("GET", "/api/v1/sessions/nope", 404),
+        ("GET", "/api/v1/sessions/%FF", 404),
+        ("GET", "/api/v1/sessions/%00", 404),
+        ("GET", "/api/v1/events?kinds=nope", 422),
+        ("GET", "/api/v1/events?session=nope", 404),
+    ],
+)
+def test_errors_are_problems(client: ServerClient, method: str, path: str, status: int) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert set(problem) == {"type", "title", "status", "detail"}
+    assert problem["status"] == status
+
+
+def test_a_defect_is_a_problem_without_details(client: ServerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("the secret of the house")
+
+    monkeypatch.setattr(client.fov, "sessions", broken)
+    answer = client.get(f"{API}/sessions")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "secret" not in answer.text
+
+
+def test_each_error_of_the_library_has_a_status() -> None:
+    def every(kind: type[errors.FoveateError]) -> Iterator[type[errors.FoveateError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from every(child)
+
+    statuses = {}
+    for kind in filter(lambda kind: kind.__module__ == "foveate.errors", every(errors.FoveateError)):
+        made = kind.__new__(kind)
+        made.args = ("x",)
+        statuses[kind.__name__] = problem_of(made).status
+    assert statuses["SessionNotFound"] == 404
+    assert statuses["PinLocked"] == 409
+    assert statuses["StoreBusy"] == 503
+    defects = {name for name, status in statuses.items() if status == 500}
+    assert defects == {"FoveateError", "InvariantBroken", "StoreError", "NotADatabase", "NewerSchema", "Damaged"}
+
+
+def test_the_document_is_openapi_3_1_and_names_every_endpoint_once() -> None:
+    document = describe(ENDPOINTS)
+    assert document["openapi"] == "3.1.0"
+    listed = [operation for methods in document["paths"].values() for operation in methods.values()]
+    assert len({operation["operationId"] for operation in listed}) == len(listed) == len(ENDPOINTS)
+    for operation in listed:
+        assert operation["summary"], operation["operationId"]
+    text = msgspec.json.encode(document).decode()
+    for reference in {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert reference in document["components"]["schemas"]
+
+
+def _events(lines: Iterator[str], count: int) -> list[tuple[int, str, dict[str, Any]]]:
+    """The next events of a stream."""
+    found: list[tuple[int, str, dict[str, Any]]] = []
+    number, kind = 0, ""
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if name == "id":
+            number = int(value)
+        elif name == "event":
+            kind = value
+        elif name == "data":
+            found.append((number, kind, json.loads(value)))
+            if len(found) == count:
+                break
+    return found
+
+
+def test_events_are_streamed_and_resumed(tmp_path: Path) -> None:
+    with listening(tmp_path / "a.db") as url, httpx2.Client(base_url=f"{url}{API}", timeout=30) as client:
+        client.post("/sessions", json={"id": "chat"})
+
+        def record() -> None:
+            client.post("/sessions/chat/turns", json={"messages": HELLO}).raise_for_status()
+
+        query = "/events?kinds=turn-recorded"
+        with client.stream("GET", query) as stream:
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            lines = stream.iter_lines()
+            assert next(lines) == ": events"
+            threading.Thread(target=record).start()
+            ((number, kind, data),) = _events(lines, 1)
+        assert (kind, data["session_id"], data["turn_id"]) == ("turn-recorded", "chat", "T-1")
+        record()
+        record()
+        with client.stream("GET", query, headers={"Last-Event-ID": str(number)}) as stream:
+            missed = _events(stream.iter_lines(), 2)
+        assert [data["turn_id"] for _, _, data in missed] == ["T-2", "T-3"]
+        with client.stream("GET", query, headers={"Last-Event-ID": str(missed[0][0])}) as stream:
+            assert [data["turn_id"] for _, _, data in _events(stream.iter_lines(), 1)] == ["T-3"]
+
+
+def test_a_client_that_was_away_too_long_is_told_of_the_gap(tmp_path: Path) -> None:
+    with (
+        listening(tmp_path / "a.db", event_buffer=2) as url,
+        httpx2.Client(base_url=f"{url}{API}", timeout=30) as client,
+    ):
+        client.post("/sessions", json={"id": "chat"})
+        for _ in range(3):
+            client.post("/sessions/chat/turns", json={"messages": HELLO}).raise_for_status()
+        client.post("/sessions/chat/settle")
+        with client.stream("GET", "/events", headers={"Last-Event-ID": "0"}) as stream:
+            kinds = [kind for _, kind, _ in _events(stream.iter_lines(), 3)]
+    assert kinds[0] == "gap"
+    assert "gap" not in kinds[1:]
+
+
+def test_a_tenant_gets_only_its_own_events(tmp_path: Path) -> None:
+    with listening(tmp_path / "a.db", key_cache_seconds=0) as url, httpx2.Client(base_url=f"{url}{API}") as client:
+        owner = client.post("/keys", json={"rights": ["admin"]}).json()["secret"]
+        keys = {
+            name: client.post("/keys", json={"tenant": name}, headers=bearer(owner)).json()["secret"]
+            for name in ("acme", "other")
+        }
+        for name in ("other", "acme"):
+            client.post("/sessions", json={"id": f"of-{name}"}, headers=bearer(keys[name])).raise_for_status()
+            client.post(f"/sessions/of-{name}/turns", json={"messages": HELLO}, headers=bearer(keys[name]))
+        headers = {**bearer(keys["acme"]), "Last-Event-ID": "0"}
+        with client.stream("GET", "/events?kinds=turn-recorded", headers=headers) as stream:
+            ((_, _, data),) = _events(stream.iter_lines(), 1)
+        assert data["session_id"] == "of-acme"
+        headers = {**bearer(owner), "Last-Event-ID": "0"}
+        with client.stream("GET", "/events?kinds=turn-recorded", headers=headers) as stream:
+            found = [data["session_id"] for _, _, data in _events(stream.iter_lines(), 2)]
+        assert found == ["other:of-other", "acme:of-acme"]
+
+
+def test_no_secret_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(0), client_of(tmp_path / "a.db", key_cache_seconds=0) as client:
+        key = call(client, client.fov.keys.create, rights=["admin"]).secret
+        client.get(f"{API}/sessions", headers=bearer(key))
+        client.get(f"{API}/sessions?token={key}", headers=bearer(key))
+        client.get(f"{API}/sessions", headers={"x-api-key": "fov_wrong"})
+    own = [record.getMessage() for record in caplog.records if not record.name.startswith("httpx2")]
+    written = "".join([*own, *capfd.readouterr()])
+    assert key not in written
+    assert "fov_wrong" not in written
