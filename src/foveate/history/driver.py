@@ -142,24 +142,21 @@ class StatefulDriver:
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
     ) -> HistoryView:
         """The history within its room, as the strategy of this name shows it now."""
-        if keep and await self._is_building(session, name, strategy, frame, room_tokens):
+        if keep and await self._is_unbuilt(session, name, strategy):
             plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
+            if self._worker and name not in self._building:  # after the plan, which it would hold up
+                work = self._view(session, name, strategy, frame, room_tokens, keep=True)
+                self._building[name] = self._worker.beside(work)
             notes: dict[str, Json] = {"meanwhile": "gradient", "building": name}
             return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=notes))
         return await self._view(session, name, strategy, frame, room_tokens, keep=keep)
 
-    async def _is_building(
-        self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int
-    ) -> bool:
-        """Whether the strategy is still processing a history that was there before it; if it has to be, it begins."""
-        task = self._building.get(name)
-        if task is None:
-            is_new = session.last_turn > MEANWHILE_TURNS and strategy.builds
-            if self._worker is None or not is_new or await self.state(name):
-                return False
-            work = self._view(session, name, strategy, frame, room_tokens, keep=True)
-            task = self._building[name] = self._worker.beside(work)
-        return not task.done()
+    async def _is_unbuilt(self, session: SessionRow, name: str, strategy: Strategy) -> bool:
+        """Whether the strategy has yet to process a history that was there before it, or is still processing it."""
+        if task := self._building.get(name):
+            return not task.done()
+        is_new = session.last_turn > MEANWHILE_TURNS and strategy.builds
+        return is_new and self._worker is not None and not await self.state(name)
 
     async def _view(
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
