@@ -84,6 +84,14 @@ def test_events_before_one_above_the_limit_are_returned() -> None:
         next(stream)
 
 
+def test_a_stream_that_does_not_end_is_stopped() -> None:
+    parser = SseParser(stream_limit_bytes=100)
+    for _ in range(10):
+        assert list(parser.feed(b"data: 12\n\n")) == [SseEvent("", b"12")]
+    with pytest.raises(BadUpstream, match="larger than the limit"):
+        parser.feed(b"data: 12\n\n")
+
+
 def test_an_id_is_written_and_a_name_with_a_line_break_is_rejected() -> None:
     assert write_event(b"1", name="a", event_id="7") == b"id: 7\nevent: a\ndata: 1\n\n"
     with pytest.raises(ValueError, match="single lines"):

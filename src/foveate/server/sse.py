@@ -11,6 +11,9 @@ from foveate.errors import BadUpstream
 EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 """Default limit of one event; a provider's final event can repeat the whole answer."""
 
+STREAM_LIMIT_BYTES: Final = 512 * 1024 * 1024
+"""Default limit of one stream, since its content is kept until it ends."""
+
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -45,8 +48,9 @@ class SseParser:
     no event. `close` returns the last event if the blank line behind it is missing.
     """
 
-    def __init__(self, *, limit_bytes: int = EVENT_LIMIT_BYTES) -> None:
+    def __init__(self, *, limit_bytes: int = EVENT_LIMIT_BYTES, stream_limit_bytes: int = STREAM_LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
+        self._rest_bytes = stream_limit_bytes
         self._buffer = bytearray()
         self._searched = 0
         """Up to here the buffer has no blank line, so a long event is not searched again with every chunk."""
@@ -54,7 +58,10 @@ class SseParser:
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """Add `chunk` and iterate the events that are complete now. Raises `BadUpstream` for one above the limit."""
+        """Add `chunk` and iterate the events that are complete now. Raises `BadUpstream` above a limit."""
+        self._rest_bytes -= len(chunk)
+        if self._rest_bytes < 0:
+            raise BadUpstream("the stream is larger than the limit")
         if self._ends_in_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._ends_in_cr = False

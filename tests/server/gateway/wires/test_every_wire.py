@@ -194,6 +194,17 @@ def test_a_stream_that_is_cut_keeps_its_text_and_drops_the_open_call(format: str
     assert b"upstream broke off" in b"".join(answer.abort("upstream broke off"))
 
 
+@every_wire
+def test_an_emoji_split_between_two_deltas_is_passed_on_and_kept_whole(format: str) -> None:  # noqa: A002
+    answer = new_answer(format)
+    stream = b"".join(STREAMS[format](Scripted((Call("c", "own_read", {}), Said("a<>b")), piece=2)))
+    split = stream.replace(b'"a<"', rb'"a\ud83d"').replace(b'">b"', rb'"\ude00b"').replace(b"a<>b", "a😀b".encode())
+    assert split != stream
+    decoded(fed(answer, [split]) + answer.finish())
+    assert "a😀b" in json.dumps(answer.round_messages, ensure_ascii=False)
+    assert "a😀b" in json.dumps(answer.shown_messages(), ensure_ascii=False)
+
+
 MUTATIONS: st.SearchStrategy[object] = st.sampled_from(
     [None, [], {}, "x", 1, -1, True, [1], ["x"], [{}], [[]], {"type": 1}, {"index": "x"}]
 )

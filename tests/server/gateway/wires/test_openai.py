@@ -99,6 +99,22 @@ def test_the_extra_message_has_the_role_that_the_client_uses() -> None:
     assert [message["role"] for message in body["messages"]] == ["developer", "developer", "user"]
 
 
+def test_own_tools_are_not_mixed_with_the_old_form_of_tools() -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "functions": [{"name": "f"}]}
+    request = WIRE.read(body, path=PATH)
+    assert WIRE.upstream_body(request, {"messages": request.messages}, extra_system="", own_tools=[OWN_TOOL]) == body
+
+
+def test_role_text_and_calls_in_one_delta_are_read() -> None:
+    to = answer()
+    calls = [call("own_search", "{}", index=0, id="a"), call("shell", "{}", index=1, id="b")]
+    [out] = outputs(to.feed(chunk(delta(role="assistant", content="So.", tool_calls=calls))))
+    shown = [{**calls[1], "index": 0}]
+    assert out["choices"] == [delta(role="assistant", content="So.", tool_calls=shown)]
+    to.feed(chunk(delta(finish_reason="tool_calls")))
+    assert to.shown_messages()[0]["tool_calls"] == [{"type": "function", **call("shell", "{}", id="b")}]
+
+
 def test_a_finish_reason_in_the_chunk_of_the_last_text_is_held_back_alone() -> None:
     to = answer()
     usage = {"prompt_tokens": 3, "completion_tokens": 2}

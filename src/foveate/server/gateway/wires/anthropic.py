@@ -16,6 +16,7 @@ from foveate.server.gateway.wires.fields import (
     decode,
     encode,
     int_in,
+    joined,
     limit_in,
     parse_arguments,
     record_in,
@@ -147,7 +148,7 @@ class _Block:
         """The block as a non-streaming answer has it."""
         content = dict(self.content)
         for name, pieces in self.pieces.items():
-            text = "".join(pieces)
+            text = joined(pieces)
             if name != "input":
                 content[name] = (content.get(name) or "") + text
             elif text.strip():
@@ -157,7 +158,7 @@ class _Block:
         return content
 
     def call(self) -> OwnCall:
-        text = "".join(self.pieces.get("input", []))
+        text = joined(self.pieces.get("input", []))
         arguments = parse_arguments(text) if text.strip() else self.content.get("input", {})
         return OwnCall(text_in(self.content, "id"), text_in(self.content, "name"), arguments)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -18,14 +19,35 @@ def decode(data: bytes) -> Record:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadUpstream(f"an event of the stream is not JSON: {error}") from None
+        value = _decode_leniently(data, error)
     if not isinstance(value, dict):
         raise BadUpstream("an event of the stream is not a JSON object")
     return value
 
 
+def _decode_leniently(data: bytes, error: Exception) -> object:
+    """Accept an event that has half a surrogate pair: some providers split a text inside an emoji."""
+    try:
+        return json.loads(data.decode())
+    except (ValueError, RecursionError):
+        raise BadUpstream(f"an event of the stream is not JSON: {error}") from None
+
+
 def encode(value: object) -> bytes:
-    return msgspec.json.encode(value)
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """The text of deltas; a surrogate pair that was split between two of them is one character again."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def parse_arguments(text: str) -> object:

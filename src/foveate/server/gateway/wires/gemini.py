@@ -19,6 +19,7 @@ from foveate.server.gateway.wires.fields import (
     decode,
     encode,
     int_in,
+    joined,
     limit_in,
     record_in,
     records_in,
@@ -155,6 +156,29 @@ def _hints(body: Record) -> dict[str, str]:
     return {**texts_in(body.get("labels"), "labels."), **texts_in({key: body.get(key) for key in keys})}
 
 
+class _Parts:
+    """Parts in order. Pieces of one text are joined; a part with a signature stays as it came."""
+
+    def __init__(self) -> None:
+        self._parts: list[Record] = []
+        self._pieces: list[str] = []
+        """The text of the last part, if it may still grow."""
+
+    def add(self, part: Record, *, is_stream: bool) -> None:
+        if part == EMPTY:
+            return
+        is_plain = is_stream and isinstance(part.get("text"), str) and part.keys() <= {"text", "thought"}
+        if is_plain and self._pieces and self._parts[-1].get("thought") == part.get("thought"):
+            self._pieces.append(part["text"])
+            return
+        self._parts, self._pieces = [*self.whole(), part], [part["text"]] if is_plain else []
+
+    def whole(self) -> list[Record]:
+        if not self._pieces:
+            return list(self._parts)
+        return [*self._parts[:-1], {**self._parts[-1], "text": joined(self._pieces)}]
+
+
 @dataclass
 class _Candidate:
     """One candidate of a round; almost always there is only the first."""
@@ -162,8 +186,8 @@ class _Candidate:
     own_names: frozenset[str]
     text_before: str = ""
     """The last text of earlier rounds; the first text of this round is separated from it."""
-    received: list[Record] = field(default_factory=list)
-    shown: list[Record] = field(default_factory=list)
+    received: _Parts = field(default_factory=_Parts)
+    shown: _Parts = field(default_factory=_Parts)
     own: list[Record] = field(default_factory=list)
     has_client_calls: bool = False
 
@@ -177,12 +201,12 @@ class _Candidate:
             is_own = name in self.own_names
             self.has_client_calls |= not is_own
         text_in(part, "text")
-        _extend(self.received, part, is_stream=is_stream)
+        self.received.add(part, is_stream=is_stream)
         if is_own:
             self.own.append(part)
             return None
         shown = self._separated(part)
-        _extend(self.shown, shown, is_stream=is_stream)
+        self.shown.add(shown, is_stream=is_stream)
         return shown
 
     def _separated(self, part: Record) -> Record:
@@ -196,21 +220,6 @@ class _Candidate:
     @property
     def is_own_only(self) -> bool:
         return bool(self.own) and not self.has_client_calls
-
-
-def _extend(parts: list[Record], part: Record, *, is_stream: bool) -> None:
-    """Add a part. Pieces of one text are joined; a part with a signature stays as it came."""
-    if part == EMPTY:
-        return
-    last = parts[-1] if parts else {}
-    if is_stream and _is_plain(part) and _is_plain(last) and last.get("thought") == part.get("thought"):
-        parts[-1] = {**last, "text": last["text"] + part["text"]}
-    else:
-        parts.append(part)
-
-
-def _is_plain(part: Record) -> bool:
-    return isinstance(part.get("text"), str) and part.keys() <= {"text", "thought"}
 
 
 class GeminiAnswer(Answer):
@@ -249,7 +258,7 @@ class GeminiAnswer(Answer):
     @property
     def round_messages(self) -> list[Record]:
         candidate = self._candidates.get(0)
-        return _content(candidate.received) if candidate else []
+        return _content(candidate.received.whole()) if candidate else []
 
     def feed(self, event: SseEvent) -> list[bytes]:
         data = decode(event.data)
@@ -371,7 +380,7 @@ class GeminiAnswer(Answer):
     def _all_shown(self) -> dict[int, list[Record]]:
         shown = dict(self._shown)
         for index, candidate in self._candidates.items():
-            shown[index] = shown.get(index, []) + candidate.shown
+            shown[index] = shown.get(index, []) + candidate.shown.whole()
         return shown
 
     def abort(self, message: str) -> list[bytes]:

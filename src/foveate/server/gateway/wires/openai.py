@@ -14,6 +14,7 @@ from foveate.server.gateway.wires.fields import (
     decode,
     encode,
     int_in,
+    joined,
     limit_in,
     parse_arguments,
     record_in,
@@ -97,7 +98,7 @@ class OpenAIWire:
         sent: list[Record] = request.body["messages"]
         extra = [{"role": _system_role(sent), "content": extra_system}] if extra_system else []
         body = {**request.body, "messages": [*sent[: leading(sent)], *extra, *rendered["messages"]]}
-        if own_tools:
+        if own_tools and "functions" not in body:  # The old form of tools can't be mixed with the new one.
             body["tools"] = [*request.tools, *own_tools]
         return body
 
@@ -169,7 +170,7 @@ def _merge_list(whole: list[Any], delta: list[Any]) -> list[Any]:
 def _joined(value: Any) -> Any:
     """A copy with the growing texts joined."""
     if isinstance(value, _Pieces):
-        return "".join(value)
+        return joined(value)
     if isinstance(value, dict):
         return {key: _joined(element) for key, element in value.items()}
     return [_joined(element) for element in value] if isinstance(value, list) else value

@@ -14,6 +14,7 @@ from foveate.server.gateway.wires.fields import (
     decode,
     encode,
     int_in,
+    joined,
     limit_in,
     parse_arguments,
     record_in,
@@ -139,7 +140,7 @@ class _Item:
         """The complete item; of a message that is cut off, its text so far; otherwise None."""
         if self.is_done:
             return self.whole
-        texts = ["".join(pieces) for _, pieces in sorted(self.texts.items())]
+        texts = [joined(pieces) for _, pieces in sorted(self.texts.items())]
         if self.whole.get("type") != "message" or not any(texts):
             return None
         content = [{"type": "output_text", "text": text, "annotations": []} for text in texts]
