@@ -202,7 +202,7 @@ def responses_body(answer: Scripted) -> Record:
         "output": [_responses_item(part, answer) for part in answer.parts],
         "usage": {
             "input_tokens": answer.input_tokens,
-            "input_tokens_details": {"cached_tokens": answer.cached_tokens},
+            "input_tokens_details": {"cached_tokens": answer.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": answer.output_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": answer.input_tokens + answer.output_tokens,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foveate.server.gateway.wires import WIRES, Answer
 from foveate.server.sse import SseParser
-from support.provider_streams import PATHS, REQUESTS, STREAMS, Call, Said, Scripted, Thinking
+from support.provider_streams import BODIES, PATHS, REQUESTS, STREAMS, Call, Part, Said, Scripted, Thinking
 
 FIRST = Scripted((Thinking("let me look", "s1"), Said("One moment."), Call("c1", "own_search", {"q": "x"})), 1)
 SECOND = Scripted(
@@ -133,11 +136,22 @@ def test_openai_package_gets_the_failure_of_an_aborted_response() -> None:
     assert (last.type, last.response.error.message) == ("response.failed", "upstream broke off")
 
 
-def gemini_client(content: bytes) -> Any:
+@functools.cache
+def gemini_server() -> tuple[Any, list[bytes]]:
+    """A client, which takes long to make, and the place of what it receives."""
     from google import genai
 
-    options = genai.types.HttpOptions(httpx_client=httpx2.Client(transport=transport(content)))
-    return genai.Client(api_key="k", http_options=options)
+    received = [b""]
+    headers = {"content-type": "text/event-stream"}
+    answering = httpx2.MockTransport(lambda _: httpx2.Response(200, content=received[0], headers=headers))
+    options = genai.types.HttpOptions(httpx_client=httpx2.Client(transport=answering))
+    return genai.Client(api_key="k", http_options=options), received
+
+
+def gemini_client(content: bytes) -> Any:
+    client, received = gemini_server()
+    received[0] = content
+    return client
 
 
 def test_google_package_reads_two_rounds_as_one_answer() -> None:
@@ -160,3 +174,91 @@ def test_google_package_raises_the_error_of_an_aborted_stream() -> None:
     stream = gemini_client(content).models.generate_content_stream(model="gemini-x", contents="hello")
     with pytest.raises(errors.APIError, match="upstream broke off"):
         list(stream)
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> list[Scripted]:
+    """One to three rounds; all but the last call own tools only."""
+    count = draw(st.integers(1, 3))
+    result = []
+    for number in range(1, count + 1):
+        names = ["own_search", "own_read"] + (["shell", "edit"] if number == count else [])
+        parts: list[Part] = [Thinking("why", f"s{number}")] if draw(st.booleans()) else []
+        parts += [Said(draw(st.sampled_from(["One.", "żółć\n", " two"])))] if draw(st.booleans()) else []
+        called = draw(st.lists(st.sampled_from(names), max_size=3))
+        parts += [Call(f"c{number}_{i}", name, {"n": i}) for i, name in enumerate(called)]
+        result.append(Scripted(tuple(parts), number, draw(st.integers(1, 5))))
+    return result
+
+
+def loaded(format: str, scripted: list[Scripted]) -> dict[str, Any]:  # noqa: A002
+    wire = WIRES[format]
+    request = wire.read(REQUESTS[format], path=PATHS[format])
+    answer = wire.answer(request, own_names=frozenset({"own_search", "own_read"}))
+    for i, one in enumerate(scripted):
+        if i:
+            answer.next_round()
+        answer.load(BODIES[format](one))
+    return answer.result()
+
+
+@settings(max_examples=20)
+@given(scripted=rounds())
+def test_anthropic_package_sees_the_same_message_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
+    import anthropic
+
+    _, content = rewritten("anthropic", *scripted)
+    with client_of(anthropic.Anthropic, content).messages.stream(**REQUESTS["anthropic"]) as stream:
+        message = stream.get_final_message()
+    whole = anthropic.types.Message.model_validate(loaded("anthropic", scripted))
+    assert [block.to_dict() for block in message.content] == [block.to_dict() for block in whole.content]
+    assert message.stop_reason == whole.stop_reason
+    assert message.usage.output_tokens == whole.usage.output_tokens
+
+
+@settings(max_examples=20)
+@given(scripted=rounds())
+def test_openai_package_sees_the_same_completion_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
+    import openai
+
+    _, content = rewritten("openai", *scripted)
+    with client_of(openai.OpenAI, content).chat.completions.stream(**REQUESTS["openai"]) as stream:
+        completion = stream.get_final_completion()
+    whole = openai.types.chat.ChatCompletion.model_validate(loaded("openai", scripted))
+    [streamed], [sent] = completion.choices, whole.choices
+    assert streamed.message.content == sent.message.content
+    assert [call.id for call in streamed.message.tool_calls or []] == [
+        call.id for call in sent.message.tool_calls or []
+    ]
+    assert streamed.finish_reason == sent.finish_reason
+    assert completion.usage == whole.usage
+
+
+@settings(max_examples=20)
+@given(scripted=rounds())
+def test_openai_package_sees_the_same_response_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
+    import openai
+
+    _, content = rewritten("openai-responses", *scripted)
+    with client_of(openai.OpenAI, content).responses.stream(**REQUESTS["openai-responses"]) as stream:
+        response = stream.get_final_response()
+    whole = openai.types.responses.Response.model_validate(loaded("openai-responses", scripted))
+    assert [item.id for item in response.output] == [item.id for item in whole.output]
+    assert response.output_text == whole.output_text
+    assert response.usage == whole.usage
+
+
+@settings(max_examples=20)
+@given(scripted=rounds())
+def test_google_package_sees_the_same_answer_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
+    from google.genai import types
+
+    _, content = rewritten("gemini", *scripted)
+    stream = gemini_client(content).models.generate_content_stream(model="gemini-x", contents="hello")
+    chunks = list(stream)
+    whole = types.GenerateContentResponse.model_validate(loaded("gemini", scripted))
+    assert "".join(chunk.text or "" for chunk in chunks) == (whole.text or "")
+    assert [call for chunk in chunks for call in chunk.function_calls or ()] == (whole.function_calls or [])
+    assert chunks[-1].usage_metadata == whole.usage_metadata
+    [end], [candidate] = chunks[-1].candidates, whole.candidates or []
+    assert end.finish_reason == candidate.finish_reason
