@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
+from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.errors import SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
@@ -25,6 +26,8 @@ from foveate.session.record import as_messages
 from foveate.session.values import AnswerTail, Clients
 from foveate.turn import Json, Message, Text, ToolResult, turn_id
 
+OPEN_SESSIONS = 200
+"""Sessions whose handles are kept."""
 PARTIAL = "(partial answer: the client disconnected or the stream was cut)"
 
 
@@ -64,6 +67,7 @@ class Recorder:
         self._resolver = Resolver(clients, tenant, stored=self._stored, public=self._public)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._busy: Counter[str] = Counter()
+        self._handles: BoundedCache[str, Session] = BoundedCache(OPEN_SESSIONS)
 
     def _stored(self, name: str) -> str:
         return f"{self._prefix}{name}"
@@ -161,13 +165,13 @@ class Recorder:
 
     async def _open(self, decision: Decision, choice: SessionChoice) -> Session:
         if decision.action == "continue":
-            return await self._view.session(decision.session)
+            return await self._known(decision.session)
         if decision.parent is not None:
-            parent = await self._view.session(decision.parent)
+            parent = await self._known(decision.parent)
             try:
                 return await parent.fork(decision.session, decision.turn)
             except SessionExists:
-                return await self._view.session(decision.session)
+                return await self._known(decision.session)
         words = " ".join(message.text for message in decision.history.first_prompt())
         return await self._view.session(
             decision.session,
@@ -185,18 +189,28 @@ class Recorder:
             replace(message, kind="injection") if index + decision.count < decision.injected else message
             for index, message in enumerate(messages)
         ]
-        turn = session.info.turns
         if messages:
             recorded = await session.record_all(messages, key=_keys(history, decision.count))
             turn = recorded[-1].number
+        else:
+            turn = (await session.refresh()).turns
+        self._handles[decision.session] = session
         key = history.keys[-1] if history.keys else ""
         return Placement(session, decision.session, turn, history, key)
 
     async def _turns(self, name: str) -> int | None:
         try:
-            return (await self._view.open_session(name)).info.turns
+            return (await (await self._known(name)).refresh()).turns
         except SessionNotFound:
+            self._handles.pop(name)
             return None
+
+    async def _known(self, name: str) -> Session:
+        """An existing session. Its handle is kept, since it knows what it showed last."""
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self._handles[name] = await self._view.open_session(name)
+        return handle
 
     def _lock(self, named: ClientId | None, history: History) -> asyncio.Lock:
         """One for a named session and its branches; else for all conversations that begin with the same message."""

@@ -1,0 +1,266 @@
+"""The gateway against a plain proxy, and on a fixed piece of work: `python bench/gateway.py [latency|work|streams]`.
+
+Everything runs on loopback: a scripted upstream, a plain pass-through proxy and the gateway, each in its own process.
+Ratios in one run count; absolute times depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+FOLDER = Path(__file__).parent
+WORDS = (
+    "The tide table of the harbour lists the {n}th berth with a depth of {n} metres, and crane {n} serves it until "
+    "the evening, unless the wind from the north is stronger than {n} knots. "
+)
+FACT = "The emergency code of the lighthouse is VK-4471-Q."
+CALL = "List the berths first."
+"""The scripted upstream answers this with a tool call."""
+BREAKPOINT = b',"cache_control":{"type":"ephemeral"}'
+"""Breakpoints are no part of what a provider caches."""
+MODEL = "claude-haiku-4-5"
+TOOL = {"name": "ls", "description": "List files.", "input_schema": {"type": "object", "properties": {}}}
+HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-bench"}
+VERBOSE = bool(os.environ.get("BENCH_VERBOSE"))
+SIZES = {"2 kB": 2_000, "400 kB": 400_000, "2 MB": 2_000_000}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="?", choices=["latency", "work", "streams", "all"], default="all")
+    parser.add_argument("--requests", type=int, default=60, help="requests for each size or load")
+    arguments = parser.parse_args()
+    if arguments.part in ("latency", "all"):
+        asyncio.run(latency(arguments.requests))
+    if arguments.part in ("streams", "all"):
+        asyncio.run(streams(arguments.requests * 10))
+    if arguments.part in ("work", "all"):
+        asyncio.run(work())
+
+
+@contextmanager
+def servers(*, budget: int = 100_000) -> Iterator[dict[str, str]]:
+    """The upstream, the plain proxy and the gateway; their URLs."""
+    with tempfile.TemporaryDirectory() as folder:
+        ports = {name: _free_port() for name in ("upstream", "proxy", "gateway")}
+        urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        environment = {**os.environ, "FOVEATE_SESSION__BUDGET_TOKENS": str(budget), "BENCH_UPSTREAM": urls["upstream"]}
+        uvicorn = [sys.executable, "-m", "uvicorn", "--app-dir", str(FOLDER), "--log-level", "warning", "--port"]
+        serve = [sys.executable, "-m", "foveate", "serve", "--upstream", urls["upstream"], "--port"]
+        started = [
+            subprocess.Popen([*uvicorn, str(ports["upstream"]), "gateway_servers:upstream"], env=environment),
+            subprocess.Popen([*uvicorn, str(ports["proxy"]), "gateway_servers:proxy"], env=environment),
+            subprocess.Popen(
+                [*serve, str(ports["gateway"]), "--db", f"{folder}/bench.db"],
+                env=environment,
+                stdout=subprocess.DEVNULL,
+            ),
+        ]
+        try:
+            for url in urls.values():
+                _wait_for(url)
+            yield {**urls, "pid": str(started[-1].pid)}
+        finally:
+            for process in started:
+                process.send_signal(signal.SIGTERM)
+            for process in started:
+                process.wait(20)
+
+
+async def latency(count: int) -> None:
+    """Time to the first byte for a conversation whose client sends it whole, by its size."""
+    with servers() as urls:
+        print(f"{'first byte, ms':16} {'proxy p50':>10} {'p99':>8} {'gateway p50':>12} {'p99':>8} {'added p50':>10}")
+        for name, size in SIZES.items():
+            measured: dict[str, list[float]] = {}
+            clients = {"proxy": _history(size, "p"), "gateway": _history(size, "g")}
+            async with httpx2.AsyncClient(timeout=60) as client:
+                for number in range(count + 5):
+                    for where, history in clients.items():
+                        history.append(_user(f"question {number}"))
+                        seconds, answer = await _first_byte(client, urls[where], history)
+                        history.append({"role": "assistant", "content": answer})
+                        if number >= 5:  # the first ones warm up
+                            measured.setdefault(where, []).append(seconds * 1_000)
+            proxy, gateway = measured["proxy"], measured["gateway"]
+            added = _percentile(gateway, 50) - _percentile(proxy, 50)
+            print(
+                f"{name:16} {_percentile(proxy, 50):10.1f} {_percentile(proxy, 99):8.1f} "
+                f"{_percentile(gateway, 50):12.1f} {_percentile(gateway, 99):8.1f} {added:10.1f}"
+            )
+
+
+async def streams(count: int) -> None:
+    """Requests per second with 64 streams at once, each a conversation of its own."""
+    with servers() as urls:
+        rates = {}
+        memory = [_resident_mb(urls["pid"])]
+        for where in ("proxy", "gateway", "proxy", "gateway"):
+            async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=64)) as client:
+                began = time.perf_counter()
+                await asyncio.gather(*(_conversation(client, urls[where], n, count // 64) for n in range(64)))
+                rates[where] = count // 64 * 64 / (time.perf_counter() - began)
+            memory.append(_resident_mb(urls["pid"]))
+        ratio = rates["gateway"] / rates["proxy"]
+        print(f"64 streams: proxy {rates['proxy']:.0f}/s, gateway {rates['gateway']:.0f}/s, ratio {ratio:.2f}")
+        print(f"memory of the gateway, MB: {', '.join(f'{megabytes:.0f}' for megabytes in memory)}")
+
+
+async def work() -> None:
+    """120 turns of about 605 tokens, a tool pair in every fifth: what goes upstream."""
+    for budget in (11_000, 25_000):
+        with servers(budget=budget) as urls:
+            async with httpx2.AsyncClient(timeout=60) as client:
+                log = await _work(client, urls)
+                twins = await _twins(client, urls["gateway"])
+        most = max(tokens for tokens, _ in log)
+        pairs = [(before, after) for (_, before), (_, after) in itertools.pairwise(log)]
+        shares = [_common(before, after) / len(after) for before, after in pairs]
+        if VERBOSE:
+            print(" ".join(f"{share:.2f}" for share in shares))
+        whole, total = sum(_common(*pair) for pair in pairs), sum(len(after) for _, after in pairs)
+        found = FACT in log[-1][1].decode()
+        print(
+            f"budget {budget:,}: most sent {most:,} tokens; common prefix {whole / total:.3f} of all bytes "
+            f"(mean {sum(shares) / len(shares):.3f}); twins kept apart: {twins}; fact of turn 1 at turn 120: {found}"
+        )
+
+
+async def _work(client: httpx2.AsyncClient, urls: dict[str, str]) -> list[tuple[int, bytes]]:
+    history: list[dict[str, Any]] = []
+    log: list[tuple[int, bytes]] = []
+    for number in range(1, 121):
+        said = "".join(WORDS.format(n=number * 100 + part) for part in range(13))
+        prompt = f"{FACT} {said}" if number == 1 else f"{CALL} {said}" if number % 5 == 0 else said
+        if number == 120:
+            prompt = "What is the emergency code of the lighthouse?"
+        history.append(_user(prompt))
+        await _send(client, urls, history, log)
+        calls = [block for block in history[-1]["content"] if block["type"] == "tool_use"]
+        if calls:
+            result = {"type": "tool_result", "tool_use_id": calls[0]["id"], "content": f"berth {number}: 4 ships"}
+            history.append({"role": "user", "content": [result]})
+            await _send(client, urls, history, log)
+    return log
+
+
+async def _send(
+    client: httpx2.AsyncClient, urls: dict[str, str], history: list[dict[str, Any]], log: list[tuple[int, bytes]]
+) -> None:
+    body = {"model": MODEL, "max_tokens": 500, "messages": history, "tools": [TOOL]}
+    reply = await client.post(f"{urls['gateway']}/v1/messages", json=body, headers=HEADERS)
+    reply.raise_for_status()
+    history.append({"role": "assistant", "content": reply.json()["content"]})
+    seen = (await client.get(f"{urls['upstream']}/last")).content.replace(BREAKPOINT, b"")
+    log.append((int(reply.headers["x-foveate-context-tokens"]), seen))
+
+
+async def _twins(client: httpx2.AsyncClient, url: str) -> bool:
+    """Two conversations with the same first message, interleaved, stay two."""
+    talks: list[list[dict[str, Any]]] = [[_user("hello there")], [_user("hello there")]]
+    names: list[set[str]] = [set(), set()]
+    for number in range(4):
+        for index, history in enumerate(talks):
+            body = {"model": MODEL, "max_tokens": 100, "messages": history}
+            reply = await client.post(f"{url}/v1/messages", json=body, headers=HEADERS)
+            names[index].add(reply.headers["x-foveate-session"])
+            history += [{"role": "assistant", "content": reply.json()["content"]}, _user(f"talk {index}, {number}")]
+    return not names[0] & names[1] and all(len(found) == 1 for found in names)
+
+
+async def _conversation(client: httpx2.AsyncClient, url: str, which: int, count: int) -> None:
+    history: list[dict[str, Any]] = []
+    for number in range(count):
+        history.append(_user(f"conversation {which}, question {number}"))
+        _, answer = await _first_byte(client, url, history)
+        history.append({"role": "assistant", "content": answer})
+
+
+async def _first_byte(client: httpx2.AsyncClient, url: str, history: list[dict[str, Any]]) -> tuple[float, str]:
+    body = {"model": MODEL, "max_tokens": 100, "messages": history, "stream": True}
+    content = msgspec.json.encode(body)
+    began = time.perf_counter()
+    async with client.stream("POST", f"{url}/v1/messages", content=content, headers=HEADERS) as response:
+        first, data = 0.0, b""
+        async for chunk in response.aiter_bytes():
+            first = first or time.perf_counter() - began
+            data += chunk
+    assert response.status_code == 200, data[:300]
+    events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    deltas = (event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
+    return first, "".join(deltas)
+
+
+def _history(size: int, mark: str) -> list[dict[str, Any]]:
+    """A conversation of about so many bytes."""
+    turns: list[dict[str, Any]] = []
+    while sum(len(turn["content"]) for turn in turns) < size:
+        said = "".join(WORDS.format(n=len(turns) * 10 + part) for part in range(6))
+        turns += [_user(f"{mark} {said}"), {"role": "assistant", "content": said}]
+    return turns
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def _common(before: bytes, after: bytes) -> int:
+    """Bytes that two bodies begin with alike."""
+    low, high = 0, min(len(before), len(after))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if before[:middle] == after[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def _resident_mb(pid: str) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1_000
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _wait_for(url: str) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            httpx2.get(f"{url}/healthz", timeout=5)
+        except httpx2.HTTPError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+if __name__ == "__main__":
+    main()
