@@ -249,7 +249,8 @@ def _changed(planned: PlanReport) -> str:
     newest = planned.changes[-MAX_CHANGES:]
     named = [f"{_range(change.first, change.last)} {change.before}→{change.after}" for change in newest]
     others = "the newest: " if len(newest) < len(planned.changes) else ""
-    return f"{turns:,} turns changed their level; {others}{', '.join(named)}."
+    counted = "1 turn changed its level" if turns == 1 else f"{turns:,} turns changed their level"
+    return f"{counted}; {others}{', '.join(named)}."
 
 
 def _range(first: int, last: int) -> str:
