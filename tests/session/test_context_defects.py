@@ -13,7 +13,7 @@ from foveate import Foveate
 from foveate.context.render import FORMATS
 from foveate.errors import BudgetExceeded, InvariantBroken
 from foveate.events import Event
-from foveate.history import texts
+from foveate.history import driver, texts
 from foveate.session import context as contexts
 from foveate.store import sqlite
 from foveate.strategy import names
@@ -102,6 +102,41 @@ def test_a_context_is_given_while_the_disk_is_full_and_saved_later(
         assert await saved(fov)
 
     asyncio.run(with_store(path, job))
+
+
+def test_a_context_says_which_part_of_recall_missed_the_deadline(tmp_path: Path) -> None:
+    async def notes(fov: Foveate) -> object:
+        session = await fov.session("s", budget_tokens=2_500)
+        if not session.info.turns:
+            await talk(session, 40, words=30)
+            await fov.settle()
+        own = await session.context("What did I say about word3x1?")
+        preview = await session.context("What did I say about word3x1?", budget_tokens=2_000)
+        assert own.planned.notes.get("recall_late") == preview.planned.notes.get("recall_late")
+        return own.planned.notes.get("recall_late")
+
+    path = tmp_path / "chat.db"
+    late = asyncio.run(with_store(path, notes, settings(recall={"deadline_seconds": 0})))
+    assert late == ["words", "vectors"]
+    other = tmp_path / "other.db"
+    assert asyncio.run(with_store(other, notes, settings(recall={"deadline_seconds": None}))) is None
+
+
+def test_a_strategy_whose_state_is_saved_is_ready_while_its_task_still_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", strategy="checkpoint", budget_tokens=2_500)
+        await talk(session, 60)
+        await fov.settle()
+        first = await session.context(PROMPT)
+        monkeypatch.setattr(driver, "MEANWHILE_TURNS", 3)
+        session._contexts.storyteller._building["checkpoint"] = asyncio.get_running_loop().create_future()  # type: ignore[assignment]
+        second = await session.context(PROMPT)
+        assert "meanwhile" not in second.planned.notes
+        assert second.text == first.text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
 BANDS = {"oneshot": range(190, 240), "gradient": range(200, 240)}

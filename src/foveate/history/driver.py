@@ -154,7 +154,8 @@ class StatefulDriver:
     async def _is_unbuilt(self, session: SessionRow, name: str, strategy: Strategy) -> bool:
         """Whether the strategy has yet to process a history that was there before it, or is still processing it."""
         if task := self._building.get(name):
-            return not task.done()
+            # Once its state is saved the strategy is ready, even if the task has not ended: same store, same bytes.
+            return not task.done() and not await self.state(name)
         is_new = session.last_turn > MEANWHILE_TURNS and strategy.builds
         return is_new and self._worker is not None and not await self.state(name)
 

@@ -97,6 +97,8 @@ class _Measures:
 
     words: PassageScores | None
     vectors: PassageScores | None
+    late: tuple[str, ...] = ()
+    """Stages that missed the deadline."""
 
     @property
     def is_any(self) -> bool:
@@ -132,7 +134,7 @@ class Recaller:
         kept: Any = bodies.expand(packed) if packed else {}
         if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
             turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
-            return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part)
+            return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, tuple(kept.get("late", ())))
         layer = await self.recall(session, counter, wish)
         packed = bodies.squeeze({"mark": mark, "asked": asked, **asdict(layer)})
         await self._writes.write(lambda: self._store.derived.keep_recalled(session.id, packed))
@@ -156,22 +158,23 @@ class Recaller:
         index = self._searcher.index(session)
         measured = await self._measure(session, index, query, deadline)
         if not measured.is_any or not self._is_needed(measured, wish=wish, need=need):
-            return MemoryLayer()
+            return MemoryLayer(late=measured.late)
         found_again = _Found(session, index, counter, self._rank(query, measured, wish))
         found_again = await self._reordered(query, found_again, deadline)
-        return await self._fill(found_again, wish.room_tokens)
+        return replace(await self._fill(found_again, wish.room_tokens), late=measured.late)
 
     async def _measure(self, session: SessionRow, index: Index, query: str, deadline: Deadline) -> _Measures:
         """Scores of passages, from the stages ready in time. A large index is loaded after the first context."""
         if deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded:
             glance = {"glance": lambda: index.glance(query, session.last_turn)}
-            seen = (await run_stages(glance, deadline.left_seconds())).results.get("glance")
+            glanced = await run_stages(glance, deadline.left_seconds())
+            seen = glanced.results.get("glance")
             asyncio.get_running_loop().call_later(LOAD_DELAY_SECONDS, index.load_soon)
-            return _Measures(*seen) if seen else _Measures(None, None)
+            return _Measures(*seen) if seen else _Measures(None, None, glanced.late)
         stages = {"words": lambda: index.measure_words(query), "vectors": lambda: index.measure_vectors(query)}
         limit = self._settings.search_seconds if self._judge.is_asked else None
         found = await run_stages(stages, deadline.left_seconds(limit))
-        return _Measures(found.results.get("words"), found.results.get("vectors"))
+        return _Measures(found.results.get("words"), found.results.get("vectors"), found.late)
 
     def _is_needed(self, measured: _Measures, *, wish: RecallRequest, need: Need) -> bool:
         """Whether a passage clearly matches the prompt. A preview has no cached prefix to protect."""
@@ -312,6 +315,8 @@ class MemoryLayer:
     gists: tuple[int, ...] = ()
     in_part: tuple[int, ...] = ()
     """Turns that were found and are not shown whole, the best first."""
+    late: tuple[str, ...] = ()
+    """Stages of the search that missed the deadline: the layer may say more another time."""
 
 
 def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> MemoryPiece:

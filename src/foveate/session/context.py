@@ -241,7 +241,9 @@ class Contexts:
                 shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
         context = await self._assembled(session, counter, request, part, view, memory=layer.text, board=shown)
         room_tokens = counter.scale(room.history, session.calibration)
-        planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name)
+        late: dict[str, Json] = {"recall_late": list(layer.late)} if layer.late else {}
+        notes = {**view.planned.notes, **late}
+        planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name, notes=notes)
         return replace(context, planned=planned, board=board)
 
     async def _fixed_part(
