@@ -3,6 +3,7 @@
     python bench/poison.py                      all shapes at 100 kB, 1 MB and 10 MB
     python bench/poison.py --kilobytes 100      one size
     python bench/poison.py --only blank,json    some shapes
+    python bench/poison.py --cpu                only the CPU time and the memory of compressing and indexing each turn
 
 For each shape and size: how long `record` took, the longest that the event loop was held up meanwhile, how long the
 turn took to be compressed, how long an ordinary turn of another session took that was recorded right behind it, how
@@ -18,15 +19,21 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import foveate
 from foveate import Message, Session, Text, ToolCall, ToolResult
+from foveate.compress.local import LocalCompressor
+from foveate.recall.embed import STATIC
+from foveate.recall.passages import index_turn
+from foveate.tokens import exact_counter
+from foveate.worker.renditions import compress_safely
 
 BEAT_SECONDS = 0.005
 POLL_SECONDS = 0.01
@@ -180,14 +187,33 @@ async def _wait(session: Session, began: float) -> float:
     return time.perf_counter() - began
 
 
+def print_cpu(chosen: Mapping[str, Callable[[int], list[Message]]], size: int) -> None:
+    """Compress and index each shape in this process."""
+    compressor, counter = LocalCompressor(), exact_counter("o200k_base")
+    for name, make in {"(loads)": shapes()["prose"], **chosen}.items():
+        messages = make(size)
+        began = time.process_time()
+        made = compress_safely(compressor, 1, messages, counter)
+        index_turn(1, messages, at_us=0, embeddings=STATIC)
+        taken = time.process_time() - began
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        note = "" if made.is_complete else "  coarse"
+        print(f"{name:<28} {taken:7.2f} s  peak memory so far {peak:,} MB{note}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kilobytes", type=int, nargs="*", default=[100, 1_000, 10_000])
     parser.add_argument("--only", default="", help="parts of names, with commas between")
+    parser.add_argument("--cpu", action="store_true")
     options = parser.parse_args()
     wanted = options.only.split(",")
     chosen = {name: make for name, make in shapes().items() if any(part in name for part in wanted)}
     for kilobytes in options.kilobytes:
+        if options.cpu:
+            print(f"\n{kilobytes:,} kB")
+            print_cpu(chosen, kilobytes * 1_000)
+            continue
         print(f"\n{kilobytes:,} kB, seconds{'':<12} record   stall  compressed  other  close    CPU")
         cases = []
         for name, make in chosen.items():
