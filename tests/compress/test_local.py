@@ -269,3 +269,20 @@ def test_targets_and_thresholds_are_settings() -> None:
     assert count_tokens(small.tiny) <= 20 < count_tokens(usual.tiny) <= 50
     assert usual.is_complete
     assert not compress(compressed_facts=1.0).is_complete
+
+
+def test_in_c_a_tool_call_is_one_note_without_lines_of_its_output() -> None:
+    output = "\n".join(
+        [*(f"tests/test_{n}.py::test_{n} PASSED" for n in range(30)), "E   ValueError: port 0 is not valid"]
+    )
+    turn = [
+        Message("user", (Text("Run the tests, and say which of them fail and why they do."),)),
+        Message("assistant", (Text("I run them now."), ToolCall("exec", {"command": "pytest -q"}, id="1"))),
+        Message("tool", (ToolResult("1", (Text(output),), name="exec"),)),
+        Message("assistant", (Text("One fails, because the port in the settings is 0."),)),
+    ]
+    lines = compress(*turn).compressed.splitlines()
+    (note,) = [line for line in lines if "{" in line]
+    assert note.endswith("}")
+    assert "port 0 is not valid" in note
+    assert not [line for line in lines if "PASSED" in line or line.startswith("[tool]")]

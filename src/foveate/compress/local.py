@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
@@ -72,7 +72,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """The most that T takes."""
     name: str = "local"
-    version: int = 1
+    version: int = 2
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -92,13 +92,16 @@ class LocalCompressor:
             return Renditions(_smooth(messages, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
         smoothed, above = _smooth(messages, raw, raw_tokens, count)
         share = self.share or compressed_share(raw_tokens, self.medium_share)
-        job = _Job(GuardSource(reading.facts, [clause.text for clause in reading.candidates]), self.shares, count)
+        said = reading.without_output()
+        job = _Job(_source(reading), self.shares, count)
 
         def compress(extra: float) -> TinyLine:
             room = min(above, round(raw_tokens * share * extra))
-            return _compress(reading, raw_tokens, room, scale=scale, count=count)
+            return _compress(said, raw_tokens, room, scale=scale, count=count)
 
-        compressed = job.make("C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above)
+        compressed = replace(job, source=_source(said)).make(
+            "C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above
+        )
         line = one_line(compressed.text)
 
         def shrink(extra: float) -> TinyLine:
@@ -145,6 +148,10 @@ class _Job:
             self.refusals.append(refusal)
         text = shape_level(level, fallback())
         return _Made(text, self.count(text), is_fallback=True)
+
+
+def _source(reading: TurnReading) -> GuardSource:
+    return GuardSource(reading.facts, [clause.text for clause in reading.candidates])
 
 
 def _scale(raw: str, raw_tokens: int, count: Count) -> float:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from foveate.compress import tools
@@ -17,6 +17,8 @@ from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, Too
 
 MAX_CANDIDATES = 6_000
 """Of a longer turn the clauses after this many are not looked at one by one, the last message excepted."""
+NOTED_ERRORS, NOTED_CHARS, NOTED_WORTH = 2, 120, 2.0
+"""Error lines of its output in the note of a call, what is shown of each, and the facts that each must add."""
 MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
@@ -69,6 +71,22 @@ class TurnReading:
     def has_user(self) -> bool:
         return any(candidate.speaker == "user" for candidate in self.candidates)
 
+    def without_output(self) -> TurnReading:
+        """What was said and done, without lines of tool output: the notes of the calls say what came of them."""
+        said = [candidate for candidate in self.candidates if candidate.speaker != "tool"]
+        return TurnReading(said, self.tool_calls, _heaviest(said)) if said else self
+
+
+def _heaviest(candidates: Iterable[Candidate]) -> Facts:
+    """The weight of each fact where it counts most."""
+    facts: Facts = {}
+    for candidate in candidates:
+        for key, weight in candidate.facts.items():
+            worth = weight * candidate.factor
+            if worth > facts.get(key, 0.0):
+                facts[key] = worth
+    return facts
+
 
 def read_turn(messages: Sequence[Message]) -> TurnReading:
     """The clauses of a turn in order. Display-only messages say nothing to a model."""
@@ -85,11 +103,7 @@ def read_turn(messages: Sequence[Message]) -> TurnReading:
             continue
         _read_message(reading, message, place=place, is_last=place == last, results=results, names=names)
     _boost(reading.candidates)
-    for candidate in reading.candidates:
-        for key, weight in candidate.facts.items():
-            worth = weight * candidate.factor
-            if worth > reading.facts.get(key, 0.0):
-                reading.facts[key] = worth
+    reading.facts = _heaviest(reading.candidates)
     return reading
 
 
@@ -133,14 +147,33 @@ def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | No
             for clause in cut_text(text):
                 yield _Said(clause, "reasoning", REASONING)
         case ToolCall():
-            yield _Said(Clause("item", tools.summarise_call(part, results.get(part.id))), "call", TOOL)
-            for line in tools.key_lines(part, results.get(part.id)):
-                yield _Said(Clause("code", line), "tool", OUTPUT)
+            yield from _called(part, results.get(part.id))
         case ToolResult() if part.call_id is None:
-            for line in tools.key_lines(ToolCall(part.name or "tool", {}), part):
-                yield _Said(Clause("code", line), "tool", OUTPUT)
+            yield from _called(ToolCall(part.name or "tool", {}), part)
         case Attachment() | Opaque():
             yield _Said(Clause("item", _stand_in(part)), speaker, factor)
+
+
+def _called(call: ToolCall, result: ToolResult | None) -> Iterator[_Said]:
+    """A note in braces with what came of the call, errors included, then the lines that tell most."""
+    lines = tools.key_lines(call, result)
+    note = tools.summarise_call(call, result).removesuffix("}")
+    more = "; ".join(" ".join(line.split())[:NOTED_CHARS].rstrip("}") for line in _errors(lines, note))
+    yield _Said(Clause("item", f"{note}; {more}}}" if more else f"{note}}}"), "call", TOOL)
+    for line in lines:
+        yield _Said(Clause("code", line), "tool", OUTPUT)
+
+
+def _errors(lines: Sequence[str], note: str) -> list[str]:
+    """The lines that name an error and say most of what the note does not, in their order."""
+    known = find_facts(note).keys()
+    worth: dict[str, float] = {}
+    for line in lines:
+        facts = find_facts(line)
+        if any(key.startswith("e:") for key in facts) or {bare(word) for word in line.split()} & ERRORS:
+            worth[line] = sum(weight for key, weight in facts.items() if key not in known)
+    best = sorted(worth, key=lambda line: -worth[line])[:NOTED_ERRORS]
+    return [line for line in worth if line in best and worth[line] >= NOTED_WORTH]
 
 
 def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
