@@ -52,6 +52,8 @@ class History:
     marks: Sequence[MessageMark]
     keys: Sequence[str]
     """A message without a mark has the key of the one before it."""
+    start: str = ""
+    """The key of what comes before the first message, where a client names that instead of sending it."""
 
     def parse(self, first: int, last: int | None = None) -> list[Message]:
         """Messages as values, from one index up to another."""
@@ -65,11 +67,11 @@ class History:
 
     def index_behind(self, key: str) -> int:
         """How many messages the chain has up to this key."""
-        return max(index for index, own in enumerate(self.keys) if own == key) + 1
+        return max((index + 1 for index, own in enumerate(self.keys) if own == key), default=0)
 
     def has_answer(self, count: int) -> bool:
-        """Whether the model speaks among the first messages."""
-        return any(mark.role == "assistant" for mark in self.marks[:count])
+        """Whether the model speaks among the first messages, or before them."""
+        return bool(self.start) or any(mark.role == "assistant" for mark in self.marks[:count])
 
     def turn_start(self, count: int) -> int:
         """The index of the prompt that begins the turn of the last of the first messages."""
@@ -98,7 +100,7 @@ def read_history(format: str, records: Sequence[Record], *, start: str = "") -> 
         for item in mark.items:
             key = extend(key, item)
         keys.append(key)
-    return History(format, records, marks, keys)
+    return History(format, records, marks, keys, start)
 
 
 def extend(key: str, item: bytes) -> str:

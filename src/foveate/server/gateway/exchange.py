@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from foveate.errors import BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
 from foveate.events import Event
 from foveate.server.gateway.chain import read_history
 from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
@@ -39,6 +39,8 @@ PING_SECONDS: Final = 10.0
 """Silence after which a client gets a keep-alive."""
 MAX_ROUNDS: Final = 8
 """Rounds of own tools in one answer; after that its calls are not executed."""
+COMPACT_TOKENS: Final = 8_000
+"""Most that a compacted conversation takes."""
 MAX_CALLS: Final = 16
 """Own calls of one round that are executed."""
 TOO_LONG_SHARE: Final = 0.75
@@ -76,8 +78,6 @@ class Call:
     named: ClientId | None
     choice: SessionChoice
     began: float = field(default_factory=time.perf_counter)
-    previous: tuple[str, str] | None = None
-    """The session and the key of the response that this one continues."""
 
 
 @dataclass(slots=True)
@@ -130,12 +130,36 @@ class Gateway:
             self._release(prepared)
             raise
 
+    async def compact(self, call: Call) -> list[Record]:
+        """The conversation of a request in less than half its tokens: what a client may send instead of all of it."""
+        placed = await self._place(call)
+        if isinstance(placed, Decision):
+            return list(call.request.messages)
+        try:
+            budget = min(placed.session.info.budget_tokens, COMPACT_TOKENS)
+            context = await placed.session.context_for(
+                call.wire.format, system=call.request.system, history_tools=False, budget_tokens=budget
+            )
+            return _messages(context, call.wire.format)
+        finally:
+            self._recorder.release(placed)
+
+    @property
+    def responses(self) -> Recorder:
+        """Responses by their ids."""
+        return self._recorder
+
+    async def _place(self, call: Call) -> Placement | Decision:
+        start, named = "", call.named
+        if previous := call.request.hints.get("previous_response_id"):
+            start, named = await self._continued(previous)
+        history = read_history(call.wire.format, call.request.messages, start=start)
+        return await self._recorder.place(call.request, history, named, call.choice)
+
     async def _prepare(self, call: Call) -> Prepared:
         """The request as it goes upstream; the client's own if ours can't be made."""
         try:
-            start = call.previous[1] if call.previous else ""
-            history = read_history(call.wire.format, call.request.messages, start=start)
-            placed = await self._recorder.place(call.request, history, call.named, call.choice)
+            placed = await self._place(call)
         except InputError:
             raise
         except FoveateError as error:
@@ -150,6 +174,13 @@ class Gateway:
         except FoveateError as error:
             self._recorder.release(placed)
             return self._bypassed(call, error)
+
+    async def _continued(self, response_id: str) -> tuple[str, ClientId]:
+        """The history that ends with a response, and its session."""
+        found = await self._recorder.get_response(response_id)
+        if found is None:
+            raise BadRequest(f"no response {response_id[:100]!r} is stored", "previous_response_id")
+        return found.chain, ClientId(found.session_id, "previous_response_id")
 
     async def _assembled(self, call: Call, placed: Placement, budget_tokens: int | None = None) -> Prepared:
         request, session = call.request, placed.session
@@ -330,6 +361,8 @@ class Gateway:
                 shown=answer.shown_messages(),
                 results=own_results(results),
             )
+            if call.wire.format == "openai-responses" and call.request.body.get("store") is not False:
+                await self._recorder.add_response(prepared.placement, answer.result())
         except FoveateError as error:
             self._bypassed(call, error)
 

@@ -23,7 +23,7 @@ from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Res
 from foveate.server.gateway.wires import ClientRequest, OwnCall
 from foveate.session import Session
 from foveate.session.record import as_messages
-from foveate.session.values import AnswerTail, Clients
+from foveate.session.values import AnswerTail, Clients, ResponseRow
 from foveate.turn import Json, Message, Text, ToolResult, turn_id
 
 OPEN_SESSIONS = 200
@@ -129,6 +129,19 @@ class Recorder:
         await self._clients.add_tail(
             self._stored(placement.name), AnswerTail(tail_hash([*asked, *items]), placement.turn)
         )
+
+    async def add_response(self, placement: Placement, response: Mapping[str, Any]) -> None:
+        """Keep a response by its id, so that a later request can name it instead of sending the history."""
+        row = ResponseRow(str(response["id"]), placement.name, placement.turn, placement.key, dict(response))
+        await self._clients.add_response(self._stored(placement.name), row)
+
+    async def get_response(self, response_id: str) -> ResponseRow | None:
+        """A response that was given to a client of this tenant."""
+        found = await self._clients.get_response(self._tenant, response_id)
+        return None if found is None else replace(found, session_id=self._public(found.session_id))
+
+    async def delete_response(self, response_id: str) -> bool:
+        return await self._clients.delete_response(self._tenant, response_id)
 
     async def add_partial(self, placement: Placement, format_name: str, said: Sequence[Mapping[str, Any]]) -> None:
         """Keep what arrived of an answer that was cut off; no model is shown it."""

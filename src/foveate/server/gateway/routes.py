@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -61,6 +63,11 @@ class Endpoints:
                 path = f"{before}/v1beta/models/{{model:path}}"
                 found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
                 found.append(Route(f"{before}/v1beta/models", self._forward, methods=["GET"]))
+            if "openai-responses" in WIRES:
+                found += [
+                    Route(f"{before}/v1/responses/compact", self._compact, methods=["POST"]),
+                    Route(f"{before}/v1/responses/{{id}}", self._stored_response, methods=["GET", "DELETE"]),
+                ]
         return found
 
     def use(self, client: httpx2.AsyncClient) -> None:
@@ -93,25 +100,55 @@ class Endpoints:
         return endpoint
 
     async def _answer(self, wire: Wire, request: Request) -> Response:
-        body = await self._body(request)
+        call = self._call(wire, request, await self._body(request))
+        is_stored = not self._bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
+        reply = await self._gateway(request).handle(call, store=is_stored)
+        return _response(reply)
+
+    def _call(self, wire: Wire, request: Request, body: object, target: Target | None = None) -> Call:
         path = _own_path(request)
         asked = wire.read(body, path=f"{path}?{request.url.query}" if request.url.query else path)
-        if not asked.messages:
+        if not asked.messages and "previous_response_id" not in asked.hints:
             raise BadRequest("is empty; send at least one message", "messages")
-        target = self._target(asked.model, wire.format)
-        call = Call(
+        return Call(
             wire=wire,
             request=asked,
             path=path,
             query=request.url.query,
             headers=dict(request.headers),
-            target=target,
+            target=target or self._target(asked.model, wire.format),
             named=client_id(request.headers, asked.hints, request.path_params.get("session")),
             choice=_choice(request, asked),
         )
-        is_stored = not self._bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
-        reply = await self._gateway(request).handle(call, store=is_stored)
-        return _response(reply)
+
+    async def _compact(self, request: Request) -> Response:
+        """The conversation from stored renditions, as items that a client sends instead of its history."""
+        wire = WIRES["openai-responses"]
+        try:
+            call = self._call(wire, request, await self._body(request), Target(""))
+            items = await self._gateway(request).compact(call)
+        except BadRequest as error:
+            return JSONResponse(wire.error(400, str(error), param=error.param), 400)
+        except FoveateError as error:
+            return JSONResponse(wire.error(503, str(error)), 503)
+        compacted = {
+            "id": f"resp_{secrets.token_hex(16)}",
+            "object": "response.compaction",
+            "created_at": int(time.time()),
+            "output": items,
+        }
+        return Response(msgspec.json.encode(compacted), media_type="application/json")
+
+    async def _stored_response(self, request: Request) -> Response:
+        wire = WIRES["openai-responses"]
+        response_id = request.path_params["id"]
+        stored = self._gateway(request).responses
+        if request.method == "DELETE":
+            if await stored.delete_response(response_id):
+                return JSONResponse({"id": response_id, "object": "response", "deleted": True})
+        elif (found := await stored.get_response(response_id)) is not None:
+            return Response(msgspec.json.encode(found.data), media_type="application/json")
+        return JSONResponse(wire.error(404, f"no response {response_id[:100]!r} is stored"), 404)
 
     async def _count_tokens(self, request: Request) -> Response:
         """The provider's count of the client's own body; ours where it has none."""

@@ -207,7 +207,7 @@ class Resolver:
         return Decision("continue", reason, history, named.name, injected=last_prompt)
 
     async def _best(self, history: History, family: str | None) -> KnownPlace | None:
-        keys = list(dict.fromkeys(key for key in history.keys if key))
+        keys = list(dict.fromkeys(key for key in (history.start, *history.keys) if key))
         stored = None if family is None else self._stored(family)
         found = await self._places.find(self._tenant, keys, stored)
         if not found:
@@ -240,7 +240,8 @@ def _placed(history: History, place: KnownPlace, reason: str, *, always_fork: bo
     if place.is_head and not always_fork:
         return Decision("continue", reason, history, place.session_id, count)
     is_next = count < len(history.marks) and history.marks[count].opens_turn
-    shares_turn = place.ends_turn and is_next
+    # What comes before the first message of the request was not sent, and can't be recorded again.
+    shares_turn = count == 0 or (place.ends_turn and is_next)
     turn = place.turn if shares_turn else place.turn - 1
     count = count if shares_turn else history.turn_start(count)
     branch = branch_of(place.session_id)
