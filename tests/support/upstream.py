@@ -35,6 +35,7 @@ class Upstream:
             routes=[
                 Route("/v1/messages", self._messages, methods=["POST"]),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/responses", self._responses, methods=["POST"]),
                 Route("/v1/models", self._models, methods=["GET"]),
             ]
         )
@@ -95,6 +96,24 @@ class Upstream:
             ("", "[DONE]"),
         ]
         return self._stream(events)
+
+    async def _responses(self, request: Request) -> Response:
+        body, failure = await self._take(request)
+        if failure is not None:
+            return failure
+        text = "".join(block["text"] for block in self.script(body) if block["type"] == "text")
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+        response = {
+            "id": f"resp_{len(self.bodies)}",
+            "object": "response",
+            "created_at": 0,
+            "model": body["model"],
+            "status": "completed",
+            "output": [item],
+            "usage": {**USAGE, "total_tokens": 15},
+        }
+        return JSONResponse(response)
 
     async def _models(self, _request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": "scripted", "object": "model"}]})

@@ -295,3 +295,27 @@ def test_chat_completions_name_their_session_by_path(tmp_path: Path) -> None:
             assert (await fov.open_session("support")).info.turns == 1
 
     run(scenario)
+
+
+def test_a_response_is_continued_read_and_deleted_by_its_id(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say(f"answer {len(upstream.bodies)}"))
+        async with gateway(tmp_path, upstream) as (fov, client):
+            first = await client.post("/v1/responses", json={"model": "gpt-5", "input": "one"})
+            more = {"model": "gpt-5", "input": "two", "previous_response_id": first.json()["id"]}
+            second = await client.post("/v1/responses", json=more)
+            session = second.headers["x-foveate-session"]
+            assert session == first.headers["x-foveate-session"]
+            assert [text for _, text in await log_of(fov, session)] == ["one", "answer 1", "two", "answer 2"]
+            assert "previous_response_id" not in upstream.bodies[-1]
+            assert json.dumps(upstream.bodies[-1]["input"]).count("answer 1") == 1
+            branch = await client.post("/v1/responses", json={**more, "input": "two, otherwise"})
+            assert branch.headers["x-foveate-session"] != session
+            stored = f"/v1/responses/{second.json()['id']}"
+            assert (await client.get(stored)).json()["output"] == second.json()["output"]
+            assert (await client.delete(stored)).json()["deleted"]
+            assert (await client.get(stored)).status_code == 404
+            unknown = await client.post("/v1/responses", json={**more, "previous_response_id": "resp_none"})
+            assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "previous_response_id")
+
+    run(scenario)
