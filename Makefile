@@ -33,7 +33,7 @@ format: $(VENV)/.ready
 
 # The pages and the stub that are written from the code; the tests say when they are out of date.
 pages: $(VENV)/.ready
-	for page in api_page command_line_page settings_page stubs; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
+	for page in reference_page command_line_page settings_page stubs; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

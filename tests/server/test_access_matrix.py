@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
+from foveate.server.api.table import ENDPOINTS
+from foveate.server.problems import MEDIA_TYPE, Problem
 from support.servers import ServerClient, bearer, call, client_of
 
 RIGHTS = ("gateway", "read", "write", "admin")
@@ -108,6 +111,24 @@ def test_each_endpoint_takes_the_right_it_declares_and_no_other(stage: Stage) ->
             if (status == 403) == is_allowed or status in (401, 500):
                 wrong.append((operation.name, right, status))
     assert not wrong
+
+
+def test_each_answer_has_the_type_that_its_endpoint_declares(stage: Stage) -> None:
+    kinds = {endpoint.handler.__name__: endpoint for endpoint in ENDPOINTS}
+    checked = 0
+    for operation in stage.operations:
+        endpoint = kinds[operation.name]
+        if operation.name == "delete_session" or endpoint.answer in (None, str):
+            continue
+        answer = operation.send(stage.client, bearer(stage.keys["admin"]))
+        if answer.is_success:
+            assert answer.status_code == endpoint.status, operation.name
+            msgspec.json.decode(answer.content, type=endpoint.answer)
+            checked += 1
+        else:
+            problem = msgspec.json.decode(answer.content, type=Problem)
+            assert (problem.status, answer.headers["content-type"]) == (answer.status_code, MEDIA_TYPE)
+    assert checked > 25
 
 
 def test_without_a_key_and_through_a_proxy_nothing_is_answered(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Writes `docs/api.md` from the signatures and docstrings of the public classes: `python tests/support/api_page.py`."""
+"""Writes `docs/reference.md` from signatures and docstrings: `python tests/support/reference_page.py`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import msgspec
 
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "reference.md"
 WIDTH = 90
-HEAD = """# API reference
+HEAD = """# Library reference
 
-Written by `python tests/support/api_page.py` from the signatures and docstrings.
+Written by `python tests/support/reference_page.py` from the signatures and docstrings.
 
 `import foveate` is the asynchronous library. `import foveate.sync as foveate` has the same names, blocking:
 leave out `await` and `async`. Everything else is internal and may change.
@@ -37,6 +37,7 @@ CHAPTERS = (
     Chapter("Opening a store", "foveate", ("open", "load_settings")),
     Chapter("The store", "foveate.client", ("Foveate",)),
     Chapter("A session", "foveate.session", ("Session",)),
+    Chapter("Keys of the server", "foveate.session.keys", ("Keys", "KeyInfo", "NewKey")),
     Chapter("Goals", "foveate.session.goals", ("Goals",)),
     Chapter("Checkpoints", "foveate.session.checkpoints", ("Checkpoints", "CheckpointInfo", "CheckpointStatus")),
     Chapter("Documents", "foveate.session.documents", ("Documents",)),
