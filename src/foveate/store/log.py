@@ -269,7 +269,7 @@ def _checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> M
 
 def turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnRow]:
     found = select_spans(connection, READ_TURNS, chain_of(connection, session_id), first, last)
-    return [TurnRow(*sums, pruned=bool(pruned)) for *sums, pruned in found]
+    return [TurnRow(*row[:-1], bool(row[-1])) for row in found]
 
 
 def outlines(connection: Connection, session_id: str, first: int, last: int) -> list[MessageOutline]:
