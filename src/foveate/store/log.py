@@ -269,7 +269,8 @@ def _checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> M
 
 def turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnRow]:
     found = select_spans(connection, READ_TURNS, chain_of(connection, session_id), first, last)
-    return [TurnRow(*row[:-1], bool(row[-1])) for row in found]
+    # SQLite has no type of its own for the flag at the end.
+    return [replace(row, pruned=bool(row.pruned)) for row in (TurnRow(*values) for values in found)]
 
 
 def outlines(connection: Connection, session_id: str, first: int, last: int) -> list[MessageOutline]:
