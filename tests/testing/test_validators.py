@@ -151,6 +151,7 @@ def test_an_integer_too_long_to_be_written_is_a_typed_error(tmp_path: Path) -> N
         ("openai-responses", {"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}, "no call"),
         ("anthropic", {"messages": [{"role": "assistant", "content": "a"}]}, "where 'user' is due"),
         ("anthropic", {"messages": [{"role": "user", "content": " "}]}, "no visible character"),
+        ("anthropic", {"system": [{"type": "text", "text": " "}], "messages": [USER]}, "system: no visible character"),
         ("anthropic", {"messages": [*anthropic_step(1), *anthropic_step(2)]}, "must be unique"),
         ("gemini", {"contents": [{"role": "user", "parts": []}]}, "must not be empty"),
         ("gemini", {"contents": [{"role": "user", "parts": [{"text": ""}]}]}, "empty"),
@@ -158,3 +159,8 @@ def test_an_integer_too_long_to_be_written_is_a_typed_error(tmp_path: Path) -> N
 )  # fmt: skip
 def test_the_validators_reject_what_the_providers_do(name: str, request_: dict[str, Any], says: str) -> None:
     assert any(says in fault for fault in faults(name, request_))
+
+
+def test_a_system_prompt_may_be_a_list_of_blocks() -> None:
+    blocks = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
+    assert faults("anthropic", {"system": blocks, "messages": [USER]}) == []

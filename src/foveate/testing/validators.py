@@ -240,7 +240,10 @@ def _anthropic(request: Record) -> Faults:
     messages = _records(request.get("messages"))
     if not messages:
         yield "messages: at least one message is required"
-    if "system" in request and not _visible(request["system"]):
+    system = request.get("system", "-")
+    if not all(
+        map(_visible, [system] if isinstance(system, str) else [block.get("text") for block in _records(system)])
+    ):
         yield "system: no visible character"
     listed = [_anthropic_blocks(message) for message in messages]
     for index, (message, blocks) in enumerate(zip(messages, listed, strict=True)):

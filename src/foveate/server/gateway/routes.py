@@ -60,8 +60,9 @@ class Endpoints:
                 Route(f"{before}/v1/models/{{model:path}}", self._forward, methods=["GET"]),
             ]
             if "gemini" in WIRES:
-                path = f"{before}/v1beta/models/{{model:path}}"
-                found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
+                for version in ("v1beta", "v1"):  # google-genai 3 asks for v1
+                    path = f"{before}/{version}/models/{{model:path}}"
+                    found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
                 found.append(Route(f"{before}/v1beta/models", self._forward, methods=["GET"]))
             if "openai-responses" in WIRES:
                 found += [
