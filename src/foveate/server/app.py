@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import logging
@@ -30,6 +31,7 @@ from foveate.server.mcp import Limits, McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
 from foveate.server.problems import ProblemError, problem_of, problem_response, refusal
 from foveate.server.settings import ServerSettings
+from foveate.tokens import counter_for
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +63,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         await access.check_start()
+        await asyncio.to_thread(
+            counter_for(None).count, "warm up"
+        )  # the first request should not wait for a vocabulary
         events.start()
         try:
             async with mcp.running():
