@@ -85,7 +85,7 @@ def test_a_process_that_cannot_be_started_is_done_without(
         pool.close()
 
     asyncio.run(run())
-    assert "another can't be started" in caplog.text
+    assert "no child process can be started" in caplog.text
 
 
 def coarse(turn: int, *_: object) -> NewRendition:
