@@ -217,29 +217,81 @@ def places(value: object) -> Iterator[tuple[Any, Any]]:
         yield from places(element)
 
 
+def mutated(value: Any, data: st.DataObject) -> Any:
+    """A copy with another value in one place."""
+    changed = copy.deepcopy(value)
+    holder, key = data.draw(st.sampled_from(list(places(changed))))
+    holder[key] = data.draw(MUTATIONS)
+    return changed
+
+
+def check_usable(answer: Answer, format: str) -> None:  # noqa: A002
+    """What was accepted can be read, continued and finished."""
+    assert isinstance(answer.finish(), list)
+    assert isinstance(answer.result(), dict)
+    assert isinstance(answer.usage(), dict)
+    sent = WIRES[format].upstream_body(
+        answer.request, {"messages": answer.request.messages}, extra_system="", own_tools=[]
+    )
+    body = answer.follow_up(sent, [(call, "found") for call in answer.own_calls])
+    assert json.dumps(body)
+    answer.next_round()
+    fed(answer, STREAMS[format](Scripted((Said("end"), Call("z", "shell", {})), 2)))
+    assert answer.has_client_calls
+    assert isinstance(answer.finish(), list)
+    assert "end" in json.dumps(answer.result())
+    assert "end" in json.dumps(answer.shown_messages())
+
+
 @every_wire
 @given(scripted=answers(), data=st.data())
 def test_malformed_events_raise_one_typed_error(format: str, scripted: Scripted, data: st.DataObject) -> None:  # noqa: A002
     answer = new_answer(format)
     stream = events(STREAMS[format](scripted))
     target = data.draw(st.integers(0, len(stream) - 1))
+    if stream[target].data != b"[DONE]":
+        body = mutated(json.loads(stream[target].data), data)
+        stream[target] = SseEvent(stream[target].name, json.dumps(body).encode())
     try:
-        for i, event in enumerate(stream):
-            if i == target and event.data != b"[DONE]":
-                body = json.loads(event.data)
-                holder, key = data.draw(st.sampled_from(list(places(body))))
-                holder[key] = data.draw(MUTATIONS)
-                answer.feed(SseEvent(event.name, json.dumps(body).encode()))
-            else:
-                answer.feed(event)
+        for event in stream:
+            answer.feed(event)
     except BadUpstream:
-        pass
-    else:
-        assert isinstance(answer.finish(), list)
-        assert isinstance(answer.result(), dict)
-        assert isinstance(answer.round_messages, list)
-        assert isinstance(answer.own_calls, list)
-        assert isinstance(answer.usage(), dict)
+        return
+    check_usable(answer, format)
+
+
+@every_wire
+@given(scripted=answers(), data=st.data())
+def test_malformed_bodies_raise_one_typed_error(format: str, scripted: Scripted, data: st.DataObject) -> None:  # noqa: A002
+    answer = new_answer(format)
+    body = mutated(BODIES[format](scripted), data)
+    try:
+        answer.load(body)
+    except BadUpstream:
+        return
+    check_usable(answer, format)
+
+
+REQUEST_KEYS = [
+    *("messages", "input", "contents", "system", "instructions", "systemInstruction", "tools", "functions", "metadata"),
+    *("client_metadata", "conversation", "generationConfig", "labels", "stream", "model", "max_tokens", "prompt"),
+]
+
+
+@every_wire
+@given(data=st.data())
+def test_malformed_requests_raise_one_typed_error(format: str, data: st.DataObject) -> None:  # noqa: A002
+    wire = WIRES[format]
+    changes = data.draw(st.dictionaries(st.sampled_from(REQUEST_KEYS), MUTATIONS, max_size=3))
+    body = mutated({**REQUESTS[format], **changes}, data)
+    try:
+        request = wire.read(body, path=PATHS[format])
+    except BadRequest:
+        return
+    own: list[dict[str, Any]] = [{"name": "own_read", "functionDeclarations": [{"name": "own_read"}]}]
+    sent = wire.upstream_body(request, {"messages": request.messages}, extra_system="pins", own_tools=own)
+    assert json.dumps(sent)
+    assert wire.upstream_body(request, {"messages": request.messages}, extra_system="", own_tools=[]) == body
 
 
 @every_wire

@@ -331,7 +331,8 @@ class GeminiAnswer(Answer):
             self._take(candidate, is_stream=False)
 
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
-        made = {_made_id(i) for i, part in enumerate(self._candidates[0].own) if not part["functionCall"].get("id")}
+        own = self._candidates[0].own if 0 in self._candidates else []
+        made = {_made_id(i) for i, part in enumerate(own) if not part["functionCall"].get("id")}
         answers = []
         for call, text in results:
             named = {"name": call.name} if call.id in made else {"id": call.id, "name": call.name}
