@@ -209,6 +209,20 @@ def test_fields_of_a_dialect_are_put_together() -> None:
     ]
 
 
+def test_content_of_blocks_followed_by_text_is_kept_whole() -> None:
+    to = answer()
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    for content in ([thinking], "a", "b"):
+        to.feed(chunk(delta(content=content)))
+    to.feed(chunk(delta(finish_reason="stop")))
+    whole = [thinking, {"type": "text", "text": "ab"}]
+    assert to.round_messages[0]["content"] == whole
+    to.next_round()
+    to.feed(chunk(delta(content="c", finish_reason="stop")))
+    assert to.shown_messages()[0]["content"][:2] == whole
+    assert to.shown_messages()[0]["content"][2]["text"].endswith("c")
+
+
 def test_a_chunk_without_choices_and_an_error_are_passed_on() -> None:
     to = answer()
     filtered = chunk(prompt_filter_results=[])

@@ -129,8 +129,11 @@ def _hints(body: Record) -> dict[str, str]:
     return {**texts_in(body.get("metadata"), "metadata."), **texts_in({key: body.get(key) for key in keys})}
 
 
-class _Pieces(list[str]):
+class _Pieces:
     """A growing text: joined once, when it is read."""
+
+    def __init__(self, text: str) -> None:
+        self.texts = [text]
 
 
 def _merge(whole: Record, delta: Record) -> None:
@@ -139,17 +142,29 @@ def _merge(whole: Record, delta: Record) -> None:
         before = whole.get(key)
         if isinstance(value, str) and key in GROWING:
             if isinstance(before, _Pieces):
-                before.append(value)
+                before.texts.append(value)
+            elif isinstance(before, list) and before:
+                _grow_block(before, value)
             else:
-                whole[key] = _Pieces([value])
+                whole[key] = _Pieces(value)
         elif isinstance(value, dict):
             if not isinstance(before, dict):
                 whole[key] = before = {}
             _merge(before, value)
         elif isinstance(value, list):
-            whole[key] = _merge_list(before if isinstance(before, list) else [], value)
+            blocks = [{"type": "text", "text": before}] if isinstance(before, _Pieces) and value else []
+            whole[key] = _merge_list(before if isinstance(before, list) else blocks, value)
         elif value is not None or key not in whole:
             whole[key] = value
+
+
+def _grow_block(blocks: list[Any], text: str) -> None:
+    """Add a text to content that is a list: some providers send blocks of thinking first, then plain text."""
+    last = blocks[-1]
+    if isinstance(last, dict) and last.get("type") == "text" and isinstance(last.get("text"), _Pieces):
+        last["text"].texts.append(text)
+    else:
+        blocks.append({"type": "text", "text": _Pieces(text)})
 
 
 def _merge_list(whole: list[Any], delta: list[Any]) -> list[Any]:
@@ -170,7 +185,7 @@ def _merge_list(whole: list[Any], delta: list[Any]) -> list[Any]:
 def _joined(value: Any) -> Any:
     """A copy with the growing texts joined."""
     if isinstance(value, _Pieces):
-        return joined(value)
+        return joined(value.texts)
     if isinstance(value, dict):
         return {key: _joined(element) for key, element in value.items()}
     return [_joined(element) for element in value] if isinstance(value, list) else value
@@ -492,11 +507,17 @@ def _spoken(message: Record) -> list[Record]:
     return [message] if _has_content(message) else []
 
 
+def _blocks(content: object) -> object:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
 def _continued(before: Record, message: Record) -> Record:
     """The message of one round continued by that of the next, as a client adds up the deltas."""
     whole = dict(before)
-    for key, value in message.items():
-        old = whole.get(key)
+    for key, new in message.items():
+        old, value = whole.get(key), new
+        if key == "content" and old and value and type(old) is not type(value):
+            old, value = _blocks(old), _blocks(value)
         if isinstance(value, str) and isinstance(old, str) and key in GROWING:
             whole[key] = old + (separator(old, value) if key == "content" else "") + value
         elif isinstance(value, list) and isinstance(old, list):
