@@ -8,7 +8,7 @@ import pytest
 
 import foveate.sync as foveate
 from foveate.context.tags import parse_blocks
-from foveate.errors import InputError, InvalidMessage
+from foveate.errors import InputError, InvalidMessage, Refused
 from foveate.events import Event
 from support.command_line import Shell
 from support.paths import ROOT
@@ -87,6 +87,35 @@ def test_a_topic_is_sealed_by_hand_and_told(store: Path) -> None:
         assert chat.topics.get_context().current_topic == ()
         chat.record(TESTS)
         assert len(chat.topics.get_context().current_topic) == 2
+
+
+def test_a_seal_is_undone_until_the_next_message(store: Path) -> None:
+    with foveate.open(store) as fov:
+        chat = fov.session("chat", strategy="topics")
+        with pytest.raises(Refused, match="there is no seal to undo"):
+            chat.topics.unseal()
+        chat.record(POTATOES)
+        before = chat.context("And?").text
+        chat.topics.seal_current_topic()
+        chat.topics.unseal()
+        history = chat.topics.get_history()
+        assert (history.topics, history.current_first, history.current_turns) == ((), "T-1", 1)
+        assert chat.context("And?").text == before
+        assert chat.topics.seal_current_topic().id == "topic-1"
+        chat.record(TESTS)
+        with pytest.raises(Refused, match="a message came after it"):
+            chat.topics.unseal()
+
+
+def test_a_topic_that_was_not_sealed_by_hand_is_not_unsealed(store: Path) -> None:
+    with foveate.open(store) as fov:
+        chat = fov.session("chat", strategy="topics")
+        chat.record(POTATOES)
+        chat.topics.seal_current_topic()
+        chat.record([{"role": "user", "content": "And carrots?"}])
+        with pytest.raises(Refused, match="there is no seal to undo"):
+            chat.topics.unseal()
+        assert [topic.why for topic in chat.topics.get_history().topics] == ["manual"]
 
 
 def test_sealing_an_empty_topic_says_so(store: Path) -> None:
@@ -206,6 +235,8 @@ def test_the_command_lists_shows_and_seals(shell: Shell) -> None:
     assert "empty" in shell("topics", "list", "demo")
     assert "CRLF" in shell("topics", "show", "demo")
     assert "is empty" in shell.run("topics", "seal", "demo", code=1).stderr
+    assert shell("topics", "unseal", "demo") == "The current topic begins at T-2 again.\n"
+    assert "there is no seal to undo" in shell.error("topics", "unseal", "demo")
 
 
 def test_the_command_answers_in_json(shell: Shell) -> None:

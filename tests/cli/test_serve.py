@@ -1,0 +1,90 @@
+"""`foveate serve` and `foveate keys`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from support.command_line import Shell, command
+
+
+@contextmanager
+def served(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A real server, with the line it prints when it is ready."""
+    words = command("serve", "--port", "0", "--json", *arguments)
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=shell.environment()
+    )
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        assert line, process.stderr and process.stderr.read()
+        yield process, json.loads(line)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    with served(shell) as (process, ready), httpx2.Client(base_url=ready["url"], timeout=30) as client:
+        assert set(ready) == {"url", "pid", "db"}
+        assert client.get("/healthz").json()["status"] == "ok"
+        client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
+        with client.stream("GET", "/api/v1/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == ": events"
+            os.kill(ready["pid"], signal.SIGTERM)
+            assert "data" not in "".join(lines)
+        assert process.wait(30) == 0
+        assert process.stderr
+        assert process.stderr.read() == ""
+    assert [session["id"] for session in shell.json("sessions")] == ["chat"]
+
+
+def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    refused = shell.really("serve", "--host", "0.0.0.0", "--port", "0")
+    assert refused.returncode == 1
+    assert b"listening on 0.0.0.0 needs a key, and none exists; create one with 'foveate keys create'" in refused.stderr
+    shell("keys", "create")
+    with served(shell, "--host", "0.0.0.0") as (_, ready):
+        url = ready["url"].replace("0.0.0.0", "127.0.0.1")
+        assert httpx2.get(f"{url}/healthz").status_code == 200
+        assert httpx2.get(f"{url}/api/v1/sessions").status_code == 401
+
+
+def test_a_port_in_use_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        failed = Shell(tmp_path / "chat.db").really("serve", "--port", port)
+    assert failed.returncode == 1
+    assert f"Error: can't listen on 127.0.0.1:{port}; choose another port".encode() in failed.stderr
+    assert b"Traceback" not in failed.stderr
+
+
+def test_keys_are_created_listed_and_revoked(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=120)
+    made = shell.json("keys", "create", "laptop", "--tenant", "acme", "--right", "read", "--right", "gateway")
+    assert made["secret"].startswith("fov_")
+    assert (made["info"]["tenant"], made["info"]["rights"]) == ("acme", ["gateway", "read"])
+    shown = shell("keys", "create")
+    assert shown.startswith("fov_")
+    assert "gateway, read, write for all tenants. The key is not shown again." in shown
+    listed = shell("keys", "list")
+    assert "laptop" in listed
+    assert made["secret"] not in listed
+    assert shell("keys", "revoke", made["info"]["id"]) == f"Revoked {made['info']['id']}.\n"
+    assert shell.json("keys", "list")[0]["revoked_at"] is not None
+    assert "no active key" in shell.error("keys", "revoke", made["info"]["id"])
+    assert "can't be a tenant's name" in shell.error("keys", "create", "--tenant", "A B")
