@@ -34,7 +34,14 @@ def test_a_name_loads_no_more_than_it_needs() -> None:
     assert loaded_after("from foveate import Foveate, Session", "rich", "click", "sqlite3", "tiktoken", "yaml") == []
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["show", "--help"], ["import", "--help"]])
+def test_opening_a_store_loads_nothing_of_the_server() -> None:
+    run = "import foveate.sync, tempfile\nwith foveate.sync.open(tempfile.mkdtemp() + '/a.db') as fov: fov.session('a')"
+    assert loaded_after(f"{run}\nprint()", "starlette", "uvicorn", "httpx2", "mcp", "foveate.server.app") == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["show", "--help"], ["import", "--help"], ["serve", "--help"]]
+)
 def test_help_loads_no_library_that_only_commands_need(arguments: list[str]) -> None:
     run = (
         f"sys.argv = ['foveate', *{arguments!r}]\ntry: import foveate.cli; foveate.cli.main()\nexcept SystemExit: pass"
