@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from starlette.routing import Route
 
 from foveate.server.api.table import ENDPOINTS
 from foveate.server.problems import MEDIA_TYPE, Problem
@@ -191,6 +193,23 @@ def test_a_tenants_admin_makes_keys_of_its_own_tenant_only(stage: Stage) -> None
     assert refused.status_code == 403
     assert stage.client.delete(f"/api/v1/keys/{made['id']}", headers=bearer(stage.stranger)).status_code == 404
     assert stage.client.delete(f"/api/v1/keys/{made['id']}", headers=admin).status_code == 204
+
+
+def test_every_route_of_the_gateway_and_mcp_is_behind_the_same_check(stage: Stage) -> None:
+    routes = [route for route in stage.client.server.routes if isinstance(route, Route)]
+    paths = {route.path: route for route in routes if not route.path.startswith("/api/")}
+    public = {"/healthz", "/readyz"}
+    assert len(paths) > 10
+    for path, route in paths.items():
+        methods = (route.methods or {"POST"}) - {"HEAD", "OPTIONS"}
+        url = re.sub(r"\{[^}]*\}", "x", path)
+        for method in methods:
+            for headers in ({}, {"X-Forwarded-For": "127.0.0.1"}, bearer("fov_wrong")):
+                status = stage.client.request(method, url, headers=headers).status_code
+                assert (status == 200) if path in public else (status == 401), (method, path, headers)
+            if re.match(r"(/s/.*)?/v1", path):
+                status = stage.client.request(method, url, headers=bearer(stage.keys["read"])).status_code
+                assert status == 403, (method, path)
 
 
 def test_metrics_are_the_owners(stage: Stage) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,6 +25,7 @@ from foveate.server.api.events import EventHub
 from foveate.server.api.idempotency import Replies
 from foveate.server.api.jobs import Jobs
 from foveate.server.api.table import api_routes
+from foveate.server.gateway.routes import routes as gateway_routes
 from foveate.server.mcp import Limits, McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
 from foveate.server.problems import ProblemError, problem_of, problem_response, refusal
@@ -34,9 +33,6 @@ from foveate.server.settings import ServerSettings
 from foveate.tokens import counter_for
 
 _log = logging.getLogger(__name__)
-
-GATEWAY = "foveate.server.gateway.routes"
-"""The module with the gateway's routes: `routes(fov, settings)`."""
 
 
 def create_app(
@@ -56,16 +52,15 @@ def create_app(
         Route("/metrics", _metrics, methods=["GET"]),
         Route("/mcp", mcp),
         *api_routes(parts),
-        *_gateway_routes(fov, settings),
+        *gateway_routes(fov, settings),
         *extra_routes,
     ]
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         await access.check_start()
-        await asyncio.to_thread(
-            counter_for(None).count, "warm up"
-        )  # the first request should not wait for a vocabulary
+        # The first request should not wait for a vocabulary.
+        await asyncio.to_thread(counter_for(None).count, "warm up")
         events.start()
         try:
             async with mcp.running():
@@ -166,14 +161,6 @@ def _mcp(fov: Foveate, settings: ServerSettings) -> McpApp:
 
     server = build_server(view_for, limits=Limits.of(settings), may_write=may_write)
     return McpApp(server, check=lambda scope: check_right(principal(scope), "read"))
-
-
-def _gateway_routes(fov: Foveate, settings: ServerSettings) -> Sequence[BaseRoute]:
-    package = GATEWAY.rpartition(".")[0]
-    if importlib.util.find_spec(package) is None or importlib.util.find_spec(GATEWAY) is None:
-        return ()
-    routes: Callable[[Foveate, ServerSettings], Sequence[BaseRoute]] = importlib.import_module(GATEWAY).routes
-    return routes(fov, settings)
 
 
 def _tenant_of(request: Request) -> str:
