@@ -16,7 +16,7 @@ from typing import Final
 from foveate.formats import render_messages
 from foveate.formats.exchanges import wrap_system
 from foveate.formats.files import encode_json
-from foveate.formats.media import ImageRule, block_media, image_rule, media_note, media_tokens
+from foveate.formats.media_tokens import ImageRule, block_media, image_rule, media_note, media_tokens
 from foveate.formats.parse import Record
 from foveate.text import compact_json
 from foveate.tokens import Counter, EncodingName, session_counter

@@ -1,9 +1,11 @@
 """Calling a model: one request and one answer, the same for all providers.
 
     names       "openai:gpt-5-mini", "qwen3@http://127.0.0.1:11434/v1", "local"      where a name leads
-    provider    the adapter to real providers (the extra `foveate[models]`)            what is sent, and how it fails
+    adapter     the adapter to real providers (the extra `foveate[models]`)            what is sent, and how it fails
     local       a small model on this machine (the extra `foveate[local]`)
     caller      every call goes through here: retries, breaker, rates, cap, accounts   never in the way
+    limits      breaker, rates and slots of each provider
+    spending    what calls cost, and the daily cap
     prices      what tokens cost
 
 Only `Caller` is used by the rest of the package; a `Model` is what it calls.

@@ -3,7 +3,7 @@
     p(passage) = z(keyword) + z(vector)
 
 z is the distance from the mean of everything that is searched, in standard deviations. Search orders by p; what tools
-said counts half. Recall adds what is around a passage:
+said counts less (`TOOL_SHARE`). Recall adds what is around a passage:
 
     b(turn)    = the best p of the turn
     score      = p + w1 · (b of the turns next to its own) + w2 · (b of those one further), within one sitting

@@ -3,7 +3,7 @@
     request = context.request("anthropic")
     assert recount("anthropic", request, model="claude-sonnet-4-5") <= context.budget_tokens
 
-It reads the request alone, and shares with the library only the tokenizer and the rules of `foveate.formats.media`.
+It reads the request alone, and shares with the library only the tokenizer and the rules of `foveate.formats.media_tokens`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from foveate.formats.media import block_media, image_rule, media_tokens
+from foveate.formats.media_tokens import block_media, image_rule, media_tokens
 from foveate.tokens import counter_for
 
 MESSAGE_TOKENS = 4

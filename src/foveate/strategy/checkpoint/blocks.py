@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from foveate.plan import Block, Overheads, TurnSizes
-from foveate.strategy.checkpoint.compressions import SizedTurn
 from foveate.strategy.checkpoint.state import CheckpointState
+from foveate.strategy.checkpoint.triggers import SizedTurn
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS
 from foveate.strategy.gradient.steps import plan_steps
 

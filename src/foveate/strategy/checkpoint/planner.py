@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from foveate.plan import (
     Artefact,
     ArtefactSpec,
     Block,
+    Frame,
     Overheads,
     Plan,
     PlanEvent,
@@ -19,18 +20,14 @@ from foveate.plan import (
     request_turns,
 )
 from foveate.strategy.checkpoint.blocks import CheckpointLayout, checkpoint_rows, newest_rows, user_rows
-from foveate.strategy.checkpoint.compressions import MIN_CHECKPOINT_TOKENS, TINY_SHARE, CheckpointFlow, sized
 from foveate.strategy.checkpoint.state import DETAILED, CheckpointEntry, CheckpointState
+from foveate.strategy.checkpoint.triggers import MIN_CHECKPOINT_TOKENS, TINY_SHARE, CheckpointFlow, Compression, sized
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import TINY_TOKENS, bands_of, compact_rows, rolled_rows, stub_row
+from foveate.turn import Json, turn_id
 
 if TYPE_CHECKING:
     from foveate.strategy.checkpoint import Checkpoint as Settings
-from collections.abc import Iterator
-
-from foveate.plan import Frame
-from foveate.strategy.checkpoint.compressions import Compression
-from foveate.turn import Json, turn_id
 
 MAX_TRIES = 4
 """Plans with ever less room until the artefacts fit; at last the smallest possible plan."""

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from foveate.formats.media import image_rule, image_size, media_note, media_tokens
+from foveate.formats.media_tokens import image_rule, image_size, media_note, media_tokens
 from foveate.formats.sizes import SentSizes
 from foveate.tokens import O200K
 from foveate.turn import Attachment, Message
