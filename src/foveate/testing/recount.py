@@ -3,7 +3,8 @@
     request = context.request("anthropic")
     assert recount("anthropic", request, model="claude-sonnet-4-5") <= context.budget_tokens
 
-It reads the request alone, and shares with the library only the tokenizer and the rules of `foveate.formats.media_tokens`.
+It reads the request alone, and shares with the library only the tokenizer and the rules of
+`foveate.formats.media_tokens`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Transcript formats: what a program leaves on disk. To add one, add a module that has `foveate.formats.TranscriptFormat`."""
+"""Transcript formats: what a program leaves on disk.
+
+To add one, add a module here; its contract is `foveate.formats.TranscriptFormat`.
+"""
