@@ -63,7 +63,7 @@ def test_an_oversized_body_is_refused_with_and_without_its_length(client: Server
         (b"[]", {}, 422),
         (b"not gzip", {"Content-Encoding": "gzip"}, 400),
         (b"not zstd", {"Content-Encoding": "zstd"}, 400),
-        (gzip.compress(b'{"id":"cut"}')[:-6], {"Content-Encoding": "gzip"}, 400),
+        (gzip.compress(b'{"id":"cut"}', mtime=0)[:-6], {"Content-Encoding": "gzip"}, 400),
         (b"{}", {"Content-Encoding": "br"}, 415),
     ],
 )
