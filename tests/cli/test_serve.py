@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from support.command_line import Shell, command
 
@@ -62,6 +64,11 @@ def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:
         url = ready["url"].replace("0.0.0.0", "127.0.0.1")
         assert httpx2.get(f"{url}/healthz").status_code == 200
         assert httpx2.get(f"{url}/api/v1/sessions").status_code == 401
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "foveate.server.process", None)
+    assert "pip install 'foveate[server]'" in Shell(tmp_path / "chat.db").error("serve")
 
 
 def test_a_port_in_use_is_said_in_a_sentence(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ import httpx2
 import msgspec
 import pytest
 
-from foveate import errors
+from foveate import errors, sync
+from foveate.events import Event
+from foveate.server.api.events import EventHub
 from foveate.server.api.schema import describe
 from foveate.server.api.table import ENDPOINTS
+from foveate.server.metrics import Metrics
 from foveate.server.problems import problem_of
 from support.servers import ServerClient, bearer, call, client_of, listening
 
@@ -374,18 +378,19 @@ def test_events_are_streamed_and_resumed(tmp_path: Path) -> None:
 
 
 def test_a_client_that_was_away_too_long_is_told_of_the_gap(tmp_path: Path) -> None:
-    with (
-        listening(tmp_path / "a.db", event_buffer=2) as url,
-        httpx2.Client(base_url=f"{url}{API}", timeout=30) as client,
-    ):
-        client.post("/sessions", json={"id": "chat"})
-        for _ in range(3):
-            client.post("/sessions/chat/turns", json={"messages": HELLO}).raise_for_status()
-        client.post("/sessions/chat/settle")
-        with client.stream("GET", "/events", headers={"Last-Event-ID": "0"}) as stream:
-            kinds = [kind for _, kind, _ in _events(stream.iter_lines(), 3)]
-    assert kinds[0] == "gap"
-    assert "gap" not in kinds[1:]
+    with sync.open(tmp_path / "a.db") as fov:
+        hub = EventHub(fov, 2, Metrics())  # type: ignore[arg-type] # it only subscribes when it is started
+        start = hub.last
+        for session in ("acme:a", "b", "acme:a", "acme:a"):
+            hub.take(Event("turn-recorded", session, datetime.now(UTC)))
+    assert hub.is_gone("", start)
+    assert [numbered.event.session_id for numbered in hub.after("", start)] == ["acme:a", "acme:a"]
+    assert not hub.is_gone("", start + 2)
+    assert hub.is_gone("acme", start)
+    assert not hub.is_gone("acme", start + 1), "only events of others were dropped since"
+    assert not hub.is_gone("other", start)
+    assert hub.is_gone("", start - 1), "the server was started anew"
+    assert hub.after("other", 0) == []
 
 
 def test_a_tenant_gets_only_its_own_events(tmp_path: Path) -> None:
@@ -400,12 +405,12 @@ def test_a_tenant_gets_only_its_own_events(tmp_path: Path) -> None:
             client.post(f"/sessions/of-{name}/turns", json={"messages": HELLO}, headers=bearer(keys[name]))
         headers = {**bearer(keys["acme"]), "Last-Event-ID": "0"}
         with client.stream("GET", "/events?kinds=turn-recorded", headers=headers) as stream:
-            ((_, _, data),) = _events(stream.iter_lines(), 1)
-        assert data["session_id"] == "of-acme"
+            (_, gap, _), (_, _, data) = _events(stream.iter_lines(), 2)
+        assert (gap, data["session_id"]) == ("gap", "of-acme")
         headers = {**bearer(owner), "Last-Event-ID": "0"}
         with client.stream("GET", "/events?kinds=turn-recorded", headers=headers) as stream:
-            found = [data["session_id"] for _, _, data in _events(stream.iter_lines(), 2)]
-        assert found == ["other:of-other", "acme:of-acme"]
+            found = [data.get("session_id") for _, _, data in _events(stream.iter_lines(), 3)]
+        assert found == [None, "other:of-other", "acme:of-acme"]
 
 
 def test_no_secret_is_logged(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.ui.options import json_option, store_file, store_option
 from foveate.cli.ui.terminal import console, line, print_json_line
 from foveate.errors import InputError
+
+if TYPE_CHECKING:
+    from foveate.server.process import ServeReport
 
 MISSING = "foveate serve needs the extra 'server': pip install 'foveate[server]'"
 
@@ -32,7 +36,7 @@ def command(
     ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
     """
     try:
-        from foveate.server.process import ServeReport, serve
+        from foveate.server.process import serve
     except ImportError as error:
         raise InputError(f"{MISSING} ({error})") from error
     from foveate.settings import load_settings
@@ -56,6 +60,5 @@ def command(
     serve(path, load_settings(overrides=overrides), on_ready=report)
 
 
-def _upstream(ready: object) -> str:
-    found = getattr(ready, "upstream", None)
-    return f"forwards to {found}" if found else "has no upstream yet; --upstream URL sets one"
+def _upstream(ready: ServeReport) -> str:
+    return f"forwards to {ready.upstream}" if ready.upstream else "has no upstream yet; --upstream URL sets one"

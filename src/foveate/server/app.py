@@ -113,13 +113,6 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
-def view_of(request: Request) -> Foveate:
-    """The store as the principal of a request sees it."""
-    fov: Foveate = request.app.state.fov
-    tenant = principal_of(request).tenant
-    return fov.tenant(tenant) if tenant else fov
-
-
 async def _health(_request: Request) -> Response:
     """The process answers."""
     return JSONResponse({"status": "ok", "version": foveate.__version__})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -57,6 +58,21 @@ class Numbered:
     event: Event
 
 
+@dataclass(slots=True)
+class _Ring:
+    """The latest events of one tenant, or of all."""
+
+    limit: int
+    dropped: int
+    """Number of the newest event that is not kept any more."""
+    kept: deque[Numbered] = field(default_factory=deque)
+
+    def add(self, numbered: Numbered) -> None:
+        self.kept.append(numbered)
+        if len(self.kept) > self.limit:
+            self.dropped = self.kept.popleft().number
+
+
 class EventHub:
     """Keeps the latest events of each tenant and wakes the streams that wait for more.
 
@@ -67,9 +83,10 @@ class EventHub:
         self._fov = fov
         self._limit = limit
         self._metrics = metrics
-        self._of_all: deque[Numbered] = deque(maxlen=limit)
-        self._of_tenants: BoundedCache[str, deque[Numbered]] = BoundedCache(MAX_TENANTS)
-        self._number = 0
+        # Numbers grow across restarts: a server publishes fewer than 1,000 events a second in the long run.
+        self._start = self._number = time.time_ns() // 1_000_000
+        self._of_all = _Ring(limit, self._start)
+        self._of_tenants: BoundedCache[str, _Ring] = BoundedCache(MAX_TENANTS)
         self._changed = asyncio.Event()
         self._closed = False
         self._subscription: Subscription | None = None
@@ -77,7 +94,7 @@ class EventHub:
     def start(self) -> None:
         """Begin to listen, in the running event loop."""
         loop = asyncio.get_running_loop()
-        self._subscription = self._fov.subscribe(lambda event: loop.call_soon_threadsafe(self._take, event))
+        self._subscription = self._fov.subscribe(lambda event: loop.call_soon_threadsafe(self.take, event))
 
     def stop(self) -> None:
         """End all streams."""
@@ -93,13 +110,13 @@ class EventHub:
 
     def after(self, tenant: str, number: int) -> list[Numbered]:
         """The kept events of a tenant beyond a number, oldest first."""
-        kept = self._of_tenants.get(tenant) if tenant else self._of_all
-        return [numbered for numbered in kept or () if numbered.number > number]
+        ring = self._of_tenants.get(tenant) if tenant else self._of_all
+        return [numbered for numbered in ring.kept if numbered.number > number] if ring else []
 
     def is_gone(self, tenant: str, number: int) -> bool:
-        """Whether events behind this number are not kept any more."""
-        kept = self._of_tenants.get(tenant) if tenant else self._of_all
-        return bool(kept and len(kept) == self._limit and kept[0].number > number + 1)
+        """Whether events behind this number may have been dropped, or published before the server started."""
+        ring = self._of_tenants.get(tenant) if tenant else self._of_all
+        return number < (ring.dropped if ring else self._start)
 
     async def wait(self) -> bool:
         """Wait for another event, up to a limit; whether the hub is still open."""
@@ -109,16 +126,20 @@ class EventHub:
                 await asyncio.wait_for(changed.wait(), KEEP_ALIVE_SECONDS)
         return not self._closed
 
-    def _take(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """Keep an event, and wake the streams."""
         self._number += 1
         self._metrics.count("foveate_events_total", kind=event.kind)
-        self._of_all.append(Numbered(self._number, event))
+        numbered = Numbered(self._number, event)
+        self._of_all.add(numbered)
         tenant, separator, _ = event.session_id.partition(SEPARATOR)
         if separator:
             ring = self._of_tenants.get(tenant)
             if ring is None:
-                ring = self._of_tenants[tenant] = deque(maxlen=self._limit)
-            ring.append(Numbered(self._number, event))
+                # Where many tenants have events, this one's may have been kept before, and dropped.
+                is_full = len(self._of_tenants) == MAX_TENANTS
+                ring = self._of_tenants[tenant] = _Ring(self._limit, self._number - 1 if is_full else self._start)
+            ring.add(numbered)
         self._wake()
 
     def _wake(self) -> None:

@@ -17,6 +17,8 @@ from foveate.server.problems import ProblemError
 Where = tuple[str, ...]
 """Who asks for what under which key."""
 SERVER_ERROR = 500
+MAX_KEPT_BYTES = 65_536
+"""Larger answers are not kept: those are contexts, which can be made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Replies:
                 promise.cancel()
             raise
         promise.set_result(made)
-        if made.status_code >= SERVER_ERROR:
+        if made.status_code >= SERVER_ERROR or len(made.body) > MAX_KEPT_BYTES:
             self._kept.pop(where)
         return made
 

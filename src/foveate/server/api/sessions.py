@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -117,6 +118,12 @@ class PruneBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Only report what would be deleted."""
 
 
+class SettleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait."""
+
+    timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 60.0
+
+
 class CostList(Struct, frozen=True, kw_only=True):
     """Costs of model calls by session, day, model and purpose."""
 
@@ -227,10 +234,11 @@ async def prune_session(call: Call, session: str, body: PruneBody) -> PruneRepor
 
 
 @routes.add("POST", "/sessions/{session}/settle", right="write")
-async def settle_session(call: Call, session: str) -> SessionStats:
-    """Wait until every turn has its renditions."""
+async def settle_session(call: Call, session: str, query: SettleQuery) -> SessionStats:
+    """Wait until every turn has its renditions, or the time is up; `pending` and `waiting` say what is left."""
     found = await call.view.open_session(session)
-    await asyncio.shield(call.view.settle(session_id=session))
+    with suppress(TimeoutError):
+        await asyncio.wait_for(call.view.settle(session_id=session), query.timeout_seconds)
     return await found.stats()
 
 
