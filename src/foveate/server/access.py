@@ -235,8 +235,13 @@ def find_key(connection: HTTPConnection) -> str | None:
 
 
 def is_loopback(connection: HTTPConnection) -> bool:
-    """Whether a request comes from this machine, and not through a proxy on it."""
+    """Whether a request comes from this machine, and not through a proxy on it.
+
+    A proxy shows by the headers it adds, or by the name that its client asked for.
+    """
     if any(name == "forwarded" or name.startswith("x-forwarded-") for name in connection.headers):
+        return False
+    if host_name(connection.headers.get("host", "")) not in LOCAL_NAMES:
         return False
     return connection.client is not None and is_local_address(connection.client.host)
 

@@ -37,8 +37,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bypass: bool = False
     """Forward requests of the gateway unchanged, and record nothing."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further values of the Host header that are accepted, without port. On loopback others than localhost are
-    rejected."""
+    """Further values of the Host header that are accepted, without port; they need a key. On loopback others than
+    localhost are rejected."""
     allowed_origins: tuple[str, ...] = ()
     """Web origins that may call the server, e.g. `https://app.example.com`. Empty: only pages of the server itself."""
     max_body_mb: Annotated[int, Meta(ge=1, le=10_000)] = 64
