@@ -47,6 +47,9 @@ from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time, to_us
 from foveate.worker.loop import Worker
 
+ORIGIN = "origin"
+"""The document that says why a session was begun."""
+
 
 class StoreOpener:
     """What `open` returns: await it, or use it in `async with`."""
@@ -318,6 +321,15 @@ class Foveate:
     def clients(self) -> Clients:
         """Where the histories that clients of the gateway send are in the log."""
         return self._store.clients
+
+    async def note_origin(self, session_id: str, reason: str) -> None:
+        """Keep why a session was begun, e.g. that the gateway forked it."""
+        await self._store.artefacts.keep_document(stored_id(self._tenant, session_id), ORIGIN, reason)
+
+    async def origin(self, session_id: str) -> str:
+        """Why a session was begun; empty where nothing was noted."""
+        documents = await self._store.artefacts.documents(stored_id(self._tenant, session_id))
+        return next((row.text for row in documents if row.name == ORIGIN), "")
 
     def publish(self, event: Event) -> None:
         """Tell the subscribers about something that a surface, such as the gateway, did."""

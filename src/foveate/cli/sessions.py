@@ -41,6 +41,7 @@ COLUMNS = (
 @click.option("--channel", help="Only sessions of this channel.")
 @click.option("--project", help="Only sessions of this project: the channel, or the last folder of its path.")
 @click.option("--all", "every", is_flag=True, help="Also list children: sub-agents, forks and branches.")
+@click.option("--origin", "with_origin", is_flag=True, help="Also say why the gateway began each session.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most this many; 0 for all."
 )
@@ -54,6 +55,7 @@ def command(
     channel: str | None,
     project: str | None,
     every: bool,
+    with_origin: bool,
     limit: int,
     store_path: Path,
     as_json: bool,
@@ -82,9 +84,12 @@ def command(
         shown = found if every else [info for info in found if info.id not in children]
         listed = shown[:limit] if limit else shown
         trust = {info.id: fov.reliability(info.id) for info in (found if as_json else listed)}
+        origins = {info.id: fov.origin(info.id) for info in listed} if with_origin or as_json else {}
         problems = [fov.open_session(info.id).strategy_problem for info in listed]
     if as_json:
-        print_json([{**asdict(info), "reliability": trust[info.id]} for info in found])
+        print_json(
+            [{**asdict(info), "reliability": trust[info.id], "origin": origins.get(info.id, "")} for info in found]
+        )
         return
     out = console()
     if not found:
@@ -97,6 +102,9 @@ def command(
         out.print(f"… and {len(shown) - len(listed)} more (--limit 0 lists all)")
     if len(shown) < len(found):
         out.print(line((f"{several(len(found) - len(shown), 'child', 'children')} not listed (--all does)", "dim")))
+    for session_id, origin in origins.items():
+        if origin:
+            out.print(line((f"{short[session_id]}: {origin}", "dim")), soft_wrap=True)
     for info, problem in zip(listed, problems, strict=True):
         if problem:
             out.print(line((f"{short[info.id]}: {problem}", "yellow")), soft_wrap=True)

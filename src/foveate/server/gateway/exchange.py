@@ -255,7 +255,7 @@ class Gateway:
         headers = call.target.headers(call.headers, call.wire.format)
         headers["content-type"] = "application/json"
         request = self._client.build_request(
-            "POST", call.target.url(call.path, call.query), headers=headers, content=msgspec.json.encode(body)
+            "POST", call.target.url(call.path, _query(call)), headers=headers, content=msgspec.json.encode(body)
         )
         try:
             return await self._client.send(request, stream=True)
@@ -327,14 +327,15 @@ class Gateway:
         return response
 
     async def _events(self, answer: Answer, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """The client's part of each chunk; what came before a malformed event is passed on too."""
         parser = SseParser()
         async for chunk in response.aiter_bytes():
-            pieces = [piece for event in parser.feed(chunk) for piece in answer.feed(event)]
-            if pieces:
-                yield b"".join(pieces)
-        pieces = [piece for event in parser.close() for piece in answer.feed(event)]
-        if pieces:
-            yield b"".join(pieces)
+            for event in parser.feed(chunk):
+                if piece := b"".join(answer.feed(event)):
+                    yield piece
+        for event in parser.close():
+            if piece := b"".join(answer.feed(event)):
+                yield piece
 
     async def _own_results(self, prepared: Prepared, answer: Answer) -> list[tuple[OwnCall, str]]:
         calls = answer.own_calls
@@ -438,6 +439,13 @@ def _messages(context: Context, format_name: str) -> list[Record]:
 def _extra_system(context: Context, system: str) -> str:
     """What we add to the client's system prompt: explanation and pins."""
     return context.system.removeprefix(system).strip("\n")
+
+
+def _query(call: Call) -> str:
+    """Gemini streams events only if it is asked to."""
+    if call.wire.format != "gemini" or not call.request.is_stream or "alt=sse" in call.query:
+        return call.query
+    return f"{call.query}&alt=sse" if call.query else "alt=sse"
 
 
 def _told(error: Exception) -> str:

@@ -87,6 +87,8 @@ class Recorder:
             session = await self._open(decision, choice)
             placement = await self._record(session, decision)
         self._busy[placement.name] += 1
+        if decision.action != "continue":
+            await self._view.note_origin(placement.name, f"gateway: {decision.reason}")
         self._announce(session.id, decision, placement)
         return placement
 
