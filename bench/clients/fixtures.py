@@ -107,12 +107,8 @@ def main(recorded: Path, out: Path) -> None:
         entries = [entry for line in path.read_text("utf-8").splitlines() if (entry := json.loads(line))["format"]]
         if not entries:
             continue
-        fixture = {
-            "client": path.stem,
-            "format": entries[0]["format"],
-            "requests": [reduce(entry) for entry in entries],
-        }
-        text = json.dumps(fixture, ensure_ascii=False, indent=1)
+        lines = ",\n".join(json.dumps(reduce(entry), ensure_ascii=False) for entry in entries)
+        text = f'{{"client": "{path.stem}", "format": "{entries[0]["format"]}", "requests": [\n{lines}\n]}}'
         (out / f"{path.stem}.json").write_text(f"{text}\n", "utf-8")
         print(f"{path.stem}: {len(entries)} requests, {len(text):,} characters")
 

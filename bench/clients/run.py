@@ -20,15 +20,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import urlopen
 
+import foveate.sync as foveate
 from clients.agents import AGENTS, Agent, Conversation, Place, install
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("FOVEATE_CLIENTS", "~/.cache/foveate-clients")).expanduser()
 START_SECONDS = 60
-STEPS = ("first", "tool", "resume", "fork", "subagent", "compact", "after")
 SUBAGENT = (
     'Please [[call Agent {"description": "count", "prompt": "Count to three.", "subagent_type": "general-purpose",'
     ' "run_in_background": false}]]'
@@ -76,32 +77,35 @@ def upstream(log: Path, *options: str) -> Iterator[str]:
 
 
 @contextmanager
-def gateway(db: Path, provider: str) -> Iterator[str]:
+def gateway(db: Path, provider: str, budget_tokens: int) -> Iterator[str]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "foveate", "serve", "--port", str(port), "--upstream", provider, "--db", str(db)]
+    os.environ["FOVEATE_SESSION__BUDGET_TOKENS"] = str(budget_tokens)
     with process(command, f"{url}/healthz", db.with_suffix(".out")):
         yield url
 
 
-def talk(agent: Agent, place: Place, url: str, note: str = "") -> list[str]:
+def talk(agent: Agent, place: Place, url: str) -> list[str]:
     """A conversation: a fact, a tool, a resumption, a fork, and where the client has them a sub-agent and /compact."""
     known = Conversation()
     done: list[str] = []
+    """The prompts that were answered."""
 
-    def ask(step: str, prompt: str, *options: str) -> None:
-        agent.ask(place, url, prompt, known, options)
-        done.append(step)
+    def ask(prompt: str, *options: str) -> None:
+        agent.ask(place, url, prompt if prompt.startswith("/") else f"{prompt} ({agent.name})", known, options)
+        if not prompt.startswith("/"):
+            done.append(prompt)
 
-    ask("first", f"Remember{note}: the code of {agent.name} is 4711.")
-    ask("tool", agent.call("echo hello"))
-    ask("resume", "What did the tool print?")
+    ask(f"Remember: the code of {agent.name} is 4711.")
+    ask(agent.call("echo hello"))
+    ask("What did the tool print?")
     if agent.forks:
-        ask("fork", "And in this branch?", *agent.forks)
+        ask("And in this branch?", *agent.forks)
     if agent.name.startswith("claude-code"):
-        ask("subagent", SUBAGENT)
-        ask("compact", "/compact")
-    ask("after", "And what is the code?")
+        ask(SUBAGENT)
+        ask("/compact")
+    ask("And what is the code?")
     return done
 
 
@@ -127,12 +131,99 @@ def record(out: Path, names: Sequence[str]) -> None:
         print(f"{name}: {len(steps)} prompts, {len(entries)} requests, {seconds:.0f} s, {dict(found.most_common(3))}")
 
 
+@dataclass
+class Findings:
+    """What was wrong with a run through the gateway."""
+
+    requests: int = 0
+    rejected: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    mixed: list[str] = field(default_factory=list)
+    sessions: int = 0
+    most_tokens: int = 0
+
+    def line(self, name: str) -> str:
+        counts = f"{self.requests} requests, at most {self.most_tokens:,} tokens, {self.sessions} sessions"
+        wrong = {key: getattr(self, key) for key in ("rejected", "lost", "repeated", "mixed") if getattr(self, key)}
+        return f"{name}: {counts}; {wrong or 'nothing wrong'}"
+
+
+def prompts_of(db: Path) -> dict[str, list[str]]:
+    """The prompts in each session, without those that a fork shares and branches for a client's own summary."""
+    found: dict[str, list[str]] = {}
+    with foveate.open(db) as fov:
+        for info in fov.sessions():
+            shared = int((info.fork_turn_id or "T-0").removeprefix("T-"))
+            session = fov.open_session(info.id)
+            turns = session.load_turns(shared + 1) if info.turns > shared else []
+            texts = [
+                one.text for turn in turns for one in turn.messages if one.role == "user" and one.kind == "message"
+            ]
+            if not any("Respond with TEXT ONLY" in text for text in texts):
+                found[info.id] = texts
+    return found
+
+
+def examine(log: Path, db: Path, asked: Sequence[str]) -> Findings:
+    """Compare what was asked with what went upstream and what is in the log."""
+    entries = [entry for line in log.read_text("utf-8").splitlines() if (entry := json.loads(line))["format"]]
+    found = Findings(requests=len(entries), rejected=[fault for entry in entries for fault in entry["faults"]])
+    found.most_tokens = max((entry["bytes"] // 4 for entry in entries), default=0)
+    sessions = prompts_of(db)
+    found.sessions = len(sessions)
+    for prompt in asked:
+        times = sum(prompt in text.replace('\\"', '"') for texts in sessions.values() for text in texts)
+        if times != 1:
+            (found.repeated if times else found.lost).append(prompt[:60])
+    for name, texts in sessions.items():
+        owners = {agent for agent in AGENTS for text in texts if f"({agent})" in text}
+        if len(owners) > 1:
+            found.mixed.append(f"{name}: {sorted(owners)}")
+    return found
+
+
+def check(names: Sequence[str]) -> None:
+    """All clients through one gateway, then a history of 2 MB, then 300 turns in 16,000 tokens."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        log, db = root / "clients.jsonl", root / "clients.db"
+        asked: list[str] = []
+        with upstream(log) as provider, gateway(db, provider, 100_000) as url:
+            for name in names:
+                place = Place(CACHE, root / name / "home", root / name / "work")
+                try:
+                    asked += [f"{prompt} ({name})" for prompt in talk(AGENTS[name], place, url)]
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    print(f"{name} failed: {error}")
+        print(examine(log, db, asked).line(", ".join(names)))
+    for title, budget, prompts in (
+        ("2 MB", 100_000, ["repeat 6: Tell me more. [[big 400]]"]),
+        ("300 turns at 16k", 16_000, ["repeat 300: The harbour master wrote down what every ship brought. [[big 2]]"]),
+    ):
+        for name in ("sdk-anthropic", "sdk-openai", "sdk-openai-responses", "sdk-gemini"):
+            with tempfile.TemporaryDirectory() as folder:
+                root = Path(folder)
+                log, db = root / "long.jsonl", root / "long.db"
+                started = time.monotonic()
+                with upstream(log) as provider, gateway(db, provider, budget) as url:
+                    place = Place(CACHE, root / "home", root / "work")
+                    for prompt in prompts:
+                        AGENTS[name].ask(place, url, prompt, Conversation())
+                times = int(prompts[0].split()[1].rstrip(":"))
+                asked = [f"number {number} " for number in range(1, times + 1)]
+                found = examine(log, db, asked).line(f"{name}, {title}")
+                print(f"{found}, {time.monotonic() - started:.0f} s", flush=True)
+
+
 def main(words: Sequence[str]) -> None:
     match words:
         case ["install"]:
             install(CACHE)
         case ["record", out, *names]:
             record(Path(out), names or list(AGENTS))
+        case ["check", *names]:
+            check(names or list(AGENTS))
         case _:
             print(__doc__)
 

@@ -1,12 +1,15 @@
 """A chat by a provider's own package, as a program of the user's would do it: the whole history with each request.
 
 python bench/clients/sdk_chat.py FORMAT HISTORY.json NUMBER PROMPT       # $TEST_URL is the server, $TEST_KEY the key
+
+A prompt that begins with `repeat 300: ` is asked 300 times, with a number.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -119,12 +122,14 @@ ASK = {"openai": ask_openai, "openai-responses": ask_responses, "anthropic": ask
 
 def main(name: str, path: Path, number: int, prompt: str) -> None:
     messages: Messages = json.loads(path.read_text("utf-8")) if number else []
-    messages.append(
-        {"role": "user", "parts": [{"text": prompt}]} if name == "gemini" else {"role": "user", "content": prompt}
-    )
-    for _ in range(MAX_ROUNDS):
-        if not ASK[name](messages):
-            break
+    times = re.match(r"repeat (\d+): ", prompt)
+    for place in range(int(times[1]) if times else 1):
+        words = f"This is number {place + 1} of them. {prompt[times.end() :]}" if times else prompt
+        said = {"parts": [{"text": words}]} if name == "gemini" else {"content": words}
+        messages.append({"role": "user", **said})
+        for _ in range(MAX_ROUNDS):
+            if not ASK[name](messages):
+                break
     path.write_text(json.dumps(messages), "utf-8")
     print(json.dumps(messages[-1])[:500])
 
