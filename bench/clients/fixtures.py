@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_CHARS = 160
+MAX_OWN_CHARS = 300
 KEPT_CHARS = 60
 OWN = re.compile(r"Scripted answer|\[\[call|4711|hello|And in this branch|What did the tool|And what is the code")
 """What our own prompts and answers say."""
@@ -43,10 +44,12 @@ def cut(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = IDS.sub(r"\1cut", FOLDERS.sub(r"/\1", value))
-    if len(text) <= MAX_CHARS or OWN.search(text[:MAX_CHARS]):
+    is_own = OWN.search(text[:MAX_CHARS])
+    if len(text) <= (MAX_OWN_CHARS if is_own else MAX_CHARS):
         return text
     closing = CLOSING.search(text)
-    return f"{text[:KEPT_CHARS]}[cut {digest(value)}{purpose(text)}]{closing[0] if closing else ''}"
+    kept = text[: MAX_CHARS if is_own else KEPT_CHARS]
+    return f"{kept}[cut {digest(value)}{purpose(text)}]{closing[0] if closing else ''}"
 
 
 def purpose(text: str) -> str:

@@ -3,6 +3,7 @@
     python bench/clients/run.py install                      # by name from the package indexes, into the cache
     python bench/clients/run.py record OUT [CLIENT…]         # straight: what each client sends, as OUT/CLIENT.jsonl
     python bench/clients/run.py check [CLIENT…]              # through `foveate serve`
+    python bench/clients/run.py long                         # 2 MB of history, and 300 turns in 16,000 tokens
 
 The cache is $FOVEATE_CLIENTS, or ~/.cache/foveate-clients. Not part of `make test`.
 """
@@ -95,7 +96,7 @@ def talk(agent: Agent, place: Place, url: str) -> list[str]:
     def ask(prompt: str, *options: str) -> None:
         agent.ask(place, url, prompt if prompt.startswith("/") else f"{prompt} ({agent.name})", known, options)
         if not prompt.startswith("/"):
-            done.append(prompt)
+            done.append(prompt.removeprefix("edit: "))
 
     ask(f"Remember: the code of {agent.name} is 4711.")
     ask(agent.call("echo hello"))
@@ -106,6 +107,8 @@ def talk(agent: Agent, place: Place, url: str) -> list[str]:
         ask(SUBAGENT)
         ask("/compact")
     ask("And what is the code?")
+    if agent.name.startswith("sdk-"):
+        ask("edit: And what was the code again?")
     return done
 
 
@@ -184,7 +187,7 @@ def examine(log: Path, db: Path, asked: Sequence[str]) -> Findings:
 
 
 def check(names: Sequence[str]) -> None:
-    """All clients through one gateway, then a history of 2 MB, then 300 turns in 16,000 tokens."""
+    """All clients through one gateway."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         log, db = root / "clients.jsonl", root / "clients.db"
@@ -197,6 +200,10 @@ def check(names: Sequence[str]) -> None:
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     print(f"{name} failed: {error}")
         print(examine(log, db, asked).line(", ".join(names)))
+
+
+def check_long() -> None:
+    """A history of 2 MB, then 300 turns in 16,000 tokens, by the providers' packages."""
     for title, budget, prompts in (
         ("2 MB", 100_000, ["repeat 6: Tell me more. [[big 400]]"]),
         ("300 turns at 16k", 16_000, ["repeat 300: The harbour master wrote down what every ship brought. [[big 2]]"]),
@@ -224,6 +231,8 @@ def main(words: Sequence[str]) -> None:
             record(Path(out), names or list(AGENTS))
         case ["check", *names]:
             check(names or list(AGENTS))
+        case ["long"]:
+            check_long()
         case _:
             print(__doc__)
 

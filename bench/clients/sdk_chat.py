@@ -2,7 +2,7 @@
 
 python bench/clients/sdk_chat.py FORMAT HISTORY.json NUMBER PROMPT       # $TEST_URL is the server, $TEST_KEY the key
 
-A prompt that begins with `repeat 300: ` is asked 300 times, with a number.
+A prompt that begins with `repeat 300: ` is asked 300 times, with a number; `edit: ` replaces the last prompt.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ URL, KEY = os.environ["TEST_URL"], os.environ["TEST_KEY"]
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 SYSTEM = "You are a helpful assistant."
 MAX_ROUNDS = 5
+EDIT = "edit: "
 Messages = list[dict[str, Any]]
 
 
@@ -120,8 +121,17 @@ def ask_gemini(messages: Messages) -> bool:
 ASK = {"openai": ask_openai, "openai-responses": ask_responses, "anthropic": ask_anthropic, "gemini": ask_gemini}
 
 
+def is_prompt(message: dict[str, Any]) -> bool:
+    """Whether the user says something in it, as against a tool's result."""
+    said = message.get("content") or [part for part in message.get("parts", []) if "text" in part]
+    return message.get("role") == "user" and "tool_result" not in json.dumps(said) and bool(said)
+
+
 def main(name: str, path: Path, number: int, prompt: str) -> None:
     messages: Messages = json.loads(path.read_text("utf-8")) if number else []
+    if prompt.startswith(EDIT):
+        prompts = [place for place, message in enumerate(messages) if is_prompt(message)]
+        messages, prompt = messages[: prompts[-1]], prompt.removeprefix(EDIT)
     times = re.match(r"repeat (\d+): ", prompt)
     for place in range(int(times[1]) if times else 1):
         words = f"This is number {place + 1} of them. {prompt[times.end() :]}" if times else prompt
