@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from foveate import sync
+from foveate.agents.chat import Chat
 from foveate.errors import InputError, Refused, SessionExists, SessionNotFound, TurnNotFound
 from foveate.events import Event
+from foveate.testing.scripted import Says, ScriptedModel
+from support.chats import finished, scripted_store
 
 HELLO = [{"role": "user", "content": "The port is 8443."}, {"role": "assistant", "content": "Noted."}]
 
@@ -146,3 +150,18 @@ def test_compression_again_is_of_the_tenants_sessions_only(fov: sync.Foveate) ->
     view.prepare("chat")
     view.delete_session("chat")
     assert [info.id for info in fov.sessions()] == ["mine"]
+
+
+def test_a_chat_of_a_tenant_is_booked_to_its_session(tmp_path: Path) -> None:
+    async def job() -> None:
+        async with scripted_store(tmp_path / "a.db", ScriptedModel(Says("The port is 8443."))) as fov:
+            views = fov.tenant("acme"), fov.tenant("other")
+            session = await views[0].session("chat")
+            await finished(Chat(session, fov.caller, ["scripted:test"]).say("Which port?"))
+            assert session.stored_id == "acme:chat"
+            assert [row.session_id for row in await views[0].costs()] == ["chat"]
+            assert [row.session_id for row in await views[0].costs("chat")] == ["chat"]
+            assert [row.session_id for row in await fov.costs()] == ["acme:chat"]
+            assert await views[1].costs() == []
+
+    asyncio.run(job())

@@ -290,7 +290,7 @@ class Chat:
         predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
         taken.said.clear()
         yield RequestSent(context.tokens)
-        stream = self._caller.stream(ask, self.models, session_id=self.session.id)
+        stream = self._caller.stream(ask, self.models, session_id=self.session.stored_id)
         async with aclosing(stream) as pieces:
             async for piece in pieces:
                 self._sent, self._sent_tools = sent, len(tools)

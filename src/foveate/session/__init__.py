@@ -112,6 +112,11 @@ class Session:
         self._limit_tokens: int | None = None
 
     @property
+    def stored_id(self) -> str:
+        """The id in the store; of a tenant's session `tenant:id`."""
+        return self._key
+
+    @property
     def info(self) -> SessionInfo:
         """Session data as of the last change or `refresh` through this handle."""
         return describe_session(self._row, self._tenant)
