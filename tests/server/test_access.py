@@ -9,6 +9,7 @@ import pytest
 from foveate import sync
 from foveate.errors import InputError, NotFound, Refused, StoreBusy
 from foveate.server.access import Access, find_key, host_name, is_local_address
+from foveate.server.problems import is_gateway_path
 from foveate.server.settings import ServerSettings
 from support.servers import bearer, call, client_of
 
@@ -178,6 +179,24 @@ def test_the_gateway_answers_in_the_providers_envelope(tmp_path: Path) -> None:
         assert "'gateway'" in openai.json()["error"]["message"]
         gemini = client.post("/v1beta/models/x:generateContent", json={}, headers=bearer(key))
         assert gemini.json()["error"]["status"] == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("/v1", True),
+        ("/v1/messages", True),
+        ("/v1beta/models/x:generateContent", True),
+        ("/s/a/v1/responses", True),
+        ("/s/a/b/v1/messages", True),
+        ("/s/a\n/v1/messages", True),
+        ("/v1x", False),
+        ("/api/v1/sessions", False),
+        ("/mcp", False),
+    ],
+)
+def test_paths_of_the_gateway_are_known(path: str, is_one: bool) -> None:
+    assert is_gateway_path(path) is is_one
 
 
 def test_addresses_and_hosts_are_read_as_they_are_written() -> None:

@@ -48,7 +48,7 @@ TITLES = {
 }
 _ANTHROPIC = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 _GEMINI = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
-_GATEWAY_PATH = re.compile(r"(?:/s/[^/]+)?/(v1(?:beta)?)(/.*)?")
+_GATEWAY_PATH = re.compile(r"(?:/s/.+?)?/(v1(?:beta)?)(/.*)?", re.DOTALL)
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
