@@ -18,6 +18,8 @@ NODE = "22"
 PACKAGES = ("@anthropic-ai/claude-code-linux-x64", "@openai/codex", "opencode-ai", "@earendil-works/pi-coding-agent")
 AIDER = "aider-chat"
 TIMEOUT_SECONDS = 180
+LONG_TIMEOUT_SECONDS = 1_800
+"""Of a prompt that is repeated."""
 KEY = "test-key"
 SDKS = ("openai", "openai-responses", "anthropic", "gemini")
 
@@ -79,7 +81,7 @@ class Agent:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_SECONDS,
+            timeout=LONG_TIMEOUT_SECONDS if prompt.startswith("repeat ") else TIMEOUT_SECONDS,
             check=False,
         )
         if done.returncode:
