@@ -10,6 +10,7 @@ from foveate.models import Ask
 from foveate.testing.scripted import Behaviour, SaysJson
 
 _LINE = re.compile(r"^(\d+) (user|assistant): (.*)$", re.MULTILINE)
+_MESSAGE = re.compile(r"^(\d+)\. \[(?:user|assistant)\] (.*)$", re.MULTILINE)
 _MOST = re.compile(r"At most (\d+) clauses")
 
 
@@ -26,6 +27,12 @@ def clauses_of(ask: Ask) -> list[dict[str, Any]]:
     ]
 
 
+def first_sentences(ask: Ask) -> list[dict[str, Any]]:
+    """Of each message of a hybrid session its first sentence."""
+    found = _MESSAGE.findall(ask.messages[-1].text)
+    return [{"message": int(number), "text": f"{words.split('. ')[0]}."} for number, words in found]
+
+
 def noted(ask: Ask) -> str:
     """What a request is about, without its random word and the size that is asked for."""
     return "\n".join(":".join(line) for line in _LINE.findall(ask.messages[-1].text))
@@ -33,6 +40,8 @@ def noted(ask: Ask) -> str:
 
 def worded(ask: Ask) -> Behaviour:
     """An honest answer."""
+    if "messages" in _wanted(ask):
+        return SaysJson({"messages": first_sentences(ask)})
     clauses = clauses_of(ask)
     if "clauses" in _wanted(ask):
         return SaysJson({"title": " ".join(clauses[0]["text"].split()[:4]), "clauses": clauses})

@@ -18,6 +18,7 @@ from foveate.models import Ask
 from foveate.plan import Artefact
 from foveate.settings import Settings
 from foveate.testing.scripted import Behaviour, Fails, Refuses, Says, SaysJson, ScriptedModel
+from foveate.turn import Json
 from foveate.worker.artefacts import unpack_made
 from support.contexts import forgeries
 from support.engine import assistant, recounted, settings, user
@@ -272,5 +273,53 @@ def test_whatever_a_model_answers_contexts_fit_and_forge_nothing(
                 assert again.text == (await looked_at(session)).text
                 assert "</source-" not in context.text + again.text
                 assert "story about errors. The nodes" not in again.text
+
+    asyncio.run(run())
+
+
+def long_turn(number: int) -> list[Message]:
+    more = " It was checked on three machines, and nobody saw anything else worth a word." * 14
+    return [
+        user(f"Please set limit_{number} to {number * 10} ms, never more.{more}"),
+        assistant(f"Done, limit_{number} is {number * 10} ms in config_{number}.py.{more}"),
+    ]
+
+
+async def hybrid(fov: Foveate) -> Session:
+    sizes: dict[str, Json] = {"window_tokens": 6_000, "target": 0.65}
+    session = await fov.session("s", strategy="hybrid", strategy_settings=sizes, budget_tokens=12_000)
+    await session.record([message for number in range(1, 13) for message in long_turn(number)])
+    return session
+
+
+def test_a_model_words_the_short_messages_of_a_hybrid_session_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with scripted_store(tmp_path / "chat.db", worded, rolling()) as (fov, model):
+            session = await hybrid(fov)
+            by_rules = await looked_at(session)
+            await fov.settle()
+            by_model = await looked_at(session)
+            assert by_model.history != by_rules.history
+            assert "[user] Please set limit_3 to 30 ms, never more. (short T-3)" in by_model.history
+            assert "[assistant] Done, limit_3 is 30 ms in config_3.py. (short T-3)" in by_model.history
+            assert {ask.purpose for ask in model.asks} == {"roll-up"}
+            asked = len(model.asks)
+            await looked_at(session)
+            await fov.settle()
+            assert len(model.asks) == asked
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("behaviour", [Fails(), Refuses(), Says("no"), SaysJson({"messages": []})])
+def test_short_messages_stay_as_rules_made_them_whatever_fails(behaviour: Behaviour, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with scripted_store(tmp_path / "chat.db", lambda ask: behaviour, rolling()) as (fov, model):
+            session = await hybrid(fov)
+            by_rules = await looked_at(session)
+            await fov.settle()
+            assert model.asks
+            assert (await looked_at(session)).history == by_rules.history
+            assert "(short T-3)" in by_rules.history
 
     asyncio.run(run())

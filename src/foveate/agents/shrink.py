@@ -37,7 +37,7 @@ from foveate.settings import make_strategy
 from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, Material, short_texts
 from foveate.strategy.hybrid import Hybrid
-from foveate.strategy.hybrid.build import Shortener, limits_of
+from foveate.strategy.hybrid.build import AGENT_KEY, Shortener, limits_of
 from foveate.strategy.hybrid.messages import ShortSource, protect, speaker_of
 from foveate.strategy.hybrid.state import HybridState, Place
 from foveate.strategy.hybrid.tracker import Tracker, to_json, track
@@ -285,7 +285,9 @@ class Shrinker:
             texts = {**short_texts(made), **{place[1]: text for place, text in accepted.items() if place[0] == turn}}
             sizes = {position: count(text) if text else 0 for position, text in texts.items()}
             kept: dict[str, Json] = {str(position): text for position, text in sorted(texts.items())}
-            changed.append(replace(made, sizes=sizes, data={**made.data, SHORT: kept}))
+            known = cast("Sequence[int]", made.data.get(AGENT_KEY) or ())
+            own = sorted({*known, *(place[1] for place in accepted if place[0] == turn)})
+            changed.append(replace(made, sizes=sizes, data={**made.data, SHORT: kept, AGENT_KEY: list[Json](own)}))
         store = self._shared.store
         await store.artefacts.keep_made(self._session_id, NAME, [pack_made(made) for made in changed])
         state = await self._storyteller.state(NAME)

@@ -324,7 +324,7 @@ class StatefulDriver:
     async def _offer(self, task: _Task, plan: Plan) -> None:
         """Keep which of the things that are shown now a model may word, and have it asked for those that are new."""
         name = task.name
-        shown = {row.artefact for row in plan.rows if row.level == "A"}
+        shown = {row.artefact for row in plan.rows if row.level in ("A", "M")}
         worded = {kind for kind, artefact in task.strategy.artefacts.items() if artefact.wording}
         packed = pack_wants([wanted for wanted in plan.wants if wanted.kind in worded and wanted.name in shown])
         if name not in self._offered:

@@ -24,7 +24,7 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     default: str | None = None
-    """Default for chat, C, T, eras, checkpoints and topics."""
+    """Default for chat, C, T, eras, checkpoints, topics and short messages."""
     chat: str | None = None
     """For `foveate chat` and `foveate run`."""
     compress: str | None = None
@@ -34,7 +34,8 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     smooth: str | None = None
     """For S. None: rules, since a model for every turn rarely pays."""
     roll_up: str | None = None
-    """For eras, checkpoints and topic summaries. None: `default`. Rules make them first and are the fallback."""
+    """For eras, checkpoints, topic summaries and short messages. None: `default`. Rules make them first and are the
+    fallback."""
     fallbacks: tuple[str, ...] = ()
     """Models to try, in this order, when a model fails or a limit is reached."""
     mode: Literal["together", "separate", "chained"] = "together"

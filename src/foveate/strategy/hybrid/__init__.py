@@ -26,7 +26,9 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     builds: ClassVar[bool] = True
     holds_back: ClassVar[bool] = False
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
-        "short": ArtefactKind(f"{__name__}.build:make_short", reads_units=False),
+        "short": ArtefactKind(
+            f"{__name__}.build:make_short", reads_units=False, wording=f"{__name__}.model_summary:WORDING"
+        ),
     }
 
     window_tokens: Annotated[int, Meta(ge=256, le=100_000_000)] = 80_000

@@ -6,6 +6,7 @@ beside it, so that no result is without its call. Nothing in it can be taken for
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from foveate.compress.marks import cut_line, one_line
 from foveate.compress.reader import Candidate, read_turn
 from foveate.compress.telegraph import estimate_tokens, squeeze
 from foveate.compress.tools import smooth_call, summarise_call
+from foveate.errors import contained
 from foveate.plan import Artefact
 from foveate.renditions import Count
 from foveate.strategy.build import SHORT as SHORT_KEY
@@ -48,9 +50,12 @@ MAX_CUTS = 3
 MAX_SOURCE_CHARS = 60_000
 """Characters that are read at either end of a longer message."""
 MAX_NAMED_TOOLS = 6
+AGENT_KEY = "agent"
+"""The key in an artefact's data of the positions that the compression agent has worded."""
 _ENDINGS = ".;, "
 _DEFINED = re.compile(r" \([^()]*\)$")
 _BACKSLASH = "\\"
+_log = logging.getLogger(__name__)
 
 
 def make_short(material: Material) -> Artefact:
@@ -71,7 +76,10 @@ def make_short(material: Material) -> Artefact:
     for position, message in enumerate(messages):
         seen = tracker.follow(wanted.last, position, message, curate=first <= position <= last)
         if first <= position <= last and message.kind != "display" and not _is_system(message):
-            texts[position] = writer.message(message, seen, tracker)
+            with contained(_log, "message %s of %s could not be shortened; it is cut", position, turn_id(wanted.last)):
+                texts[position] = writer.message(message, seen, tracker)
+            if position not in texts:
+                texts[position] = material.cut(message_text(message), writer.limit(message))
     texts |= _overrides(material, messages, writer)
     return made_of(wanted, data={SHORT_KEY: {str(place): text for place, text in sorted(texts.items())}})
 
@@ -101,8 +109,14 @@ class Shortener:
             return self._results(message, seen, tracker)
         if message.role == "assistant" and message.kind == "message":
             return self.assistant(message)
-        kind = "injection" if message.kind == "injection" else "user"
-        return self._said(message, self.limits[kind])
+        return self._said(message, self.limit(message))
+
+    def limit(self, message: Message) -> int:
+        """What a message may take; one with tool results, each of them."""
+        if message.tool_results:
+            return self.limits["other"]
+        kind = "injection" if message.kind == "injection" else message.role
+        return self.limits[kind if kind in self.limits else "user"]
 
     def assistant(self, message: Message, words: str | None = None) -> str:
         """Words and calls within the limit; `words` replace those that would be chosen."""
