@@ -106,6 +106,26 @@ def test_a_context_has_text_segments_plan_and_request(client: ServerClient, chat
     assert (small.status_code, small.json()["type"]) == (422, "urn:foveate:budget-exceeded")
 
 
+def test_a_session_that_was_deleted_and_created_anew_has_a_context_of_its_own(client: ServerClient) -> None:
+    path = f"{API}/sessions/anew"
+    for word in ("first", "second"):
+        client.post(f"{API}/sessions", json={"id": "anew"}).raise_for_status()
+        client.post(f"{path}/turns", json={"messages": [{"role": "user", "content": f"The {word} one."}]})
+        texts = [client.post(f"{path}/context", json={"prompt": "?"}).json()["text"] for _ in range(2)]
+        assert texts[0] == texts[1]
+        assert word in texts[0]
+        client.post(f"{path}/turns", json={"messages": HELLO})
+        assert "8443" in client.post(f"{path}/context", json={"prompt": "?"}).json()["text"]
+        client.delete(path).raise_for_status()
+
+
+def test_contexts_of_one_session_at_once_are_alike(client: ServerClient, chat: str) -> None:
+    client.post(f"{chat}/turns", json={"messages": HELLO * 3})
+    with ThreadPoolExecutor(4) as pool:
+        texts = set(pool.map(lambda _: client.post(f"{chat}/context", json={"prompt": "?"}).json()["text"], range(8)))
+    assert len(texts) == 1
+
+
 def test_pins_goals_documents_and_tools(client: ServerClient, chat: str) -> None:
     client.post(f"{chat}/turns", json={"messages": HELLO})
     pin = client.post(f"{chat}/pins", json={"text": "Never on a Friday.", "locked": True}).json()

@@ -20,6 +20,7 @@ import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, StoreError
 from foveate.server.access import Access, AccessMiddleware, Principal, check_right, is_local_address
+from foveate.server.api.context import OpenSessions
 from foveate.server.api.endpoint import BASE, ApiParts
 from foveate.server.api.events import EventHub
 from foveate.server.api.idempotency import Replies
@@ -45,7 +46,7 @@ def create_app(
     mcp = _mcp(fov, settings)
     events = EventHub(fov, settings.event_buffer, metrics)
     jobs, replies = Jobs(settings.max_jobs), Replies(settings.idempotency_buffer)
-    parts = ApiParts(fov, settings, access, events, jobs, replies)
+    parts = ApiParts(fov, settings, access, events, jobs, replies, OpenSessions())
     routes = [
         Route("/healthz", _health, methods=["GET"]),
         Route("/readyz", _ready, methods=["GET"]),

@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from foveate.cache import BoundedCache
+from foveate.client import Foveate
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.session import Session
 from foveate.session.values import Context, Segment
 
+MAX_OPEN = 64
+"""Sessions that are kept open for contexts, those used last: a handle has its plan and texts in memory."""
 routes = Endpoints("context")
 Format = Literal["openai", "openai-responses", "anthropic", "gemini"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A session that is kept open. Its contexts are made one at a time."""
+
+    session: Session
+    created_at: datetime
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class OpenSessions:
+    """The sessions that contexts were made of lately."""
+
+    def __init__(self) -> None:
+        self._kept: BoundedCache[str, _Open] = BoundedCache(MAX_OPEN)
+
+    @asynccontextmanager
+    async def use(self, view: Foveate, name: str) -> AsyncIterator[Session]:
+        """A session as the view sees it; the same handle as before, unless it was deleted and created anew."""
+        fresh = await view.open_session(name)
+        kept = self._kept.get(fresh.stored_id)
+        if kept is None or kept.created_at != fresh.info.created_at or kept.session.id != fresh.id:
+            kept = self._kept[fresh.stored_id] = _Open(fresh, fresh.info.created_at)
+        async with kept.lock:
+            yield kept.session
 
 
 class ContextBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,15 +113,15 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
 @routes.add("POST", "/sessions/{session}/context", right="read")
 async def make_context(call: Call, session: str, body: ContextBody) -> ContextAnswer:
     """The context for a prompt, within the budget: text, segments, plan, and a provider's request."""
-    found = await call.view.open_session(session)
-    context = await found.context(
-        body.prompt,
-        budget_tokens=body.budget_tokens,
-        system=body.system,
-        strategy=body.strategy,
-        recall=body.recall,
-        tools=body.tools,
-    )
+    async with call.parts.open_sessions.use(call.view, session) as found:
+        context = await found.context(
+            body.prompt,
+            budget_tokens=body.budget_tokens,
+            system=body.system,
+            strategy=body.strategy,
+            recall=body.recall,
+            tools=body.tools,
+        )
     return _answer(context, body.format)
 
 

@@ -36,6 +36,7 @@ from foveate.server.settings import ServerSettings
 from foveate.session.keys import Right
 
 if TYPE_CHECKING:
+    from foveate.server.api.context import OpenSessions
     from foveate.server.api.events import EventHub
     from foveate.server.api.idempotency import Replies
     from foveate.server.api.jobs import Jobs
@@ -61,6 +62,7 @@ class ApiParts:
     events: EventHub
     jobs: Jobs
     replies: Replies
+    open_sessions: OpenSessions
 
 
 @dataclass(frozen=True, slots=True)
