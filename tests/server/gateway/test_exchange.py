@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -317,5 +318,69 @@ def test_a_response_is_continued_read_and_deleted_by_its_id(tmp_path: Path) -> N
             assert (await client.get(stored)).status_code == 404
             unknown = await client.post("/v1/responses", json={**more, "previous_response_id": "resp_none"})
             assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "previous_response_id")
+
+    run(scenario)
+
+
+def test_a_message_that_we_do_not_know_is_forwarded_unrecorded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        strange: list[dict[str, Any]] = [
+            {"role": "user", "content": "hello"},
+            {"role": "narrator", "content": "meanwhile"},
+        ]
+        async with gateway(tmp_path, upstream) as (_, client):
+            reply = await client.post("/v1/messages", json=body_of(strange), headers=HEADERS)
+        assert (reply.status_code, reply.headers["x-foveate-bypass"]) == (200, "InvalidMessage")
+        assert upstream.bodies[-1]["messages"] == strange
+
+    run(scenario)
+
+
+def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("a long answer"))
+        async with gateway(tmp_path, upstream) as (fov, _):
+            endpoints = Endpoints(fov, ServerSettings(upstream="http://upstream/v1"))
+            endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
+            app = _AsOwner(Starlette(routes=endpoints.routes()))
+            body = json.dumps(body_of([{"role": "user", "content": "hello"}], stream=True)).encode()
+            sent: list[Any] = []
+
+            gone = asyncio.Event()
+            received = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+            async def receive() -> dict[str, Any]:
+                if (first := next(received, None)) is not None:
+                    return first
+                await gone.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: Any) -> None:
+                sent.append(message)
+                if len(sent) > 1:
+                    gone.set()
+                    raise OSError("the client is gone")
+
+            scope = {
+                "type": "http",
+                "method": "POST",
+                "path": "/v1/messages",
+                "query_string": b"",
+                "headers": [],
+                "server": ("gateway", 80),
+                "scheme": "http",
+            }
+            with contextlib.suppress(Exception):
+                await app(scope, receive, send)
+            (info,) = await fov.sessions()
+            (turn,) = await (await fov.open_session(info.id)).load_turns()
+            assert turn.messages[0].kind == "message"
+            assert "assistant" not in [message.role for message in turn.messages if message.kind == "message"]
+            again = await httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://gateway").post(
+                "/v1/messages", content=body
+            )
+            assert again.headers["x-foveate-session"] == info.id
+            await endpoints.close()
 
     run(scenario)

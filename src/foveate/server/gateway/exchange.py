@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage
 from foveate.events import Event
 from foveate.server.gateway.chain import read_history
 from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
@@ -92,13 +92,26 @@ class Prepared:
 
 
 @dataclass(slots=True)
+class Stream:
+    """An answer on its way to the client."""
+
+    call: Call
+    prepared: Prepared
+    answer: Answer
+    response: httpx2.Response
+    is_recorded: bool = False
+    is_closed: bool = False
+
+
+@dataclass(slots=True)
 class Reply:
-    """What the client gets: a body, or a stream of bytes."""
+    """What the client gets: a body, or a stream of bytes, which is closed whatever became of it."""
 
     status: int
     headers: dict[str, str]
     body: bytes = b""
-    stream: AsyncIterator[bytes] | None = None
+    stream: AsyncGenerator[bytes, None] | None = None
+    close: Callable[[], Coroutine[Any, Any, None]] | None = None
     media_type: str = "application/json"
 
 
@@ -160,6 +173,8 @@ class Gateway:
         """The request as it goes upstream; the client's own if ours can't be made."""
         try:
             placed = await self._place(call)
+        except InvalidMessage as error:
+            return self._bypassed(call, error)  # the provider may know a form of message that we don't
         except InputError:
             raise
         except FoveateError as error:
@@ -237,8 +252,14 @@ class Gateway:
             body = await self._whole(call, prepared, answer, response)
             return Reply(response.status_code, headers, body)
         headers["content-type"] = answer.media_type
-        stream = self._streamed(call, prepared, answer, response)
-        return Reply(response.status_code, headers, stream=stream, media_type=answer.media_type)
+        stream = Stream(call, prepared, answer, response)
+        return Reply(
+            response.status_code,
+            headers,
+            stream=self._streamed(stream),
+            close=lambda: self._close(stream),
+            media_type=answer.media_type,
+        )
 
     async def _smaller(self, call: Call, prepared: Prepared) -> Prepared:
         """The request again with less of the history; the session's budget stays lowered."""
@@ -277,34 +298,42 @@ class Gateway:
         finally:
             self._release(prepared)
 
-    async def _streamed(
-        self, call: Call, prepared: Prepared, answer: Answer, response: httpx2.Response
-    ) -> AsyncIterator[bytes]:
+    async def _streamed(self, stream: Stream) -> AsyncGenerator[bytes, None]:
         """The answer as it comes; it is recorded before its end is passed on."""
-        body: Record | None = prepared.body
+        call, answer = stream.call, stream.answer
+        body: Record | None = stream.prepared.body
         try:
             while body is not None:
-                async with aclosing(_with_pings(self._events(answer, response), call.wire.ping())) as pieces:
+                async with aclosing(_with_pings(self._events(answer, stream.response), call.wire.ping())) as pieces:
                     async for piece in pieces:
                         yield piece
                 if not answer.is_complete:
                     raise BadUpstream("the upstream's stream ended in the middle of an answer")
-                working = asyncio.ensure_future(self._end_round(call, prepared, answer, body))
+                working = asyncio.ensure_future(self._end_round(call, stream.prepared, answer, body))
                 async for ping in _pings_until(working, call.wire.ping()):
                     yield ping
                 body = working.result()
                 if body is not None:
-                    response = await self._post_again(call, body)
+                    await stream.response.aclose()
+                    stream.response = await self._post_again(call, body)
+            stream.is_recorded = True
             for piece in answer.finish():
                 yield piece
         except (BadUpstream, httpx2.HTTPError) as error:
             for piece in answer.abort(_told(error)):
                 yield piece
         finally:
-            await response.aclose()
-            if body is not None:
-                await asyncio.shield(self._keep_partial(call, prepared, answer))
-            self._release(prepared)
+            await self._close(stream)
+
+    async def _close(self, stream: Stream) -> None:
+        """Give up the upstream's stream, and keep what arrived of an answer that is not complete."""
+        if stream.is_closed:
+            return
+        stream.is_closed = True
+        await stream.response.aclose()
+        if not stream.is_recorded:
+            await asyncio.shield(self._keep_partial(stream.call, stream.prepared, stream.answer))
+        self._release(stream.prepared)
 
     async def _end_round(self, call: Call, prepared: Prepared, answer: Answer, body: Record) -> Record | None:
         """Record a round. Returns the body of the next one, if the model waits for results of own tools only."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import httpx2
 import msgspec
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from foveate.client import Foveate
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
@@ -249,17 +249,24 @@ def _choice(request: Request, asked: ClientRequest) -> SessionChoice:
     )
 
 
+class _Stream(StreamingResponse):
+    """A stream that is closed when the client is gone, even if it was never begun."""
+
+    def __init__(self, reply: Reply, headers: Mapping[str, str]) -> None:
+        assert reply.stream is not None, "a reply with a stream"
+        super().__init__(reply.stream, reply.status, headers=headers, media_type=reply.media_type)
+        self._reply = reply
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if self._reply.close is not None:
+                await asyncio.shield(self._reply.close())
+
+
 def _response(reply: Reply) -> Response:
     headers = {name: value for name, value in reply.headers.items() if name.lower() != "content-type"}
     if reply.stream is None:
         return Response(reply.body, reply.status, headers=headers, media_type=reply.media_type)
-    stream = reply.stream
-    return StreamingResponse(
-        stream, reply.status, headers=headers, media_type=reply.media_type, background=BackgroundTask(_closed, stream)
-    )
-
-
-async def _closed(stream: AsyncIterator[bytes]) -> None:
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
+    return _Stream(reply, headers)
