@@ -128,6 +128,10 @@ class Artefact:
     data: Mapping[str, Json] = field(default_factory=dict)
 
 
+AgentStatus = Literal["none", "ready", "running"]
+"""Whether a model may decide what is shortened: not now, from the trigger on, or it is deciding."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """What stands around the history, in the same tokens as the history's own."""
@@ -146,6 +150,8 @@ class Frame:
     """What the history may take while a turn is in progress: all that the budget leaves; 0: no more than its room."""
     own_tokens: int = 0
     """What Foveate itself adds to the fixed part: the explanation and the framing of messages."""
+    agent: AgentStatus = "none"
+    """The status of the strategy's agent."""
 
     @property
     def given_tokens(self) -> int:

@@ -17,30 +17,13 @@ from foveate.events import Event
 from foveate.models import Ask
 from foveate.testing.scripted import Behaviour, CallsTool, Empty, Fails, Says, Script, ScriptedModel, Stalls
 from foveate.text import message_text
-from foveate.turn import Message, Text, ToolCall, ToolResult
+from support.agents import good_agent, proposal, result_text, work
 from support.chats import scripted_store, unpaired
 from support.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "compress" / "golden" / "shrink.txt"
 TURNS = 12
 WINDOW_TOKENS = 10_500
-MORE = " It was checked on three machines, and nobody saw anything else that would be worth a word here." * 4
-
-
-def work(number: int) -> list[Message]:
-    output = "\n".join(f"{line}: value {line * number}" for line in range(60))
-    return [
-        Message("user", (Text(f"Please set limit_{number} to {number * 10} ms, never more.{MORE}"),)),
-        Message(
-            "assistant",
-            (
-                Text(f"I read config_{number}.py first.{MORE}"),
-                ToolCall("exec", {"cmd": f"cat {number}"}, id=f"c{number}"),
-            ),
-        ),
-        Message("tool", (ToolResult(f"c{number}", (Text(output),), name="exec"),)),
-        Message("assistant", (Text(f"Done: limit_{number} is {number * 10} ms in config_{number}.py.{MORE}"),)),
-    ]
 
 
 async def recorded(fov: Foveate, **settings: Any) -> Session:
@@ -53,36 +36,6 @@ async def recorded(fov: Foveate, **settings: Any) -> Session:
     for number in range(1, TURNS + 1):
         await session.record(work(number))
     return session
-
-
-def good_agent(ask: Ask) -> Behaviour:
-    """Looks, then makes everything short that it was shown: results as they are, words by a true summary."""
-    results = [result for message in ask.messages for result in message.tool_results]
-    if not results:
-        return CallsTool("get_compression_metadata", {})
-    found = json.loads(_text(results[-1]))
-    if "messages" not in found:
-        return CallsTool("get_compression_metadata", {}) if not found.get("reached") else Says("Done.")
-    calls = [_proposal(message) for message in found["messages"][:12]]
-    return CallsTool(calls[0].name, calls[0].arguments, more=tuple(calls[1:])) if calls else Says("Nothing is left.")
-
-
-def _text(result: ToolResult) -> str:
-    return "".join(part.text for part in result.content if isinstance(part, Text))
-
-
-def _proposal(message: dict[str, Any]) -> CallsTool:
-    number = int(message["turn"].removeprefix("T-"))
-    place = {"turn": message["turn"]}
-    if message["speaker"] == "tool":
-        return CallsTool("compress_tool_result", {**place, "position": message["position"]})
-    said = {
-        0: f"Set limit_{number} to {number * 10} ms, never more.",
-        1: f"I read config_{number}.py first.",
-        3: f"Done: limit_{number} is {number * 10} ms in config_{number}.py.",
-    }[message["position"]]
-    span = {"first": message["position"], "last": message["position"]}
-    return CallsTool("compress_conversation_segment", {**place, **span, "summary": said})
 
 
 def ran(
@@ -155,7 +108,9 @@ def test_protected_messages_are_refused_and_stay(tmp_path: Path) -> None:
     assert shrunk.reason == "idle"
     assert shrunk.refused >= 4
     assert parse_blocks(history)[-1].entries[0].text.endswith(message_text(work(TURNS)[-1]))
-    refusals = [_text(result) for ask in model.asks for message in ask.messages for result in message.tool_results]
+    refusals = [
+        result_text(result) for ask in model.asks for message in ask.messages for result in message.tool_results
+    ]
     assert any("may be shortened" in text or "protected" in text for text in refusals)
 
 
@@ -258,9 +213,9 @@ def test_a_history_within_its_target_asks_no_model(tmp_path: Path) -> None:
 
 def _one_at_a_time() -> Script:
     def step(ask: Ask) -> Behaviour:
-        done = sum("saved_tokens" in _text(result) for message in ask.messages for result in message.tool_results)
+        done = sum("saved_tokens" in result_text(result) for message in ask.messages for result in message.tool_results)
         number, place = done // 3 + 1, (0, 2, 3)[done % 3]
         speaker = "tool" if place == 2 else "user"
-        return _proposal({"turn": f"T-{number}", "position": place, "speaker": speaker})
+        return proposal({"turn": f"T-{number}", "position": place, "speaker": speaker})
 
     return step

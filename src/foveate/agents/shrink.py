@@ -112,6 +112,11 @@ async def expand(session: Session, turn: str | int, position: int) -> Message:
     return messages[position]
 
 
+async def shrink_session(shared: SharedParts, session_id: str, models: Sequence[str], window_tokens: int) -> bool:
+    """Run the agent in the background of a session; whether the target is reached."""
+    return (await Shrinker(shared, session_id).run(models, window_tokens=window_tokens)).is_target_reached
+
+
 class Shrinker:
     """Runs the agent on one session."""
 

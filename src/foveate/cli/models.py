@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from foveate.session.values import ModelReport, ModelStatus, ModelUse
 
-SETTABLE = ("default", "chat", "compress", "tiny", "smooth", "roll-up")
+SETTABLE = ("default", "chat", "compress", "tiny", "smooth", "roll-up", "shrink")
 COLUMNS = (
     Column("purpose"),
     Column("model", "fold"),

@@ -22,7 +22,7 @@ NO_MODEL = "no model is set for it; name one with --model, or set models.default
 
 @click.command(name="shrink", short_help="Let a model decide what of a hybrid session is made short.")
 @click.argument("session_id", metavar="SESSION")
-@click.option("--model", help="The model. Default: the one for compression.")
+@click.option("--model", help="The model. Default: models.shrink, or the one for compression.")
 @click.option(
     "--window",
     "window_tokens",
@@ -67,7 +67,7 @@ async def _shrink(
                 f"session {session.id!r} uses the strategy {session.info.strategy}, which has no agent; "
                 f"{to_copy('sessions', 'strategy', session.id, NAME)} changes that"
             )
-        models = (model,) if model else fov.models_for("compress")
+        models = (model,) if model else fov.models_for("shrink") or fov.models_for("compress")
         if not models:
             raise click.ClickException(NO_MODEL)
         task = progress.add_task("making messages short", total=None)

@@ -19,7 +19,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from foveate.turn import Json, Message, Usage
 
-Purpose = Literal["smooth", "compress", "tiny", "roll-up", "recall", "embed", "chat", "check"]
+Purpose = Literal["smooth", "compress", "tiny", "roll-up", "shrink", "recall", "embed", "chat", "check"]
 """What a call is for; `recall` sorts out what was found again, `embed` makes vectors of it, `check` is the tiny call of
 `foveate models`."""
 

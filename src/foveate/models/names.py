@@ -204,6 +204,7 @@ def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
     own: dict[Purpose, str | None] = {
         "smooth": settings.smooth,
         "roll-up": settings.roll_up or settings.default,
+        "shrink": settings.shrink,
         "compress": settings.compress or settings.default,
         "tiny": settings.tiny or settings.compress or settings.default,
         "chat": settings.chat or settings.default,

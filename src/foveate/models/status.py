@@ -15,7 +15,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.store.rows import NANO
 from foveate.turn import Message, Text, Usage
 
-PURPOSES = ("chat", "compress", "tiny", "smooth", "roll_up")
+PURPOSES = ("chat", "compress", "tiny", "smooth", "roll_up", "shrink")
 """As settings name them."""
 INHERITED = {"chat": ("default",), "compress": ("default",), "tiny": ("compress", "default")}
 """Settings that name the model of a purpose without one of its own."""

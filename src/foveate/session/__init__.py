@@ -29,9 +29,11 @@ from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
 from foveate.models.caller import Caller
+from foveate.plan import AgentStatus
 from foveate.recall.dates import parse_moment
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import export as exports
+from foveate.session.agent import TriggerAgent
 from foveate.session.checkpoints import Checkpoints
 from foveate.session.context import Contexts, Request, given_settings
 from foveate.session.documents import Documents
@@ -89,6 +91,8 @@ class SharedParts:
     """One for each session whose turn is in progress by `Session.turn`."""
     asked: BoundedCache[str, Context] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
     """The context that each session was last asked for, by any handle: the answer recorded next came from it."""
+    agents: dict[str, AgentStatus] = field(default_factory=dict)
+    """By stored id: sessions whose agent is running, or leaves the next compression to the strategy."""
 
 
 class Session:
@@ -106,7 +110,13 @@ class Session:
         self._counter = session_counter(row.model, row.encoding)
         recaller = Recaller(shared.store, shared.searcher, shared.settings.recall, caller=shared.caller)
         self._contexts = Contexts(
-            shared.store, row.id, shared.events, shared.settings, recaller=recaller, worker=shared.worker
+            shared.store,
+            row.id,
+            shared.events,
+            shared.settings,
+            recaller=recaller,
+            agent=TriggerAgent(shared, row.id),
+            worker=shared.worker,
         )
         self._offer: ToolSet | None = None
         self._limit_tokens: int | None = None

@@ -45,6 +45,7 @@ from foveate.history.plan_cache import HistoryView, PlanCache
 from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
 from foveate.history.texts import TextReader
 from foveate.plan import Frame, ShownLevel
+from foveate.session.agent import TriggerAgent
 from foveate.session.documents import check_size, stand_in
 from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy, session_strategy
@@ -141,9 +142,11 @@ class Contexts:
         settings: Settings,
         *,
         recaller: Recaller,
+        agent: TriggerAgent,
         worker: Worker | None = None,
     ) -> None:
         self._recaller = recaller
+        self._agent = agent
         self.viewer = TextReader(store, session_id)
         self._keepers: dict[str, PlanCache] = {}
         self.storyteller = StatefulDriver(store, session_id, self.viewer, worker=worker)
@@ -215,6 +218,7 @@ class Contexts:
             asked_tokens=request.budget_tokens,
             own_tokens=part.own_tokens,
             open_limit_tokens=0 if one_off or ends_turn else limit - reserved,
+            agent="none" if one_off else self._agent.status(chosen.strategy),
         )
         has_results = bool(leading_results(prompt_messages(request.prompt)))
         is_pending = fallback is None and (has_results or not ends_turn)
@@ -512,6 +516,11 @@ class Contexts:
             view = await self.storyteller.view(session, chosen.name, strategy, frame, room_tokens, keep=keep)
             for told in view.events:
                 self._publish(cast("EventKind", told.kind), told.turn or session.last_turn, dict(told.data))
+            notes = view.planned.notes
+            if any(told.kind == "compression-triggered" for told in view.events):
+                self._agent.compressed()
+            if keep and notes.get("agent") == "due":
+                self._agent.start(strategy, cast("int", notes["window_tokens"]))
             return view
         if frame.is_one_off or strategy.rebuild_schedule is None:
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)

@@ -82,6 +82,9 @@ class Strategy:
     """In a preview recall has its room first, because the history fits any room. Otherwise it has what is left."""
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {}
     """What it requests, by kind: how that is made, and how a model may word it."""
+    agent: ClassVar[str] = ""
+    """The place, `package.module:name`, of an agent that may run in the background when a plan has the note
+    `agent: due`; see `foveate.session.agent`. Empty: none."""
     events: ClassVar[tuple[str, ...]] = ()
     """The kinds of events of its plans (`Plan.events`) that are not in `foveate.events.EVENT_KINDS`."""
 

@@ -25,6 +25,7 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
     holds_back: ClassVar[bool] = False
+    agent: ClassVar[str] = "foveate.agents.shrink:shrink_session"
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
         "short": ArtefactKind(
             f"{__name__}.build:make_short", reads_units=False, wording=f"{__name__}.model_summary:WORDING"

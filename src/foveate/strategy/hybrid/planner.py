@@ -92,6 +92,8 @@ class HybridPlanner:
         sections = self._sections(book)
         draft = self._draft(book, sections, ShortSizes(self.settings, self.story.made, sections))
         outcome = HybridOutcome(book, draft, self._layout(book, draft))
+        if self._is_left_to_agent(outcome.layout.tokens):
+            return self._planned(outcome)
         if outcome.layout.tokens > self.trigger:
             outcome = self._compressed(outcome)
         if outcome.layout.tokens > self.window:
@@ -99,6 +101,11 @@ class HybridPlanner:
         if outcome.layout.tokens > self.window:
             return self._smallest()
         return self._planned(outcome)
+
+    def _is_left_to_agent(self, tokens: int) -> bool:
+        """Between the trigger and the window an agent decides, where there is one."""
+        frame = self.story.frame
+        return self.trigger < tokens <= self.window and frame.agent != "none" and not frame.is_one_off
 
     def _opened(self) -> HybridState:
         frame, last = self.story.frame, self.story.last_turn
@@ -330,6 +337,8 @@ def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
         "compressions": book.compressions,
         **_statistics(outcome, planner),
     }
+    if is_agent_due(outcome, planner):
+        notes["agent"] = "due"
     if book.rolled:
         notes["rolled_through"] = turn_id(book.rolled)
     if outcome.draft.cut:
@@ -339,10 +348,19 @@ def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
     return notes
 
 
+def is_agent_due(outcome: HybridOutcome, planner: HybridPlanner) -> bool:
+    """The trigger was reached, and the agent is not running yet."""
+    is_over = outcome.compressed_from is None and outcome.layout.tokens > planner.trigger
+    return is_over and planner.story.frame.agent == "ready" and not planner.story.frame.is_one_off
+
+
 def events_of(outcome: HybridOutcome, planner: HybridPlanner) -> Iterator[PlanEvent]:
     """Events: the threshold was reached, the compression, and protected messages that had to be cut."""
     before = HybridState.from_json(planner.story.state).cut if planner.story.state else frozenset()
     sizes = {place: message.tokens for section in outcome.draft.sections for place, message in section.places()}
+    if is_agent_due(outcome, planner):
+        due: dict[str, Json] = {"tokens": outcome.layout.tokens, "window_tokens": planner.window}
+        yield PlanEvent("context-threshold-reached", {**due, "share": planner.settings.trigger, "mode": "agent"})
     if outcome.compressed_from is not None:
         reached: dict[str, Json] = {"tokens": outcome.compressed_from, "window_tokens": planner.window}
         yield PlanEvent("context-threshold-reached", {**reached, "share": planner.settings.trigger})
@@ -390,6 +408,7 @@ def _problem(outcome: HybridOutcome, planner: HybridPlanner) -> str:
         return f"the newest messages alone exceed {planner.window:,} tokens: the oldest of them are cut"
     tokens = outcome.layout.tokens
     is_full = tokens > planner.trigger or outcome.compressed_from is not None
-    if is_full and tokens > planner.target and not planner.story.frame.is_one_off:
+    frame = planner.story.frame
+    if is_full and tokens > planner.target and not frame.is_one_off and frame.agent == "none":
         return f"the target of {planner.target:,} tokens can't be reached: {tokens:,} are left"
     return ""
