@@ -18,6 +18,7 @@ from foveate.errors import (
     LevelNotReady,
     LevelUnknown,
     PinLocked,
+    PinNotFound,
     SettingsError,
     TurnNotFound,
     TurnPruned,
@@ -357,6 +358,8 @@ def test_pins_are_kept_in_order_and_a_locked_one_is_held(tmp_path: Path) -> None
             await session.pin("  ")
         with pytest.raises(InvalidMessage, match="P-1"):
             await session.unpin("rule")
+        with pytest.raises(PinNotFound):
+            await session.unpin("P-" + "9" * 40)
         await session.unpin(rule.id, even_if_locked=True)
         assert await session.pins() == []
 

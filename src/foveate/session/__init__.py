@@ -24,7 +24,7 @@ from foveate.context.context import Context
 from foveate.context.signatures import is_signed
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
-from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, SessionExists, TurnNotFound
+from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, PinNotFound, SessionExists, TurnNotFound
 from foveate.events import EventBus
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
@@ -73,6 +73,8 @@ from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id
 from foveate.worker.loop import Worker
 
 EXPORT_BATCH_TURNS = 200
+MAX_PIN_DIGITS = 18
+"""Longer numbers fit no database."""
 MAX_ASKED = 256
 """Sessions whose last context is kept until its answer is recorded."""
 
@@ -593,8 +595,10 @@ class Session:
     async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
         """Remove a pin; a locked one requires `even_if_locked`."""
         number = pin_id.removeprefix("P-")
-        if not number.isdecimal():
+        if not (number.isascii() and number.isdecimal()):
             raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
+        if len(number) > MAX_PIN_DIGITS:
+            raise PinNotFound(self.id, pin_id)
         await self._store.remove_pin(self._key, int(number), even_if_locked=even_if_locked)
 
     async def stats(self) -> SessionStats:
