@@ -156,8 +156,13 @@ def _content(part: Part) -> Iterator[str]:
             return
 
 
+def without_reminders(text: str) -> str:
+    """The text without what a client adds for the model alone."""
+    return _REMINDER.sub("", text)
+
+
 def _words(text: str) -> str:
-    kept = _REMINDER.sub("", text)
+    kept = without_reminders(text)
     if kept.lstrip().startswith(_CHANGING):
         return ""
     return "".join(kept.split())

@@ -18,7 +18,7 @@ from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.errors import SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
-from foveate.server.gateway.chain import History, extend, mark_record, tail_hash
+from foveate.server.gateway.chain import History, extend, mark_record, tail_hash, without_reminders
 from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Resolver, branch_of
 from foveate.server.gateway.wires import ClientRequest, OwnCall
 from foveate.session import Session
@@ -251,5 +251,5 @@ def _keys(history: History, first: int) -> list[str | None]:
 
 
 def _title(words: str) -> str:
-    line = " ".join(words.split())
+    line = " ".join(without_reminders(words).split())
     return line if len(line) <= TITLE_CHARS else f"{line[: TITLE_CHARS - 1]}…"
