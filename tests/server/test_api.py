@@ -344,6 +344,12 @@ def test_each_error_of_the_library_has_a_status() -> None:
     assert defects == {"FoveateError", "InvariantBroken", "StoreError", "NotADatabase", "NewerSchema", "Damaged"}
 
 
+def test_an_error_of_the_store_does_not_name_its_file() -> None:
+    problem = problem_of(errors.StoreBusy("/var/lib/foveate/a.db", "is locked"), "acme")
+    assert (problem.status, problem.kind) == (503, "store-busy")
+    assert "/var" not in problem.detail
+
+
 def test_the_document_is_openapi_3_1_and_names_every_endpoint_once() -> None:
     document = describe(ENDPOINTS)
     assert document["openapi"] == "3.1.0"

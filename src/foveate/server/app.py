@@ -33,6 +33,8 @@ from foveate.server.problems import ProblemError, problem_of, problem_response, 
 from foveate.server.settings import ServerSettings
 from foveate.tokens import counter_for
 
+SERVER_ERROR = 500
+
 _log = logging.getLogger(__name__)
 
 
@@ -169,7 +171,10 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 async def _on_foveate_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, FoveateError)
-    return refusal(request.url.path, problem_of(error, _tenant_of(request)))
+    problem = problem_of(error, _tenant_of(request))
+    if problem.status >= SERVER_ERROR:
+        _log.error("%s %s failed", request.method, route_of(request.scope), exc_info=error)
+    return refusal(request.url.path, problem)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -81,6 +81,8 @@ def problem_of(error: FoveateError, tenant: str = "") -> ProblemError:
     if tenant:
         detail = detail.replace(f"{tenant}{SEPARATOR}", "")
     kind = _WORD.sub("-", type(error).__name__).lower()
+    if isinstance(error, errors.StoreError):  # its message names a file of the server
+        detail = f"the store can't be used now ({kind}); the server's log has the details"
     headers = {"Retry-After": str(BUSY_SECONDS)} if status == 503 else {}  # noqa: PLR2004
     return ProblemError(status, detail, kind=kind, headers=headers)
 
