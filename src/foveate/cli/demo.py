@@ -175,6 +175,7 @@ def _show(shown: DemoResult, store_path: Path) -> None:
         (f"foveate context {shown.session_id} --budget 8000{where}", "the same at half the budget"),
         (f"foveate levels {shown.session_id} T-{shown.conversation.facts[0].turn}{where}", "a turn at its levels"),
         (f"foveate doctor{where}", "verify every byte"),
+        ("foveate serve --upstream URL", "the same for any client, by changing its base URL"),
     ):
         out.print(line((f"  {call:<46}", "bold"), (f" {note}", "dim")))
 
