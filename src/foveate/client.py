@@ -165,10 +165,11 @@ class Foveate:
             "platform": platform,
             "channel": channel,
         }
-        said = {name: value for name, value in given.items() if value is not None}
+        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if strategy is not None:
             make_strategy(strategy, self.settings, strategy_settings)
         if budget_tokens is not None:
+            said["budget_chosen"] = 1
             load_settings(environment={}, overrides={"session": {"budget_tokens": budget_tokens}})
         for name in ("title", "model", "platform", "channel"):
             check_text(name, str(said.get(name, "")))
@@ -475,6 +476,7 @@ class Foveate:
             strategy=said.get("strategy", defaults.strategy),
             settings="{}",
             budget_tokens=said.get("budget_tokens", defaults.budget_tokens),
+            budget_chosen=said.get("budget_chosen", 0),
             model=model,
             encoding=counter_for(model).encoding,
         )

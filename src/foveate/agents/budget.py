@@ -7,6 +7,7 @@ from foveate.errors import InputError, ModelUnavailable
 from foveate.models import local
 from foveate.models.names import load_model, models_for, named_hosts, understand
 from foveate.models.settings import ModelsSettings
+from foveate.session.values import SessionInfo
 
 WINDOW_SHARE = 8
 """An answer takes at most one part in this many of a known window."""
@@ -56,23 +57,23 @@ def most_output(window_tokens: int | None) -> int:
 
 def fitting_budget(
     asked_tokens: int | None,
-    own_tokens: int | None,
+    known: SessionInfo | None,
     *,
     default_tokens: int,
     output_tokens: int,
     window_tokens: int | None,
     option: str,
 ) -> int:
-    """The budget that `option` asks for, or the session's own, or the default.
+    """The budget that `option` asks for, or that of the known session, or the default.
 
-    The default, which nobody chose, is reduced to fit the window for as long as this model answers; a budget that
-    someone chose is rejected if it does not fit.
+    A budget that nobody chose is reduced to fit the window for as long as this model answers; one that somebody chose
+    is rejected if it does not fit.
     """
-    budget_tokens = asked_tokens or own_tokens or default_tokens
+    budget_tokens = asked_tokens or (known.budget_tokens if known else default_tokens)
     if window_tokens is None:
         return budget_tokens
     most = window_tokens - output_tokens - WINDOW_MARGIN_TOKENS
-    if asked_tokens is None and budget_tokens == default_tokens:
+    if asked_tokens is None and not (known and known.budget_chosen):
         budget_tokens = max(1, min(budget_tokens, most))
     try:
         check_window(budget_tokens, output_tokens, window_tokens)

@@ -193,6 +193,10 @@ class Session:
         self._limit_tokens = tokens
         self._take(self._row)
 
+    async def restore_budget(self, before: SessionInfo) -> SessionInfo:
+        """Take a change of the budget back."""
+        return await self._update({"budget_tokens": before.budget_tokens, "budget_chosen": int(before.budget_chosen)})
+
     async def lower_budget(self, tokens: int) -> SessionInfo:
         """Lower the session's budget, e.g. after a provider found a request too long. It is never raised by this."""
         await self.refresh()
@@ -538,6 +542,7 @@ class Session:
             strategy=row.strategy,
             settings=row.settings,
             budget_tokens=row.budget_tokens,
+            budget_chosen=row.budget_chosen,
             model=row.model,
             encoding=row.encoding,
         )

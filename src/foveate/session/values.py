@@ -82,6 +82,8 @@ class SessionInfo:
     created_at: datetime
     updated_at: datetime
     """Time of the newest message, or of creation if there is none."""
+    budget_chosen: bool = True
+    """Whether somebody chose the budget; otherwise it is reduced to the model's window where that is smaller."""
 
     @property
     def project(self) -> str:
@@ -242,6 +244,7 @@ def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
         turns=row.last_turn,
         created_at=from_us(row.created_us),
         updated_at=from_us(row.updated_us),
+        budget_chosen=bool(row.budget_chosen),
     )
 
 

@@ -52,10 +52,10 @@ LIST_SESSIONS = f"""{SELECT_SESSIONS}
     ORDER BY s.updated_us DESC, s.number DESC"""
 ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
     calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled,
-    tenant)
+    tenant, budget_chosen)
     VALUES (:id, :title, :platform, :channel, :strategy, :settings, :budget_tokens, :model, :encoding,
     :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us,
-    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END, :tenant)
+    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END, :tenant, :budget_chosen)
     ON CONFLICT (id) DO NOTHING"""
 GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
 MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,

@@ -14,7 +14,12 @@ from foveate.turn import Json, Kind, Role
 
 Head = Literal["closed", "preamble", "prompted"]
 """State of a session's newest turn: complete, without its prompt yet, or with it."""
-UPDATABLE = frozenset({"title", "platform", "channel", "strategy", "settings", "budget_tokens", "model", "calibration"})
+UPDATABLE = frozenset(
+    {
+        *("title", "platform", "channel", "strategy", "settings", "budget_tokens", "budget_chosen", "model"),
+        "calibration",
+    }
+)
 ERA_FANOUT = 32
 """Turns per era of level 1, and eras per era of the next level."""
 LOCAL_MAKER = "local"
@@ -52,6 +57,8 @@ class NewSession:
     encoding: EncodingName
     tenant: str = ""
     """Whose it is; the local owner's is empty."""
+    budget_chosen: int = 1
+    """0: nobody chose the budget; it is the default, and less where the model's window is smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

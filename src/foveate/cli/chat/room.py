@@ -94,7 +94,7 @@ class Room:
         known = next((info for info in await self.fov.sessions() if info.id == session_id), None)
         fitting = fitting_budget(
             budget_tokens,
-            known.budget_tokens if known else None,
+            known,
             default_tokens=settings.session.budget_tokens,
             output_tokens=output_tokens,
             window_tokens=window_tokens,
@@ -131,7 +131,8 @@ class Room:
             await chat.context()
         except InputError as error:
             if before:
-                await self.fov.session(info.id, model=before.model, budget_tokens=before.budget_tokens)
+                await chat.session.restore_budget(before)
+                await self.fov.session(info.id, model=before.model)
             else:
                 await self.fov.delete_session(info.id)
             raise InputError(f"{self._option} {info.budget_tokens:,}: {error}") from error

@@ -183,7 +183,7 @@ async def _enter(fov: Foveate, order: _Order) -> _Place:
     output_tokens = order.max_output_tokens or most_output(window_tokens)
     budget_tokens = fitting_budget(
         order.budget_tokens,
-        known.budget_tokens if known else None,
+        known,
         default_tokens=settings.session.budget_tokens,
         output_tokens=output_tokens,
         window_tokens=window_tokens,
