@@ -64,7 +64,7 @@ def test_what_is_shown_to_people_only_is_not_sent(tmp_path: Path) -> None:
         return await session.context()
 
     context = asyncio.run(with_store(tmp_path / "chat.db", job))
-    sent = canonical_messages(context.layout, context.system)[1:]
+    sent = canonical_messages(context.layout, context.system)
     assert [message.text for message in sent] == [
         "Hello.",
         "Well",
@@ -86,7 +86,7 @@ def test_files_of_earlier_turns_are_named_and_those_of_the_newest_sent(tmp_path:
         return await session.context()
 
     context = asyncio.run(with_store(tmp_path / "chat.db", job))
-    messages = canonical_messages(context.layout, context.system)[1:]
+    messages = canonical_messages(context.layout, context.system)
     assert messages[0].parts == (Text("Look."), Text("[image] chart.png image/png"))
     assert messages[2].tool_results[0].content == (Text("A chart:"), Text("[image] chart.png image/png"))
     assert messages[-1].parts[-1] == image
