@@ -59,6 +59,7 @@ def test_the_figures_add_up(talk: Shell) -> None:
     assert answer["pending_turns"] == 0
     assert 0 <= answer["cached_share"] <= 1
     assert sum(band["share"] for band in answer["bands"]) == pytest.approx(1)
+    assert {"level", "first", "last", "target_share", "tokens"} <= set(answer["bands"][0])
     assert not any("text" in part for part in answer["segments"])
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
 from foveate import Foveate
-from support.engine import talk, with_store
+from support.engine import assistant, talk, user, with_store
 
 
 def test_an_interval_rebuild_comes_every_ten_turns(tmp_path: Path) -> None:
@@ -67,5 +73,40 @@ def test_the_plan_in_use_can_be_read(tmp_path: Path) -> None:
         assert planned.compression_ratio == planned.raw_tokens / planned.tokens > 1
         assert 0 < planned.tokens <= planned.room_tokens
         assert planned.changed_share == 0.0
+        bands = sorted(planned.bands, key=lambda band: band.first)
+        assert (bands[0].first, bands[-1].last) == (1, 79)  # the open turn is appended
+        assert sum(band.turns for band in bands) == 79
+        assert all(band.tokens > 0 and band.target_share > 0 for band in bands)
+        assert sum(band.tokens for band in bands) >= planned.tokens
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+@pytest.mark.parametrize("schedule", ["interval", "adaptive"])
+@given(data=st.data())
+@examples(max_examples=int(os.environ.get("FOVEATE_EXAMPLES", "4")), deadline=None)
+def test_there_is_at_most_one_rebuild_in_a_turn_and_one_in_ten_turns(
+    schedule: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    prompts = data.draw(st.lists(st.sampled_from([5, 40, 300, 900, 1_200]), min_size=12, max_size=16))
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session(
+            "s", strategy="gradient", strategy_settings={"schedule": schedule}, budget_tokens=3_000
+        )
+        await talk(session, 40)
+        await fov.settle()
+        await session.context("Now?")
+        last = 40
+        for turn, words in enumerate(prompts, 41):
+            causes: list[str | None] = []
+            await session.record(user(f"Question {turn}: {'word ' * words}?"))
+            for _ in range(3):
+                planned = (await session.context()).planned
+                causes += [planned.cause] if planned.is_new and planned.cause != "made" else []
+            assert len(causes) <= 1, (turn, words, causes, planned.room_tokens)
+            last = turn if causes else last
+            assert schedule == "adaptive" or turn - last < 10
+            await session.record(assistant(f"Answer {turn}."))
+
+    asyncio.run(with_store(tmp_path_factory.mktemp("s") / "chat.db", job))

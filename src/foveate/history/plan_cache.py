@@ -36,6 +36,8 @@ AVERAGED_INTERVALS = 4
 """The size of the next turns is taken from this many intervals before them,"""
 VARIANCE_FACTOR = 1.15
 """and a little more, because no ten turns are exactly average."""
+LEAST_SHARE = 0.1
+"""What a rebuild aims at at least, of its room, beside a large open turn."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
 """Causes that wait for the end of a turn in progress with signed thinking; no budget forces them."""
 USE_NOTED_SHARE = 0.05
@@ -140,7 +142,9 @@ class PlanCache:
         if cause in POSTPONED and await self._is_thinking(session):
             cause = None
         if cause:
-            plan = await self._rebuild(session, strategy, room_tokens, cause=cause, moment=moment, old=plan)
+            plan = await self._rebuild(
+                session, strategy, room_tokens, cause=cause, moment=moment, old=plan, limit_tokens=limit
+            )
             appended = await self._appended(session, plan)
             churn = plan.state.churn
         assert plan is not None
@@ -216,6 +220,7 @@ class PlanCache:
         cause: Cause,
         moment: float,
         old: KeptPlan | None,
+        limit_tokens: int,
     ) -> KeptPlan:
         last_turn, last_step = await self._reach(session, room_tokens)
         whole_turns = last_turn - bool(last_step)
@@ -223,10 +228,18 @@ class PlanCache:
         open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
         settled = await self._store.derived.settled(self._session_id)
         schedule = schedule_of(strategy)
-        costs = overheads(session.last_turn, exact_counter(session.encoding))
+        counter = exact_counter(session.encoding)
+        costs = overheads(session.last_turn, counter)
         average = await self._average_tokens(whole_turns, schedule, costs.tag)
+        appended = await self._viewer.appended(session, last_turn, last_step, counter, costs)
         target = target_tokens(
-            schedule, cause, room_tokens, raw_tokens=raw_tokens + open_tokens, average_tokens=average
+            schedule,
+            cause,
+            room_tokens,
+            raw_tokens=raw_tokens + open_tokens,
+            average_tokens=average,
+            open_tokens=sum(block.sent_tokens for block in appended),
+            limit_tokens=limit_tokens,
         )
         if cause == "first" and settled < whole_turns - 1:
             # It need not last: it is made again as soon as there are renditions.
@@ -466,10 +479,13 @@ def target_tokens(
     *,
     raw_tokens: int | None = None,
     average_tokens: int = 0,
+    open_tokens: int = 0,
+    limit_tokens: int | None = None,
 ) -> int:
     """What a rebuild aims at: the low-water mark, or what leaves room for the turns until the next rebuild.
 
-    A history known to fit raw is left so; there is nothing to rebuild.
+    `open_tokens` are those of the open turn, which is appended to the plan; with it the history may take
+    `limit_tokens`. A history known to fit raw is left so; there is nothing to rebuild.
     """
     fits_raw = raw_tokens is not None and raw_tokens <= allotment_tokens
     if cause in ("first", "budget", "made") and fits_raw:
@@ -477,7 +493,10 @@ def target_tokens(
     low = int(allotment_tokens * schedule.low_water)
     if schedule.mode == "watermark":
         return low
-    return max(low, allotment_tokens - schedule.interval_turns * average_tokens)
+    target = max(low, allotment_tokens - open_tokens - schedule.interval_turns * average_tokens)
+    limit = allotment_tokens if limit_tokens is None else limit_tokens
+    # Without room for the open turn each context until its end would need a plan of its own.
+    return min(target, max(int(allotment_tokens * LEAST_SHARE), limit - open_tokens))
 
 
 def _gain(schedule: Schedule, state: PlanState, used: int, turns_now: int, allotment_tokens: int) -> bool:

@@ -195,6 +195,15 @@ def test_deep_takes_from_background_before_it_takes_from_working() -> None:
     assert 0.04 <= most["S"] < 0.14
 
 
+@pytest.mark.parametrize("turns", [600, 880, 5_000])
+def test_deep_leaves_the_bands_before_it_their_minimum(turns: int) -> None:
+    gradient = Gradient(background_minimum=0.20, working_minimum=0.12)
+    plan = gradient.plan(EvenHistory(turns, sized(2_000, 1_200, 700, 45)), 100_000, USUAL_OVERHEADS)
+    spent = {band.level: band.tokens / 100_000 for band in plan.bands}
+    assert spent["C"] >= 0.20 * 0.9
+    assert spent["S"] >= 0.12 * 0.9
+
+
 def test_a_million_turns_fit_and_little_of_them_is_read() -> None:
     history = EvenHistory(1_000_000, sized(2_000, 1_200, 700, 45))
     plan = GRADIENT.plan(history, 100_000, USUAL_OVERHEADS)
