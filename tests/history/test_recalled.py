@@ -271,7 +271,7 @@ def test_the_first_context_of_a_long_session_recalls_before_the_index_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foveate.history.recalled.LOADED_TURNS", 50)
-    monkeypatch.setattr("foveate.history.recalled.LOAD_DELAY_SECONDS", 0)
+    monkeypatch.setattr("foveate.history.recalled.LOAD_DELAY_SECONDS", 60)
 
     async def job(session: Session, _: Foveate) -> None:
         index = session._shared.searcher.index(session._row)

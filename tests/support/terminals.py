@@ -15,7 +15,11 @@ AGAIN_SECONDS = 10.0
 """A person presses a key again that had no effect for so long."""
 CTRL_C = "\x03"
 CTRL_D = "\x04"
-_SPAWN = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+# A run in the background ignores interrupts, and its children would, too.
+_SPAWN = (
+    "import pty, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+)
 
 
 class Terminal:
