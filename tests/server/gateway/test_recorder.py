@@ -77,7 +77,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         def run_scenario(scenario: Scenario) -> None:
             tenant = f"t{next(_tenants)}"
             view = fov.tenant(tenant)
-            runner.run(scenario(view, Recorder(view, fov.clients, tenant, prefix=f"{tenant}:")))
+            runner.run(scenario(view, Recorder(view, fov.clients, tenant)))
 
         yield run_scenario
         runner.run(fov.close())
@@ -239,6 +239,20 @@ def test_a_client_that_names_its_session_may_send_its_newest_message_alone(run: 
             placed = await exchange(recorder, [user(said)], f"answer {number}", OURS)
         assert placed.name == "support"
         assert await log_of(placed) == ["hello", "answer 0", "yes", "answer 1", "yes", "answer 2"]
+
+    run(scenario)
+
+
+def test_an_answer_on_a_branch_leaves_its_first_session_free(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        first, second = [await place(recorder, [user("one")], OURS) for _ in range(2)]
+        assert isinstance(first, Placement)
+        assert isinstance(second, Placement)
+        await answer(recorder, first, "A")
+        await answer(recorder, second, "B")
+        assert second.name != OURS.name
+        alone = await exchange(recorder, [user("two")], "C", OURS)
+        assert alone.name == OURS.name
 
     run(scenario)
 

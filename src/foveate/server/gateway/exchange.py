@@ -183,11 +183,10 @@ class Gateway:
             return _unchanged(call, placed.reason)
         try:
             return await self._assembled(call, placed)
-        except BudgetExceeded:
+        except BaseException as error:
             self._recorder.release(placed)
-            raise
-        except FoveateError as error:
-            self._recorder.release(placed)
+            if isinstance(error, BudgetExceeded) or not isinstance(error, FoveateError):
+                raise
             return self._bypassed(call, error)
 
     async def _continued(self, response_id: str) -> tuple[str, ClientId]:
@@ -197,7 +196,7 @@ class Gateway:
             raise BadRequest(f"no response {response_id[:100]!r} is stored", "previous_response_id")
         return found.chain, ClientId(found.session_id, "previous_response_id")
 
-    async def _assembled(self, call: Call, placed: Placement, budget_tokens: int | None = None) -> Prepared:
+    async def _assembled(self, call: Call, placed: Placement) -> Prepared:
         request, session = call.request, placed.session
         reserve = request.max_output_tokens or OUTPUT_RESERVE_TOKENS
         if (window := self._window_of(request.model)) is not None:
@@ -207,7 +206,6 @@ class Gateway:
             system=request.system,
             extra_tools=request.tools,
             history_tools=_offers_history(session, request),
-            budget_tokens=budget_tokens,
         )
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(

@@ -23,6 +23,7 @@ from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Res
 from foveate.server.gateway.wires import ClientRequest, OwnCall
 from foveate.session import Session
 from foveate.session.record import as_messages
+from foveate.session.tenant import public_id, stored_id
 from foveate.session.values import AnswerTail, Clients, ResponseRow
 from foveate.turn import Json, Message, Text, ToolResult, turn_id
 
@@ -50,6 +51,8 @@ class Placement:
     turn: int
     history: History
     key: str
+    is_held: bool = False
+    """Its session is busy with it."""
 
     @property
     def turn_id(self) -> str:
@@ -59,21 +62,20 @@ class Placement:
 class Recorder:
     """Records the requests and answers of one tenant."""
 
-    def __init__(self, view: Foveate, clients: Clients, tenant: str, *, prefix: str = "") -> None:
+    def __init__(self, view: Foveate, clients: Clients, tenant: str) -> None:
         self._view = view
         self._clients = clients
         self._tenant = tenant
-        self._prefix = prefix
         self._resolver = Resolver(clients, tenant, stored=self._stored, public=self._public)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._busy: Counter[str] = Counter()
         self._handles: BoundedCache[str, Session] = BoundedCache(OPEN_SESSIONS)
 
     def _stored(self, name: str) -> str:
-        return f"{self._prefix}{name}"
+        return stored_id(self._tenant, name)
 
     def _public(self, stored: str) -> str:
-        return stored.removeprefix(self._prefix)
+        return public_id(self._tenant, stored)
 
     async def place(
         self, request: ClientRequest, history: History, named: ClientId | None, choice: SessionChoice
@@ -86,17 +88,24 @@ class Recorder:
                 return decision
             session = await self._open(decision, choice)
             placement = await self._record(session, decision)
-        self._busy[placement.name] += 1
+        self._hold(placement)
         if decision.action != "continue":
             await self._view.note_origin(placement.name, f"gateway: {decision.reason}")
         self._announce(session.id, decision, placement)
         return placement
 
     def release(self, placement: Placement) -> None:
-        """The request is answered, or given up."""
+        """The request is answered, or given up; a second call has no effect."""
+        if not placement.is_held:
+            return
+        placement.is_held = False
         self._busy[placement.name] -= 1
-        if self._busy[placement.name] <= 0:
+        if not self._busy[placement.name]:
             del self._busy[placement.name]
+
+    def _hold(self, placement: Placement) -> None:
+        placement.is_held = True
+        self._busy[placement.name] += 1
 
     async def add_round(
         self, placement: Placement, format_name: str, said: Sequence[Mapping[str, Any]], results: Sequence[Message]
@@ -176,7 +185,9 @@ class Recorder:
         else:
             session = await self._view.session(name, title=parent.info.title, model=parent.info.model)
         recorded = await session.record_all(history.parse(start), key=_keys(history, start))
+        self.release(placement)
         placement.session, placement.name, placement.turn = session, name, recorded[-1].number
+        self._hold(placement)
 
     async def _open(self, decision: Decision, choice: SessionChoice) -> Session:
         if decision.action == "continue":

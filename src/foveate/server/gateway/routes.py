@@ -204,9 +204,8 @@ class Endpoints:
         tenant: str = request.state.principal.tenant
         if tenant not in self._gateways:
             view = self._fov.tenant(tenant) if tenant else self._fov
-            prefix = f"{tenant}:" if tenant else ""
             self._gateways[tenant] = Gateway(
-                Recorder(view, self._fov.clients, tenant, prefix=prefix),
+                Recorder(view, self._fov.clients, tenant),
                 self._http(),
                 window_of=self._fov.window_tokens,
                 publish=self._fov.publish,
