@@ -209,7 +209,7 @@ async def _first_byte(client: httpx2.AsyncClient, url: str, history: list[dict[s
 
 
 def _history(size: int, mark: str) -> list[dict[str, Any]]:
-    """A conversation of about so many bytes."""
+    """A conversation of about `size` bytes."""
     turns: list[dict[str, Any]] = []
     while sum(len(turn["content"]) for turn in turns) < size:
         said = "".join(WORDS.format(n=len(turns) * 10 + part) for part in range(6))

@@ -20,7 +20,7 @@ from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
 
 BATCH_MESSAGES = 500
-"""So many messages are recorded together; and files of one name are distinguished by so many at their beginning."""
+"""Messages recorded together, and messages at the beginning that distinguish files of one name."""
 BATCH_CHARS = 4_000_000
 MAX_PROBLEMS = 10_000
 """This many problems are reported one by one; further ones are only counted."""

@@ -77,7 +77,7 @@ class ContextParts:
     """Documents that change often, which stand with the board."""
     history: Sequence[BlockText] = ()
     at_work: int = 0
-    """So many blocks of the history, the last ones, are of the turn in progress."""
+    """Number of the last history blocks that belong to the turn in progress."""
     memory: str = ""
     """As `tags.tag_section` makes it."""
     board: str = ""

@@ -17,7 +17,7 @@ from foveate.recall.words import word_count
 from foveate.store.rows import KEY_SHIFT, SPEAKERS, IndexedSession, IndexSnapshot, PassagesRow, Postings
 
 TURN_BITS = 28
-"""In an index of all sessions a turn is known by its session's number with so many bits for the turn behind it."""
+"""Bits for the turn in the key of an index of all sessions; the number of the session is above them."""
 TURN_MASK = (1 << TURN_BITS) - 1
 
 MARKS = np.dtype([("speaker", "u1"), ("words", "<u2")])
@@ -40,7 +40,7 @@ class KnownPhrase:
     places: Places
     newest: int
     is_common: bool
-    """It is in so many passages that not all were read."""
+    """Its passages are too many to read all of them."""
 
 
 class PassageTable:
