@@ -28,7 +28,7 @@ from foveate.models.caller import Caller, Load
 from foveate.models.limits import ProviderState
 from foveate.models.names import load_model, models_for, plain_model, window_of
 from foveate.models.status import ModelReport, ModelStatus, ModelUse, describe_models, try_model, uses_of
-from foveate.recall.embed.endpoint import Endpoint
+from foveate.recall.embed.endpoint import EmbeddingEndpoint
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import Session, SharedParts
 from foveate.session.address import find_session
@@ -309,7 +309,7 @@ class Foveate:
     async def _try_model(self, status: ModelStatus) -> ModelStatus:
         name = status.model
         if status.makes_vectors:
-            endpoint = Endpoint(self.settings.recall, self.settings.models)
+            endpoint = EmbeddingEndpoint(self.settings.recall, self.settings.models)
             self._caller.lend(endpoint)
             name = endpoint.name
         return await try_model(status, self._caller, name=name)

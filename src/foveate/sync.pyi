@@ -33,8 +33,8 @@ from foveate.session.values import Pin as Pin
 from foveate.session.values import RecordedTurn as RecordedTurn
 from foveate.session.values import SessionInfo as SessionInfo
 from foveate.session.values import SessionStats as SessionStats
+from foveate.session.values import TextPage, TurnDetails
 from foveate.session.values import TurnContent as TurnContent
-from foveate.session.values import TurnDetails, TurnPage
 from foveate.session.values import TurnOutline as TurnOutline
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
@@ -179,7 +179,7 @@ class Session:
         *,
         page: int = 1,
         page_tokens: int = 8000,
-    ) -> TurnPage: ...
+    ) -> TextPage: ...
     def get_turns_by_topic(
         self, topic: str, level: str = "C", format: Literal["tagged", "plain"] = "tagged"
     ) -> list[TurnContent]: ...

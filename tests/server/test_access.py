@@ -8,7 +8,7 @@ import pytest
 
 from foveate import sync
 from foveate.errors import InputError, NotFound, Refused, StoreBusy
-from foveate.server.access import Access, find_key, host_name, is_local_address
+from foveate.server.access import AccessControl, find_key, host_name, is_local_address
 from foveate.server.problems import is_gateway_path
 from foveate.server.settings import ServerSettings
 from support.servers import bearer, call, client_of
@@ -135,7 +135,7 @@ def test_requests_per_minute_are_limited_per_key(tmp_path: Path) -> None:
 
 
 def test_requests_in_progress_are_limited_per_key() -> None:
-    access = Access(_Broken(), ServerSettings(concurrent_requests=1))
+    access = AccessControl(_Broken(), ServerSettings(concurrent_requests=1))
     from foveate.server.access import Principal
     from foveate.server.problems import ProblemError
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from foveate.compress.lines import brief, clip
+from foveate.plugins import renamed
 from foveate.text import several
 from foveate.turn import Json, Text, ToolCall, ToolResult
 
@@ -34,7 +35,7 @@ _SHELLS = {"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh"}
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ToolExchange:
     """What a compressor sees. Nothing in it is larger than a few times END_CHARS, except the arguments."""
 
     tool: str
@@ -88,7 +89,7 @@ class Exchange:
         return self.argument("command", "cmd", "script", "code", "commands", "action", "input", "args") or ""
 
 
-def read_exchange(call: ToolCall, result: ToolResult | None) -> Exchange:
+def read_exchange(call: ToolCall, result: ToolResult | None) -> ToolExchange:
     """Both halves of the exchange; a call that never got its result has an empty output."""
     texts = [part.text for part in result.content if isinstance(part, Text)] if result else []
     whole = texts[0] if len(texts) == 1 else "\n".join(texts)
@@ -99,7 +100,7 @@ def read_exchange(call: ToolCall, result: ToolResult | None) -> Exchange:
     output = _bounded(whole)
     if exit_code is None and result:
         exit_code = _exit_said(output)
-    return Exchange(
+    return ToolExchange(
         tool=bare_name(call.name),
         arguments=_read_arguments(call.arguments),
         has_result=result is not None,
@@ -298,3 +299,7 @@ def _is_long(value: Json) -> bool:
     if isinstance(value, Mapping | Sequence):
         return len(json.dumps(value, ensure_ascii=False)) > 2 * VALUE_CHARS
     return False
+
+
+def __getattr__(name: str) -> object:
+    return renamed(__name__, name, {"Exchange": f"{__name__}:ToolExchange"})

@@ -78,7 +78,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class HistoryTool:
     name: str
     description: str
     arguments: Mapping[str, Argument]
@@ -140,14 +140,14 @@ def _number(field: str, most: int) -> Argument:
     return Argument({"type": "integer"}, _read_number(most), field)
 
 
-TOOLS: tuple[Tool, ...] = (
-    Tool(
+TOOLS: tuple[HistoryTool, ...] = (
+    HistoryTool(
         "get_turn",
         'Read an earlier turn, e.g. "T-87". Level R (default) is word for word, S smoothed, C compressed, T one line.',
         {"turn_id": _turn("turn"), "level": _level(LEVELS), "page": _number("page", MAX_PAGE)},
         GetTurn,
     ),
-    Tool(
+    HistoryTool(
         "get_turns",
         'Read turns "T-101" to "T-160" (default C); level E opens an era into the eras or turns it sums up.',
         {
@@ -158,13 +158,13 @@ TOOLS: tuple[Tool, ...] = (
         },
         GetTurns,
     ),
-    Tool(
+    HistoryTool(
         "search_history",
         "Find earlier turns by words.",
         {"query": _text("query"), "max_results": _number("max_results", MAX_RESULTS)},
         SearchHistory,
     ),
-    Tool(
+    HistoryTool(
         "get_turns_by_topic",
         "Read the turns on a topic (default C).",
         {"topic": _text("topic"), "level": _level(LEVELS)},
@@ -203,7 +203,7 @@ def parse_call(name: str, arguments: object) -> Request:
     return request
 
 
-def _as_object(tool: Tool, arguments: object) -> Mapping[str, object]:
+def _as_object(tool: HistoryTool, arguments: object) -> Mapping[str, object]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
@@ -214,7 +214,7 @@ def _as_object(tool: Tool, arguments: object) -> Mapping[str, object]:
     return arguments
 
 
-def _usage(tool: Tool) -> str:
+def _usage(tool: HistoryTool) -> str:
     names = (key if argument.is_required else f"[{key}]" for key, argument in tool.arguments.items())
     return f"{tool.name}({', '.join(names)})"
 
@@ -282,7 +282,7 @@ def most_definitions_tokens(counter: Counter) -> int:
     return max(definitions_tokens(name, counter) for name in FORMATS)
 
 
-def _function(tool: Tool, schema_key: str) -> dict[str, Json]:
+def _function(tool: HistoryTool, schema_key: str) -> dict[str, Json]:
     required = [key for key, argument in tool.arguments.items() if argument.is_required]
     schema: dict[str, Json] = {
         "type": "object",

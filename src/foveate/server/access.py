@@ -77,7 +77,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Access:
+class AccessControl:
     """Decides who makes a request, and whether it is admitted now."""
 
     keys: KeyFinder
@@ -183,7 +183,7 @@ class Access:
 class AccessMiddleware:
     """Sets `request.state.principal`, or refuses the request."""
 
-    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+    def __init__(self, app: ASGIApp, *, access: AccessControl) -> None:
         self._app = app
         self._access = access
 

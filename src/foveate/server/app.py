@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, StoreError
-from foveate.server.access import Access, AccessMiddleware, Principal, check_right, is_local_address
+from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address
 from foveate.server.api.context import OpenSessions
 from foveate.server.api.endpoint import BASE, ApiParts
 from foveate.server.api.events import EventHub
@@ -43,7 +43,7 @@ def create_app(
 ) -> Starlette:
     """The server of an open store. The store is not closed by it."""
     settings = settings or server_settings(fov)
-    access = Access(fov.keys, settings, is_local=is_local_address(settings.host))
+    access = AccessControl(fov.keys, settings, is_local=is_local_address(settings.host))
     metrics = Metrics()
     mcp = _mcp(fov, settings)
     events = EventHub(fov, settings.event_buffer, metrics)

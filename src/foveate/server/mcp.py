@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 import mcp_types as types
 import msgspec
@@ -33,7 +33,7 @@ from foveate.errors import FoveateError, InputError, SessionNotFound
 from foveate.server.settings import ServerSettings
 from foveate.session import Session
 from foveate.session.address import parent_id, short_ids
-from foveate.session.values import Hit, SessionInfo, TurnPage, escape_tags
+from foveate.session.values import Hit, SessionInfo, TextPage, escape_tags
 from foveate.text import for_terminal, several
 
 NAME = "foveate"
@@ -90,7 +90,7 @@ PageNumber = Annotated[int, Meta(ge=1)]
 LevelName = Annotated[Literal["R", "S", "C", "T"], Meta(description="R verbatim, S smoothed, C compressed, T one line")]
 
 
-class SearchHistory(Struct, forbid_unknown_fields=True):
+class SearchHistoryArguments(Struct, forbid_unknown_fields=True):
     """Find earlier turns by words and meaning, in all sessions, one project or one session. Best first."""
 
     query: Annotated[str, Meta(description="Words or a question", min_length=1, max_length=MAX_QUERY_CHARS)]
@@ -102,7 +102,7 @@ class SearchHistory(Struct, forbid_unknown_fields=True):
     page: PageNumber = 1
 
 
-class ListSessions(Struct, forbid_unknown_fields=True):
+class ListSessionsArguments(Struct, forbid_unknown_fields=True):
     """List stored conversations, most recently used first, with id, title, project, date and number of turns."""
 
     project: Annotated[str, Meta(description="Project name or folder")] | None = None
@@ -111,7 +111,7 @@ class ListSessions(Struct, forbid_unknown_fields=True):
     page: PageNumber = 1
 
 
-class GetTurn(Struct, forbid_unknown_fields=True):
+class GetTurnArguments(Struct, forbid_unknown_fields=True):
     """Read one turn of a session, verbatim by default."""
 
     session: SessionName
@@ -120,7 +120,7 @@ class GetTurn(Struct, forbid_unknown_fields=True):
     page: PageNumber = 1
 
 
-class GetTurns(Struct, forbid_unknown_fields=True):
+class GetTurnsArguments(Struct, forbid_unknown_fields=True):
     """Read a range of turns of a session, compressed by default."""
 
     session: SessionName
@@ -132,7 +132,7 @@ class GetTurns(Struct, forbid_unknown_fields=True):
     page: PageNumber = 1
 
 
-class GetContext(Struct, forbid_unknown_fields=True):
+class GetContextArguments(Struct, forbid_unknown_fields=True):
     """Summarize a whole session in a token budget: recent turns in full, older ones compressed, and what fits the
     prompt."""
 
@@ -141,25 +141,21 @@ class GetContext(Struct, forbid_unknown_fields=True):
     budget_tokens: Annotated[int, Meta(ge=MIN_CONTEXT_TOKENS)] | None = None
 
 
-class PinText(Struct, forbid_unknown_fields=True):
+class PinArguments(Struct, forbid_unknown_fields=True):
     """Pin a rule or fact: it is included verbatim in every later context of that session."""
 
     session: SessionName
     text: Annotated[str, Meta(min_length=1, max_length=MAX_PIN_CHARS)]
 
 
-Arguments: TypeAlias = SearchHistory | ListSessions | GetTurn | GetTurns | GetContext | PinText
-A = TypeVar("A", bound=Struct)
-
-
-class History:
+class HistoryAnswers:
     """Answers the tools from one view of the store."""
 
     def __init__(self, fov: Foveate, limits: Limits) -> None:
         self._fov = fov
         self._limits = limits
 
-    async def search(self, asked: SearchHistory) -> str:
+    async def search(self, asked: SearchHistoryArguments) -> str:
         sessions = {info.id: info for info in await self._fov.sessions()}
         session_id, session_ids = None, None
         if asked.session is not None:
@@ -187,7 +183,7 @@ class History:
         more = f"More: page {asked.page + 1}. " if len(hits) > asked.page * size else ""
         return "".join([*lines, f"{more}get_turn(session, turn) gives the exact words.\n"])
 
-    async def list_sessions(self, asked: ListSessions) -> str:
+    async def list_sessions(self, asked: ListSessionsArguments) -> str:
         known = await self._fov.sessions()
         if asked.project is not None:
             known = _of_project(known, asked.project)
@@ -206,14 +202,14 @@ class History:
         lines = (f"{_session_line(info, short[info.id])}, {several(info.turns, 'turn')}\n" for info in page)
         return "".join([head, *lines])
 
-    async def turns(self, asked: GetTurn | GetTurns) -> str:
+    async def turns(self, asked: GetTurnArguments | GetTurnsArguments) -> str:
         session = await self._fov.find_session(asked.session)
-        first, last = (asked.turn, asked.turn) if isinstance(asked, GetTurn) else (asked.first, asked.last)
+        first, last = (asked.turn, asked.turn) if isinstance(asked, GetTurnArguments) else (asked.first, asked.last)
         tokens = self._limits.page_tokens
         found = await session.read_page(first, last, asked.level, page=asked.page, page_tokens=tokens)
         return f"{await self._heading(session)}\n{found.text}{_page_notes(found, asked.level)}"
 
-    async def context(self, asked: GetContext) -> str:
+    async def context(self, asked: GetContextArguments) -> str:
         session = await self._fov.find_session(asked.session)
         budget = min(asked.budget_tokens or self._limits.page_tokens, self._limits.page_tokens)
         if budget == session.info.budget_tokens:
@@ -222,7 +218,7 @@ class History:
         shown = "".join(part.text for part in context.segments if part.name not in NOT_SHOWN)
         return f"{await self._heading(session)}. {LEVELS_NOTE}\n{shown}"
 
-    async def pin(self, asked: PinText) -> str:
+    async def pin(self, asked: PinArguments) -> str:
         session = await self._fov.find_session(asked.session)
         pin = await session.pin(asked.text)
         return f"Pinned as {pin.id}; included in every context of {escape_tags(_one_line(session.id))}.\n"
@@ -233,13 +229,13 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class McpTool:
     """A tool: its name, the type of its arguments, and what answers it."""
 
     name: str
     title: str
     arguments: type[Struct]
-    answer: Callable[[History, Any], Awaitable[str]]
+    answer: Callable[[HistoryAnswers, Any], Awaitable[str]]
     is_write: bool = False
 
     def definition(self) -> types.Tool:
@@ -262,12 +258,12 @@ class Tool:
 
 
 TOOLS = (
-    Tool("search_history", "Search past conversations", SearchHistory, History.search),
-    Tool("list_sessions", "List past conversations", ListSessions, History.list_sessions),
-    Tool("get_turn", "Read a turn", GetTurn, History.turns),
-    Tool("get_turns", "Read a range of turns", GetTurns, History.turns),
-    Tool("get_context", "Summarize a conversation", GetContext, History.context),
-    Tool("pin", "Pin a rule or fact", PinText, History.pin, is_write=True),
+    McpTool("search_history", "Search past conversations", SearchHistoryArguments, HistoryAnswers.search),
+    McpTool("list_sessions", "List past conversations", ListSessionsArguments, HistoryAnswers.list_sessions),
+    McpTool("get_turn", "Read a turn", GetTurnArguments, HistoryAnswers.turns),
+    McpTool("get_turns", "Read a range of turns", GetTurnsArguments, HistoryAnswers.turns),
+    McpTool("get_context", "Summarize a conversation", GetContextArguments, HistoryAnswers.context),
+    McpTool("pin", "Pin a rule or fact", PinArguments, HistoryAnswers.pin, is_write=True),
 )
 
 
@@ -294,7 +290,7 @@ def build_server(view_for: ViewFor, *, limits: Limits | None = None, may_write: 
             return _result(f"Error: {tool.name} needs a key with the right 'write'.", is_error=True)
         try:
             asked = _read_arguments(tool, params.arguments or {})
-            return _result(await tool.answer(History(view_for(scope), limits or Limits()), asked))
+            return _result(await tool.answer(HistoryAnswers(view_for(scope), limits or Limits()), asked))
         except FoveateError as error:
             return _result(f"Error: {_explain(error)}", is_error=True)
 
@@ -360,7 +356,7 @@ def _schema(arguments: type[Struct]) -> dict[str, Any]:
     return {key: schema[key] for key in ("type", "properties", "required", "additionalProperties") if key in schema}
 
 
-def _read_arguments(tool: Tool, given: Mapping[str, Any]) -> Struct:
+def _read_arguments(tool: McpTool, given: Mapping[str, Any]) -> Struct:
     """The arguments as a value. Null means omitted; a turn may be a number, and a number may be text."""
     named = {key: value for key, value in given.items() if value is not None}
     named |= {key: str(named[key]) for key in ("turn", "first", "last") if isinstance(named.get(key), int)}
@@ -412,7 +408,7 @@ def _session_line(info: SessionInfo, shown_id: str) -> str:
     return escape_tags(f'{_one_line(shown_id)} "{title}"{project}, {_moment(info.updated_at)}')
 
 
-def _page_notes(found: TurnPage, level: str) -> str:
+def _page_notes(found: TextPage, level: str) -> str:
     notes = [f"Page {found.page} of {found.pages}.\n"] if found.pages > 1 else []
     if found.missing:
         listed = ", ".join(found.missing[:MAX_NAMES])

@@ -58,10 +58,10 @@ from foveate.session.values import (
     RecordedTurn,
     SessionInfo,
     SessionStats,
+    TextPage,
     TurnContent,
     TurnDetails,
     TurnOutline,
-    TurnPage,
     describe_session,
     describe_stats,
 )
@@ -314,7 +314,7 @@ class Session:
         *,
         page: int = 1,
         page_tokens: int = 8_000,
-    ) -> TurnPage:
+    ) -> TextPage:
         """A page of the turns from `first` to `last` (default: `first` alone) at a level, in tags.
 
         Level `E` gives the eras that sum up a range. At most 1,000 turns; a page beyond the last is the last.

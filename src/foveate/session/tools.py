@@ -12,7 +12,7 @@ from foveate.plan import ShownLevel
 from foveate.recall.search import Searcher
 from foveate.recall.words import snippet
 from foveate.session.context import Contexts
-from foveate.session.values import TurnPage
+from foveate.session.values import TextPage
 from foveate.store import SessionRow, Store
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import turn_id, turn_number
@@ -78,7 +78,7 @@ class Retrieval:
         if not 1 <= first <= self._session.last_turn or last < first:
             raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
 
-    async def page(self, first: int, last: int, level: ShownLevel, *, page: int, page_tokens: int) -> TurnPage:
+    async def page(self, first: int, last: int, level: ShownLevel, *, page: int, page_tokens: int) -> TextPage:
         """A page of turns, or of eras at level E. Nothing is put on the board. A page beyond the last is the last."""
         last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
         self._check_range(first, last)
@@ -93,7 +93,7 @@ class Retrieval:
         pages = await asyncio.to_thread(paginate, blocks, page_tokens, count)
         chosen = min(max(page, 1), len(pages))
         text = "".join(map(write_block, pages[chosen - 1]))
-        return TurnPage(text, chosen, len(pages), tuple(map(turn_id, missing)))
+        return TextPage(text, chosen, len(pages), tuple(map(turn_id, missing)))
 
     async def _eras(self, first: int, last: int, page_tokens: int) -> list[TagBlock]:
         """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""

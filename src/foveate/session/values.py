@@ -16,6 +16,7 @@ from foveate.context.tags import escape_tags
 from foveate.models.limits import ProviderState
 from foveate.models.settings import ModelsSettings
 from foveate.models.status import ModelReport, ModelStatus, ModelTarget, ModelUse
+from foveate.plugins import renamed
 from foveate.recall.search import Hit
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
@@ -51,10 +52,10 @@ __all__ = [
     "Segment",
     "SessionInfo",
     "SessionStats",
+    "TextPage",
     "TurnContent",
     "TurnDetails",
     "TurnOutline",
-    "TurnPage",
     "describe_session",
     "describe_stats",
     "escape_tags",
@@ -123,7 +124,7 @@ class TurnContent:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnPage:
+class TextPage:
     """A page of turns at one level, in tags."""
 
     text: str
@@ -270,3 +271,7 @@ def describe_stats(row: SessionRow, sizes: StoredSizes, backlog: Backlog, *, pin
         waiting_until=None if backlog.due_us is None else from_us(backlog.due_us),
         by_model=backlog.by_model,
     )
+
+
+def __getattr__(name: str) -> object:
+    return renamed(__name__, name, {"TurnPage": f"{__name__}:TextPage"})

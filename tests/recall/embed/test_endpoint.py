@@ -17,7 +17,7 @@ from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavaila
 from foveate.events import EventBus
 from foveate.models.caller import Caller
 from foveate.recall.embed import static
-from foveate.recall.embed.endpoint import REST_SECONDS, Endpoint, EndpointEmbedder
+from foveate.recall.embed.endpoint import REST_SECONDS, EmbeddingEndpoint, EndpointEmbedder
 from foveate.recall.settings import RecallSettings
 from foveate.recall.vectors import EXACT_PASSAGES, Vectors, pack, unpack
 from foveate.session import Session
@@ -36,8 +36,8 @@ def server() -> Iterator[EmbeddingServer]:
         yield server
 
 
-def endpoint_of(settings: Settings) -> Endpoint:
-    return Endpoint(settings.recall, settings.models)
+def endpoint_of(settings: Settings) -> EmbeddingEndpoint:
+    return EmbeddingEndpoint(settings.recall, settings.models)
 
 
 def chosen(server: EmbeddingServer, *, models: dict[str, object] | None = None, **more: object) -> Settings:

@@ -19,7 +19,7 @@ import foveate
 from clients.upstream import Upstream
 from foveate.client import Foveate
 from foveate.server.access import OWNER
-from foveate.server.gateway.routes import Endpoints
+from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "clients"
@@ -42,7 +42,7 @@ async def replay(fixture: dict[str, Any], path: Path) -> tuple[list[dict[str, An
     log = path / "upstream.jsonl"
     settings = foveate.load_settings(environment={}, overrides={"store": {"synchronous": "normal"}})
     async with foveate.open(path / "chat.db", settings=settings) as fov:
-        endpoints = Endpoints(fov, ServerSettings(upstream="http://upstream/v1"))
+        endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
         endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(Upstream(log).app())))
         app = Starlette(routes=endpoints.routes())
 

@@ -21,7 +21,7 @@ from foveate.client import Foveate
 from foveate.errors import StoreBusy
 from foveate.server.access import OWNER
 from foveate.server.gateway.recorder import Recorder
-from foveate.server.gateway.routes import Endpoints
+from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from support.upstream import Blocks, Upstream, call, say
 
@@ -48,7 +48,7 @@ async def gateway(
         environment={}, overrides={"session": {"budget_tokens": budget_tokens}, "store": {"synchronous": "normal"}}
     )
     async with foveate.open(path / "chat.db", settings=settings) as fov:
-        endpoints = Endpoints(fov, ServerSettings(upstream="http://upstream/v1"), bypass=bypass)
+        endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"), bypass=bypass)
         endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
         app = _AsOwner(Starlette(routes=endpoints.routes()))
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://gateway") as client:
@@ -341,7 +341,7 @@ def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tm
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("a long answer"))
         async with gateway(tmp_path, upstream) as (fov, _):
-            endpoints = Endpoints(fov, ServerSettings(upstream="http://upstream/v1"))
+            endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
             endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
             app = _AsOwner(Starlette(routes=endpoints.routes()))
             body = json.dumps(body_of([{"role": "user", "content": "hello"}], stream=True)).encode()

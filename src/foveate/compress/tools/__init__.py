@@ -14,15 +14,15 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Protocol
 
-from foveate.compress.exchange import Exchange, bare_name, read_exchange, smooth_arguments
+from foveate.compress.exchange import ToolExchange, bare_name, read_exchange, smooth_arguments
 from foveate.compress.lines import KEY_LINES, SUMMARY_CHARS, brief, pick
-from foveate.plugins import Registry
+from foveate.plugins import Registry, renamed
 from foveate.text import several
 from foveate.turn import ToolCall, ToolResult
 
 __all__ = [
-    "Exchange",
     "ToolCompressor",
+    "ToolExchange",
     "key_lines",
     "names",
     "register",
@@ -39,26 +39,26 @@ _LAST = "generic"
 
 
 class ToolCompressor(Protocol):
-    """Summarises tool calls and their results. Every method is a pure function of the `Exchange`."""
+    """Summarises tool calls and their results. Every method is a pure function of the `ToolExchange`."""
 
     @property
     def tools(self) -> Sequence[str]:
         """The tools it supports: names in lower case without `_` and `-`; `*` matches anything."""
         ...
 
-    def recognises(self, exchange: Exchange) -> bool:
+    def recognises(self, exchange: ToolExchange) -> bool:
         """Whether the output can only be of this kind, whatever the tool's name."""
         ...
 
-    def summarise(self, exchange: Exchange) -> str:
+    def summarise(self, exchange: ToolExchange) -> str:
         """The call and its outcome, e.g. `src/jwt.py: 212 lines`; at most 40 tokens."""
         ...
 
-    def key_lines(self, exchange: Exchange) -> list[str]:
+    def key_lines(self, exchange: ToolExchange) -> list[str]:
         """The lines worth choosing from: errors, failures, counts, headings, matches, changes."""
         ...
 
-    def smooth(self, exchange: Exchange) -> list[str]:
+    def smooth(self, exchange: ToolExchange) -> list[str]:
         """The output's lines at level S."""
         ...
 
@@ -105,7 +105,7 @@ def _serving(tool: str) -> ToolCompressor | None:
     return None
 
 
-def _compressor(exchange: Exchange) -> ToolCompressor:
+def _compressor(exchange: ToolExchange) -> ToolCompressor:
     found = _serving(exchange.tool)
     if found is None and exchange.output and not exchange.is_binary:
         found = next((shape for shape in map(_load, _BY_SHAPE) if shape.recognises(exchange)), None)
@@ -147,3 +147,7 @@ def smooth_result(call: ToolCall | None, result: ToolResult) -> str:
 def serves(tool: str) -> bool:
     """Whether a compressor knows a tool of this name."""
     return _serving(bare_name(tool)) is not None
+
+
+def __getattr__(name: str) -> object:
+    return renamed(__name__, name, {"Exchange": "foveate.compress.exchange:ToolExchange"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from foveate.compress.exchange import END_CHARS, Exchange, definitions
+from foveate.compress.exchange import END_CHARS, ToolExchange, definitions
 from foveate.compress.lines import both_ends, brief_path, clip
 from foveate.compress.tools import generic
 from foveate.text import several
@@ -20,14 +20,14 @@ _CONTEXT_LINES = 1
 """Unchanged lines kept on either side of a change."""
 
 
-def recognises(exchange: Exchange) -> bool:
+def recognises(exchange: ToolExchange) -> bool:
     text = exchange.output
     return text.startswith(("diff --git ", "--- a/", "*** Begin Patch")) or (
         "\ndiff --git " in text[:2_000] and "\n@@ " in text
     )
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     if exchange.failed or not recognises(exchange):
         return generic.summarise(exchange)
     asked = generic.subject(exchange)
@@ -41,11 +41,11 @@ def described(text: str) -> str:
     return f"{several(len(paths), 'file')}, {size_of(text)}: {shown}{', …' if len(paths) > 3 else ''}"  # noqa: PLR2004
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     return changed_lines(exchange.output)
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     if not recognises(exchange):
         return generic.smooth(exchange)
     return both_ends(narrowed(exchange.lines), exchange.total_lines)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from foveate.compress.exchange import Exchange, change, definitions
+from foveate.compress.exchange import ToolExchange, change, definitions
 from foveate.compress.lines import END_LINES, both_ends, brief, brief_path, fold, without_blanks
 from foveate.compress.tools import diffs, generic
 from foveate.text import several
@@ -54,7 +54,7 @@ _READ_COMMANDS = ("view", "read", "open")
 Action = Literal["read", "write", "edit", "delete"]
 
 
-def action(exchange: Exchange) -> Action | None:
+def action(exchange: ToolExchange) -> Action | None:
     """What a tool of this name does to a file; None if it is not about files."""
     if is_read(exchange):
         return "read"
@@ -67,11 +67,11 @@ def action(exchange: Exchange) -> Action | None:
     return "edit" if tool in _EDITS or "editfile" in tool else None
 
 
-def recognises(exchange: Exchange) -> bool:  # noqa: ARG001
+def recognises(exchange: ToolExchange) -> bool:  # noqa: ARG001
     return False
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     if is_read(exchange):
         return read_summary(exchange, brief_path(exchange.path or generic.subject(exchange)))
     paths = changed_paths(exchange)
@@ -85,7 +85,7 @@ def summarise(exchange: Exchange) -> str:
     return f"{shown}{more}: {', '.join(filter(None, said))}"
 
 
-def read_summary(exchange: Exchange, shown: str) -> str:
+def read_summary(exchange: ToolExchange, shown: str) -> str:
     """`src/jwt.py: 212 lines`, with the range where only a part was read."""
     if exchange.failed or not exchange.has_result or not exchange.lines:
         return f"{shown}: {generic.outcome(exchange)}"
@@ -95,7 +95,7 @@ def read_summary(exchange: Exchange, shown: str) -> str:
     return f"{shown}: {lines}" + (f" from {start}" if start not in (None, 0, 1, "0", "1") else "")
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     if is_read(exchange):
         return outline(exchange.lines)
     changed: list[str] = []
@@ -110,7 +110,7 @@ def key_lines(exchange: Exchange) -> list[str]:
     return [*(generic.key_lines(exchange) if exchange.failed else []), *changed]
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     if not is_read(exchange):
         return generic.smooth(exchange)
     lines = fold(without_blanks(exchange.lines), similar=False)
@@ -130,7 +130,7 @@ def _between(lines: Sequence[str]) -> str:
     return f": {', '.join(names)}" if names else ""
 
 
-def is_read(exchange: Exchange) -> bool:
+def is_read(exchange: ToolExchange) -> bool:
     """Whether it only looked at a file."""
     tool = _key(exchange)
     if "command" in exchange.arguments and tool not in _READS:
@@ -138,11 +138,11 @@ def is_read(exchange: Exchange) -> bool:
     return tool in _READS or "readfile" in tool
 
 
-def _key(exchange: Exchange) -> str:
+def _key(exchange: ToolExchange) -> str:
     return exchange.tool.lower().replace("_", "").replace("-", "")
 
 
-def changed_paths(exchange: Exchange) -> list[str]:
+def changed_paths(exchange: ToolExchange) -> list[str]:
     """The files that a change is about, by its path or its patch."""
     if path := exchange.path:
         return [path]
@@ -150,7 +150,7 @@ def changed_paths(exchange: Exchange) -> list[str]:
     return diffs.paths_of(patch) or [path for path in exchange.arguments if path and "/" in path]
 
 
-def change_size(exchange: Exchange) -> str:
+def change_size(exchange: ToolExchange) -> str:
     """`40 lines`, `-3 +5 lines`, with the names that are defined."""
     arguments = exchange.arguments
     edits = _edits(arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foveate.compress.exchange import Exchange, plain
+from foveate.compress.exchange import ToolExchange, plain
 from foveate.compress.lines import both_ends, brief, brief_path, error_lines, first_error, fold, without_blanks
 from foveate.text import several
 
@@ -16,24 +16,24 @@ KEPT_WHOLE = 24
 _MAIN = ("query", "q", "name", "title", "id", "prompt", "description", "input", "text", "message", "expression")
 
 
-def recognises(exchange: Exchange) -> bool:  # noqa: ARG001
+def recognises(exchange: ToolExchange) -> bool:  # noqa: ARG001
     return True
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     return ": ".join(filter(None, (subject(exchange), outcome(exchange))))
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     lines = exchange.lines
     return [*error_lines(lines), *lines[:20], *lines[-20:]]
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     return both_ends(without_blanks(fold(exchange.lines)), exchange.total_lines)
 
 
-def subject(exchange: Exchange) -> str:
+def subject(exchange: ToolExchange) -> str:
     """What the tool was asked about: a path, a query, else its first arguments."""
     if path := exchange.path:
         return brief_path(path)
@@ -43,7 +43,7 @@ def subject(exchange: Exchange) -> str:
     return brief(" ".join(map(plain, scalars[:MAX_SUBJECTS])), SUBJECT_CHARS)
 
 
-def outcome(exchange: Exchange) -> str:
+def outcome(exchange: ToolExchange) -> str:
     """Whether it worked, and the answer itself or its size."""
     if not exchange.has_result:
         return "no result"

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from foveate.compress.exchange import END_CHARS, Exchange, plain
+from foveate.compress.exchange import END_CHARS, ToolExchange, plain
 from foveate.compress.lines import both_ends, brief, clip
 from foveate.compress.tools import generic
 from foveate.text import several
@@ -22,11 +22,11 @@ _Nothing = object()
 _VALUE_CHARS = 300
 
 
-def recognises(exchange: Exchange) -> bool:
+def recognises(exchange: ToolExchange) -> bool:
     return data_of(exchange) is not None
 
 
-def data_of(exchange: Exchange) -> Mapping[str, Json] | Sequence[Json] | None:
+def data_of(exchange: ToolExchange) -> Mapping[str, Json] | Sequence[Json] | None:
     """The object or list that the whole output is."""
     text = exchange.output
     if text.lstrip()[:1] not in ("{", "[") or text.rstrip()[-1:] not in ("}", "]") or len(text) > 2 * END_CHARS:
@@ -38,7 +38,7 @@ def data_of(exchange: Exchange) -> Mapping[str, Json] | Sequence[Json] | None:
     return value if isinstance(value, Mapping | list) else None
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     data = data_of(exchange)
     if data is None:
         return generic.summarise(exchange)
@@ -59,12 +59,12 @@ def summarise(exchange: Exchange) -> str:
     return f"{asked}: {said}" if asked else said
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     data = data_of(exchange)
     return generic.key_lines(exchange) if data is None else list(lines_of(data))
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     data = data_of(exchange)
     if data is None:
         return generic.smooth(exchange)

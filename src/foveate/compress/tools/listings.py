@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from foveate.compress.exchange import Exchange
+from foveate.compress.exchange import ToolExchange
 from foveate.compress.lines import both_ends, brief_path, fold
 from foveate.compress.tools import generic
 from foveate.text import several
@@ -19,17 +19,17 @@ _TOTAL = re.compile(r"^total [\d.,]+[KMGT]?$")
 _FIRST_NAMES = 4
 
 
-def recognises(exchange: Exchange) -> bool:
+def recognises(exchange: ToolExchange) -> bool:
     lines = exchange.lines[:40]
     return len(lines) > 1 and sum(bool(_LONG.match(line) or _TOTAL.match(line)) for line in lines) > len(lines) / 2
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     where = brief_path(exchange.argument("path", "dir_path", "directory", "dir", "input") or "")
     return f"{where}: {outcome(exchange)}" if where else outcome(exchange)
 
 
-def outcome(exchange: Exchange) -> str:
+def outcome(exchange: ToolExchange) -> str:
     if exchange.failed or not exchange.has_result:
         return generic.outcome(exchange)
     names = [name for line in _short(exchange.lines) if (name := line.strip())]
@@ -37,11 +37,11 @@ def outcome(exchange: Exchange) -> str:
     return f"{several(max(len(names), 0), 'entry', 'entries')}: {shown}{', …' if len(names) > _FIRST_NAMES else ''}"
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     return _short(exchange.lines)
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     return both_ends(fold(_short(exchange.lines), similar=False), exchange.total_lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from foveate.compress.exchange import Exchange
+from foveate.compress.exchange import ToolExchange
 from foveate.compress.lines import both_ends, brief, brief_path, clip, fold
 from foveate.compress.tools import generic
 from foveate.text import several
@@ -34,12 +34,12 @@ _NAMED = 2
 _CUT = "(…"
 
 
-def recognises(exchange: Exchange) -> bool:
+def recognises(exchange: ToolExchange) -> bool:
     lines = exchange.lines[:40]
     return len(lines) >= _MIN_HITS and sum(bool(_HIT.match(line)) for line in lines) >= len(lines) * _SHARE
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     asked = exchange.argument("pattern", "query", "search_term", "regex", "glob", "input", "file_name", "name")
     shown = f'"{brief(asked, 40)}"' if asked else ""
     where = exchange.argument("path", "dir", "directory", "include", "glob")
@@ -48,7 +48,7 @@ def summarise(exchange: Exchange) -> str:
     return f"{shown}: {outcome(exchange)}" if shown else outcome(exchange)
 
 
-def outcome(exchange: Exchange) -> str:
+def outcome(exchange: ToolExchange) -> str:
     """`7 hits in 3 files`, or the files themselves where they are few."""
     if not exchange.has_result or (exchange.failed and exchange.exit_code != 1):
         return generic.outcome(exchange)
@@ -70,11 +70,11 @@ def outcome(exchange: Exchange) -> str:
     return f"{several(total, 'file')}: {named}{', …' if len(found) > _NAMED else ''}"
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     return exchange.lines
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     """Hits under their file, the path once."""
     lines = exchange.lines
     hits = _hits(lines)
@@ -95,5 +95,5 @@ def _hits(lines: Sequence[str]) -> list[tuple[str, str, str]]:
     return [(match["path"], match["line"], match["text"]) for match in matches if match]
 
 
-def _is_cut(exchange: Exchange) -> bool:
+def _is_cut(exchange: ToolExchange) -> bool:
     return exchange.total_lines > len(exchange.lines) + 2 and any(line.startswith(_CUT) for line in exchange.lines)

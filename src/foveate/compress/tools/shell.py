@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
-from foveate.compress.exchange import Exchange
+from foveate.compress.exchange import ToolExchange
 from foveate.compress.lines import both_ends, brief, error_lines, first_error, fold, warning_lines, without_blanks
 from foveate.compress.tools import diffs, files, generic, json_data, listings, search, tests
 from foveate.text import several
@@ -52,16 +52,16 @@ _PROGRESS = re.compile(
 )
 
 
-def recognises(exchange: Exchange) -> bool:  # noqa: ARG001
+def recognises(exchange: ToolExchange) -> bool:  # noqa: ARG001
     return False
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     first, _, more = _told(exchange).partition("\n")
     return f"{brief(first, COMMAND_CHARS)}{' …' if more.strip() else ''}: {_outcome(exchange)}"
 
 
-def _outcome(exchange: Exchange) -> str:
+def _outcome(exchange: ToolExchange) -> str:
     specialist = _specialist(exchange)
     if specialist is tests:
         return tests.outcome(exchange)
@@ -78,7 +78,7 @@ def _outcome(exchange: Exchange) -> str:
     return ", ".join([*said, _printed(exchange)])
 
 
-def _printed(exchange: Exchange) -> str:
+def _printed(exchange: ToolExchange) -> str:
     """What it printed, if that is short; else how much, and its last line, where programs say how it went."""
     lines = [line for line in exchange.lines if line.strip()]
     if not exchange.has_result:
@@ -91,7 +91,7 @@ def _printed(exchange: Exchange) -> str:
     return size if _specialist(exchange) is files else f"{size}, last: {brief(lines[-1], OUTCOME_CHARS // 2)}"
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     specialist = _specialist(exchange)
     if specialist is files:
         return files.outline(exchange.lines)
@@ -104,7 +104,7 @@ def key_lines(exchange: Exchange) -> list[str]:
     return [*error_lines(lines)[:20], *warning_lines(lines)[:6], *lines[:8], *lines[-12:]]
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     specialist = _specialist(exchange)
     if specialist is files:
         return both_ends(fold(without_blanks(exchange.lines), similar=False), exchange.total_lines)
@@ -116,7 +116,7 @@ def smooth(exchange: Exchange) -> list[str]:
     return both_ends(without_blanks(fold(lines)), exchange.total_lines) + note
 
 
-def _told(exchange: Exchange) -> str:
+def _told(exchange: ToolExchange) -> str:
     """The command without the steps that only prepare it."""
     command = exchange.command.strip()
     for _ in range(4):
@@ -127,7 +127,7 @@ def _told(exchange: Exchange) -> str:
     return command or generic.subject(exchange)
 
 
-def _specialist(exchange: Exchange) -> ModuleType | None:
+def _specialist(exchange: ToolExchange) -> ModuleType | None:
     """Who knows this output: by its shape, else by the program where its output was not piped on."""
     if not exchange.lines:
         return None

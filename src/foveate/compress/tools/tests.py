@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from foveate.compress.exchange import Exchange
+from foveate.compress.exchange import ToolExchange
 from foveate.compress.lines import both_ends, brief, error_lines, first_error, fold, without_blanks
 from foveate.compress.tools import generic
 
@@ -42,16 +42,16 @@ _PASSED = re.compile(
 )
 
 
-def recognises(exchange: Exchange) -> bool:
+def recognises(exchange: ToolExchange) -> bool:
     return bool(_SUMMARY.search(exchange.output[-6_000:]) or _SUMMARY.search(exchange.output[:2_000]))
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     asked = brief(exchange.command, 50) or generic.subject(exchange)
     return f"{asked}: {outcome(exchange)}" if asked else outcome(exchange)
 
 
-def outcome(exchange: Exchange) -> str:
+def outcome(exchange: ToolExchange) -> str:
     """`exit 1, 3 failed, 41 passed: test_login, test_refresh, …`."""
     said = [f"exit {exchange.exit_code}"] if exchange.exit_code is not None else []
     said += [f"{number} {what}" for what, number in counts(exchange.output).items()]
@@ -87,14 +87,14 @@ def failures(output: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     lines = exchange.lines
     telling = [line for line in lines if _SUMMARY.match(line) or _FAILED.match(line)]
     reasons = [line for line in lines if line.startswith(("E  ", ">  "))]
     return [*telling, *reasons[:30], *error_lines(lines)[:10]]
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     return both_ends(without_blanks(fold(list(_without_passes(exchange.lines)))), exchange.total_lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from foveate.compress.exchange import Exchange
+from foveate.compress.exchange import ToolExchange
 from foveate.compress.lines import both_ends, brief, error_lines, fold, without_blanks
 from foveate.compress.tools import generic, json_data
 from foveate.text import several
@@ -39,11 +39,11 @@ _TAG = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<!--.*?-->|<[^<>]{
 _HTML = re.compile(r"(?i)^\s*(?:<!doctype html|<html|<head|<body|<div)")
 
 
-def recognises(exchange: Exchange) -> bool:
+def recognises(exchange: ToolExchange) -> bool:
     return bool(_HTML.match(exchange.output))
 
 
-def summarise(exchange: Exchange) -> str:
+def summarise(exchange: ToolExchange) -> str:
     asked = exchange.argument("url", "query", "q", "search_query", "prompt", "input") or generic.subject(exchange)
     shown = brief(asked, 70)
     if exchange.failed or not exchange.lines:
@@ -55,13 +55,13 @@ def summarise(exchange: Exchange) -> str:
     return f"{shown}: " + (f"{brief(title, 60)}, {size}" if title else size)
 
 
-def key_lines(exchange: Exchange) -> list[str]:
+def key_lines(exchange: ToolExchange) -> list[str]:
     lines = _text_lines(exchange)
     telling = [line for line in lines if _HEADING.match(line) or _LINK.search(line)]
     return [*([title] if (title := _title(exchange.output)) else []), *error_lines(lines)[:5], *telling, *lines[:20]]
 
 
-def smooth(exchange: Exchange) -> list[str]:
+def smooth(exchange: ToolExchange) -> list[str]:
     if json_data.recognises(exchange):
         return json_data.smooth(exchange)
     return both_ends(without_blanks(fold(_text_lines(exchange), similar=False)), exchange.total_lines)
@@ -72,7 +72,7 @@ def _title(output: str) -> str | None:
     return (found[1] or found[2]).strip() if found else None
 
 
-def _text_lines(exchange: Exchange) -> list[str]:
+def _text_lines(exchange: ToolExchange) -> list[str]:
     """The page's lines; of HTML the words alone."""
     if not recognises(exchange):
         return exchange.lines

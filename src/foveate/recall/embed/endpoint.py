@@ -48,7 +48,7 @@ class EndpointEmbedder:
 
     def __init__(self, settings: RecallSettings, caller: Caller) -> None:
         self.dimensions = 0
-        self._endpoint = Endpoint(settings, caller.settings)
+        self._endpoint = EmbeddingEndpoint(settings, caller.settings)
         self._caller = caller
         self._batch = settings.embeddings_batch
         self._rests_until = 0.0
@@ -115,7 +115,7 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-class Endpoint:
+class EmbeddingEndpoint:
     """A `foveate.models.Model` whose answers are `VectorAnswer`, one vector for each message."""
 
     def __init__(self, recall: RecallSettings, models: ModelsSettings) -> None:

@@ -29,7 +29,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from foveate.client import Foveate
-from foveate.server.access import Access, Principal, check_right
+from foveate.server.access import AccessControl, Principal, check_right
 from foveate.server.bodies import decode_json, read_body
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
@@ -58,7 +58,7 @@ class ApiParts:
 
     fov: Foveate
     settings: ServerSettings
-    access: Access
+    access: AccessControl
     events: EventHub
     jobs: Jobs
     replies: Replies

@@ -55,7 +55,7 @@ class JobList(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Job:
+class ServerJob:
     """A job as it is kept."""
 
     id: str
@@ -92,19 +92,19 @@ class Jobs:
 
     def __init__(self, at_once: int) -> None:
         self._slots = asyncio.Semaphore(at_once)
-        self._kept: BoundedCache[str, Job] = BoundedCache(MAX_KEPT)
+        self._kept: BoundedCache[str, ServerJob] = BoundedCache(MAX_KEPT)
 
-    def start(self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work) -> Job:
+    def start(self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work) -> ServerJob:
         """Queue work; it reports each step that it has finished."""
         waiting = sum(job.status not in ENDED for _, job in self._kept.items())
         if waiting >= MAX_QUEUED:
             raise ProblemError(429, f"{waiting} jobs are queued already", headers={"Retry-After": "30"})
-        job = Job(f"job-{secrets.token_hex(8)}", principal.tenant, kind, session_id, total)
+        job = ServerJob(f"job-{secrets.token_hex(8)}", principal.tenant, kind, session_id, total)
         self._kept[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
         return job
 
-    def get(self, principal: Principal, job_id: str) -> Job:
+    def get(self, principal: Principal, job_id: str) -> ServerJob:
         """A job of this tenant; the owner sees all."""
         job = self._kept.get(job_id)
         if job is None or (principal.tenant and job.tenant != principal.tenant):
@@ -113,7 +113,7 @@ class Jobs:
             )
         return job
 
-    def list(self, principal: Principal) -> Sequence[Job]:
+    def list(self, principal: Principal) -> Sequence[ServerJob]:
         """The jobs of this tenant, newest first."""
         jobs = [job for _, job in self._kept.items() if not principal.tenant or job.tenant == principal.tenant]
         return sorted(jobs, key=lambda job: job.created_at, reverse=True)
@@ -125,7 +125,7 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, job: Job, work: Work) -> None:
+    async def _run(self, job: ServerJob, work: Work) -> None:
         def advance(steps: int) -> None:
             job.done += steps
 

@@ -44,7 +44,7 @@ class MessageMark:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RequestHistory:
     """The messages of a request, with the chain's key behind each."""
 
     format: str
@@ -91,7 +91,7 @@ class History:
         return tail_hash([item for mark in self.marks[start : answer + 1] for item in mark.items])
 
 
-def read_history(format: str, records: Sequence[Record], *, start: str = "") -> History:  # noqa: A002
+def read_history(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
     """The history of a request; `start` is the key of what the provider holds before it, if anything."""
     marks = [mark_record(format, record) for record in records]
     keys: list[str] = []
@@ -100,7 +100,7 @@ def read_history(format: str, records: Sequence[Record], *, start: str = "") -> 
         for item in mark.items:
             key = extend(key, item)
         keys.append(key)
-    return History(format, records, marks, keys, start)
+    return RequestHistory(format, records, marks, keys, start)
 
 
 def extend(key: str, item: bytes) -> str:

@@ -27,7 +27,7 @@ from foveate.server.gateway.chain import read_history
 from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
 from foveate.server.gateway.sessions import ClientId, Decision
 from foveate.server.gateway.upstream import Target, answer_headers
-from foveate.server.gateway.wires import Answer, ClientRequest, OwnCall, Wire
+from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.values import Context
@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Call:
+class ClientCall:
     """A client's request on its way."""
 
     wire: Wire
@@ -95,16 +95,16 @@ class Prepared:
 class Stream:
     """An answer on its way to the client."""
 
-    call: Call
+    call: ClientCall
     prepared: Prepared
-    answer: Answer
+    answer: UpstreamAnswer
     response: httpx2.Response
     is_recorded: bool = False
     is_closed: bool = False
 
 
 @dataclass(slots=True)
-class Reply:
+class GatewayReply:
     """What the client gets: a body, or a stream of bytes, which is closed whatever became of it."""
 
     status: int
@@ -133,7 +133,7 @@ class Gateway:
         self._publish = publish
         self._max_rounds = max_rounds
 
-    async def handle(self, call: Call, *, store: bool = True) -> Reply:
+    async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
         prepared = await self._prepare(call) if store else _unchanged(call, "off")
         overhead = (time.perf_counter() - call.began) * 1_000
         prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead:.1f}"
@@ -143,7 +143,7 @@ class Gateway:
             self._release(prepared)
             raise
 
-    async def compact(self, call: Call) -> list[Record]:
+    async def compact(self, call: ClientCall) -> list[Record]:
         """The conversation of a request in less than half its tokens: what a client may send instead of all of it."""
         placed = await self._place(call)
         if isinstance(placed, Decision):
@@ -162,14 +162,14 @@ class Gateway:
         """Responses by their ids."""
         return self._recorder
 
-    async def _place(self, call: Call) -> Placement | Decision:
+    async def _place(self, call: ClientCall) -> Placement | Decision:
         start, named = "", call.named
         if previous := call.request.hints.get("previous_response_id"):
             start, named = await self._continued(previous)
         history = read_history(call.wire.format, call.request.messages, start=start)
         return await self._recorder.place(call.request, history, named, call.choice)
 
-    async def _prepare(self, call: Call) -> Prepared:
+    async def _prepare(self, call: ClientCall) -> Prepared:
         """The request as it goes upstream; the client's own if ours can't be made."""
         try:
             placed = await self._place(call)
@@ -196,7 +196,7 @@ class Gateway:
             raise BadRequest(f"no response {response_id[:100]!r} is stored", "previous_response_id")
         return found.chain, ClientId(found.session_id, "previous_response_id")
 
-    async def _assembled(self, call: Call, placed: Placement) -> Prepared:
+    async def _assembled(self, call: ClientCall, placed: Placement) -> Prepared:
         request, session = call.request, placed.session
         reserve = request.max_output_tokens or OUTPUT_RESERVE_TOKENS
         if (window := self._window_of(request.model)) is not None:
@@ -224,14 +224,14 @@ class Gateway:
         }
         return Prepared(body, headers, placed, context, frozenset(_names(own)))
 
-    def _bypassed(self, call: Call, error: FoveateError) -> Prepared:
+    def _bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
         _log.error("a request could not be recorded or assembled; it is forwarded as it came", exc_info=error)
         data = {"problem": f"{type(error).__name__}: {error}"[:300]}
         named = call.named.name if call.named else ""
         self._publish(Event("gateway-bypassed", named, datetime.now(UTC), None, data))
         return _unchanged(call, type(error).__name__, header="x-foveate-bypass")
 
-    async def _send(self, call: Call, prepared: Prepared) -> Reply:
+    async def _send(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         response = await self._post(call, prepared.body)
         if response.status_code == httpx2.codes.BAD_REQUEST and prepared.placement and prepared.context:
             data = await _limited(response)
@@ -248,10 +248,10 @@ class Gateway:
         answer = call.wire.answer(call.request, own_names=prepared.own_names)
         if not call.request.is_stream:
             body = await self._whole(call, prepared, answer, response)
-            return Reply(response.status_code, headers, body)
+            return GatewayReply(response.status_code, headers, body)
         headers["content-type"] = answer.media_type
         stream = Stream(call, prepared, answer, response)
-        return Reply(
+        return GatewayReply(
             response.status_code,
             headers,
             stream=self._streamed(stream),
@@ -259,7 +259,7 @@ class Gateway:
             media_type=answer.media_type,
         )
 
-    async def _smaller(self, call: Call, prepared: Prepared) -> Prepared:
+    async def _smaller(self, call: ClientCall, prepared: Prepared) -> Prepared:
         """The request again with less of the history; the session's budget stays lowered."""
         assert prepared.placement is not None, "only an assembled request is made smaller"
         assert prepared.context is not None, "only an assembled request is made smaller"
@@ -270,7 +270,7 @@ class Gateway:
         smaller.answer_headers["x-foveate-overhead-ms"] = prepared.answer_headers["x-foveate-overhead-ms"]
         return smaller
 
-    async def _post(self, call: Call, body: Record) -> httpx2.Response:
+    async def _post(self, call: ClientCall, body: Record) -> httpx2.Response:
         headers = call.target.headers(call.headers, call.wire.format)
         headers["content-type"] = "application/json"
         request = self._client.build_request(
@@ -281,7 +281,9 @@ class Gateway:
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream can't be reached: {_told(error)}") from error
 
-    async def _whole(self, call: Call, prepared: Prepared, answer: Answer, response: httpx2.Response) -> bytes:
+    async def _whole(
+        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, response: httpx2.Response
+    ) -> bytes:
         """The answer as one body."""
         body: Record | None = prepared.body
         try:
@@ -333,7 +335,9 @@ class Gateway:
             await asyncio.shield(self._keep_partial(stream.call, stream.prepared, stream.answer))
         self._release(stream.prepared)
 
-    async def _end_round(self, call: Call, prepared: Prepared, answer: Answer, body: Record) -> Record | None:
+    async def _end_round(
+        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, body: Record
+    ) -> Record | None:
         """Record a round. Returns the body of the next one, if the model waits for results of own tools only."""
         results = await self._own_results(prepared, answer)
         is_last = answer.has_client_calls or answer.rounds > self._max_rounds
@@ -346,14 +350,14 @@ class Gateway:
         answer.next_round()
         return following
 
-    async def _post_again(self, call: Call, body: Record) -> httpx2.Response:
+    async def _post_again(self, call: ClientCall, body: Record) -> httpx2.Response:
         response = await self._post(call, body)
         if response.status_code >= httpx2.codes.BAD_REQUEST:
             await response.aclose()
             raise BadUpstream(f"the upstream answered {response.status_code} in a round of the history tools")
         return response
 
-    async def _events(self, answer: Answer, response: httpx2.Response) -> AsyncIterator[bytes]:
+    async def _events(self, answer: UpstreamAnswer, response: httpx2.Response) -> AsyncIterator[bytes]:
         """The client's part of each chunk; what came before a malformed event is passed on too."""
         parser = SseParser()
         async for chunk in response.aiter_bytes():
@@ -364,7 +368,7 @@ class Gateway:
             if piece := b"".join(answer.feed(event)):
                 yield piece
 
-    async def _own_results(self, prepared: Prepared, answer: Answer) -> list[tuple[OwnCall, str]]:
+    async def _own_results(self, prepared: Prepared, answer: UpstreamAnswer) -> list[tuple[OwnCall, str]]:
         calls = answer.own_calls
         if not calls or prepared.placement is None:
             return []
@@ -376,7 +380,7 @@ class Gateway:
         ]
 
     async def _finish(
-        self, call: Call, prepared: Prepared, answer: Answer, results: Sequence[tuple[OwnCall, str]]
+        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, results: Sequence[tuple[OwnCall, str]]
     ) -> None:
         """Record the last round. A failure of the store is reported and does not fail the answer."""
         if prepared.placement is None:
@@ -394,7 +398,7 @@ class Gateway:
         except FoveateError as error:
             self._bypassed(call, error)
 
-    async def _keep_partial(self, call: Call, prepared: Prepared, answer: Answer) -> None:
+    async def _keep_partial(self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer) -> None:
         if prepared.placement is None:
             return
         try:
@@ -430,7 +434,7 @@ def _blocks(part: object) -> list[Mapping[str, Any]]:
     return [block for block in part if isinstance(block, Mapping)] if isinstance(part, list) else []
 
 
-def _unchanged(call: Call, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
+def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
     return Prepared(dict(call.request.body), {header: reason})
 
 
@@ -468,7 +472,7 @@ def _extra_system(context: Context, system: str) -> str:
     return context.system.removeprefix(system).strip("\n")
 
 
-def _query(call: Call) -> str:
+def _query(call: ClientCall) -> str:
     """Gemini streams events only if it is asked to."""
     if call.wire.format != "gemini" or not call.request.is_stream or "alt=sse" in call.query:
         return call.query
@@ -503,11 +507,11 @@ async def _limited(response: httpx2.Response) -> bytes:
     return data
 
 
-def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> Reply:
+def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> GatewayReply:
     """An upstream's error as it came, in the provider's own envelope, with its retry headers."""
     media_type = response.headers.get("content-type", "application/json")
     headers = {**answer_headers(response.headers), **prepared.answer_headers}
-    return Reply(response.status_code, headers, data, media_type=media_type)
+    return GatewayReply(response.status_code, headers, data, media_type=media_type)
 
 
 async def _with_pings(pieces: AsyncIterator[bytes], ping: bytes) -> AsyncGenerator[bytes, None]:

@@ -18,7 +18,7 @@ from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.errors import SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
-from foveate.server.gateway.chain import History, extend, mark_record, tail_hash, without_reminders
+from foveate.server.gateway.chain import RequestHistory, extend, mark_record, tail_hash, without_reminders
 from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Resolver, branch_of
 from foveate.server.gateway.wires import ClientRequest, OwnCall
 from foveate.session import Session
@@ -49,7 +49,7 @@ class Placement:
     session: Session
     name: str
     turn: int
-    history: History
+    history: RequestHistory
     key: str
     is_held: bool = False
     """Its session is busy with it."""
@@ -78,7 +78,7 @@ class Recorder:
         return public_id(self._tenant, stored)
 
     async def place(
-        self, request: ClientRequest, history: History, named: ClientId | None, choice: SessionChoice
+        self, request: ClientRequest, history: RequestHistory, named: ClientId | None, choice: SessionChoice
     ) -> Placement | Decision:
         """Record what is new of a request. A decision to pass it on unrecorded is returned as it is."""
         async with self._lock(named, history):
@@ -238,7 +238,7 @@ class Recorder:
             handle = self._handles[name] = await self._view.open_session(name)
         return handle
 
-    def _lock(self, named: ClientId | None, history: History) -> asyncio.Lock:
+    def _lock(self, named: ClientId | None, history: RequestHistory) -> asyncio.Lock:
         """One for a named session and its branches; else for all conversations that begin with the same message."""
         first = next((key for key in history.keys if key), "")
         return self._lock_of(named.name if named else first)
@@ -256,7 +256,7 @@ def own_results(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
     return [Message("tool", (ToolResult(call.id or None, (Text(text),), name=call.name),)) for call, text in results]
 
 
-def _keys(history: History, first: int) -> list[str | None]:
+def _keys(history: RequestHistory, first: int) -> list[str | None]:
     """The key of each message; a message that says nothing has none."""
     return [history.keys[index] if history.marks[index].items else None for index in range(first, len(history.marks))]
 

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from foveate.client import Foveate
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
 from foveate.server.bodies import read_body
-from foveate.server.gateway.exchange import Call, Gateway, Reply
+from foveate.server.gateway.exchange import ClientCall, Gateway, GatewayReply
 from foveate.server.gateway.recorder import Recorder, SessionChoice
 from foveate.server.gateway.sessions import client_id
 from foveate.server.gateway.upstream import Target, answer_headers, choose
@@ -39,7 +39,7 @@ _PATHS: Final = {
 }
 
 
-class Endpoints:
+class GatewayEndpoints:
     """The endpoints of one server."""
 
     def __init__(self, fov: Foveate, settings: ServerSettings, *, bypass: bool = False) -> None:
@@ -106,12 +106,12 @@ class Endpoints:
         reply = await self._gateway(request).handle(call, store=is_stored)
         return _response(reply)
 
-    def _call(self, wire: Wire, request: Request, body: object, target: Target | None = None) -> Call:
+    def _call(self, wire: Wire, request: Request, body: object, target: Target | None = None) -> ClientCall:
         path = _own_path(request)
         asked = wire.read(body, path=f"{path}?{request.url.query}" if request.url.query else path)
         if not asked.messages and "previous_response_id" not in asked.hints:
             raise BadRequest("is empty; send at least one message", "messages")
-        return Call(
+        return ClientCall(
             wire=wire,
             request=asked,
             path=path,
@@ -221,7 +221,7 @@ class Endpoints:
 
 
 def routes(fov: Foveate, settings: ServerSettings, *, bypass: bool = False) -> Sequence[BaseRoute]:
-    return Endpoints(fov, settings, bypass=bypass).routes()
+    return GatewayEndpoints(fov, settings, bypass=bypass).routes()
 
 
 def _own_path(request: Request) -> str:
@@ -251,7 +251,7 @@ def _choice(request: Request, asked: ClientRequest) -> SessionChoice:
 class _Stream(StreamingResponse):
     """A stream that is closed when the client is gone, even if it was never begun."""
 
-    def __init__(self, reply: Reply, headers: Mapping[str, str]) -> None:
+    def __init__(self, reply: GatewayReply, headers: Mapping[str, str]) -> None:
         assert reply.stream is not None, "a reply with a stream"
         super().__init__(reply.stream, reply.status, headers=headers, media_type=reply.media_type)
         self._reply = reply
@@ -264,7 +264,7 @@ class _Stream(StreamingResponse):
                 await asyncio.shield(self._reply.close())
 
 
-def _response(reply: Reply) -> Response:
+def _response(reply: GatewayReply) -> Response:
     headers = {name: value for name, value in reply.headers.items() if name.lower() != "content-type"}
     if reply.stream is None:
         return Response(reply.body, reply.status, headers=headers, media_type=reply.media_type)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from foveate.server.gateway.chain import History, read_history
+from foveate.server.gateway.chain import RequestHistory, read_history
 from foveate.server.gateway.wires import ClientRequest
 from foveate.session.values import KnownPlace
 
@@ -51,7 +51,7 @@ class Decision:
 
     action: Action
     reason: str
-    history: History
+    history: RequestHistory
     session: str = ""
     count: int = 0
     """Messages of the request that are in the log; the others are new."""
@@ -105,7 +105,7 @@ def _clean(value: str | None) -> str | None:
     return value.strip()
 
 
-def is_auxiliary(request: ClientRequest, history: History) -> bool:
+def is_auxiliary(request: ClientRequest, history: RequestHistory) -> bool:
     """Whether this looks like a client's own housekeeping: a title, a probe for a token count."""
     if request.tools or history.last_answer is not None:
         return False
@@ -127,7 +127,12 @@ class Resolver:
         self._public = public
 
     async def resolve(
-        self, request: ClientRequest, history: History, named: ClientId | None, turns: int | None, busy: Collection[str]
+        self,
+        request: ClientRequest,
+        history: RequestHistory,
+        named: ClientId | None,
+        turns: int | None,
+        busy: Collection[str],
     ) -> Decision:
         """`turns` of the named session, None if it does not exist; `busy` sessions have a prompt without answer."""
         if named is None:
@@ -141,7 +146,7 @@ class Resolver:
         return shared or await self._unmatched(request, history, named, turns, busy)
 
     async def _unmatched(
-        self, request: ClientRequest, history: History, named: ClientId, turns: int, busy: Collection[str]
+        self, request: ClientRequest, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
     ) -> Decision:
         """A history that the named session does not know."""
         if not named.is_ours and not request.tools:
@@ -150,7 +155,7 @@ class Resolver:
             return self._alone(history, named, turns, busy)
         return await self._other_beginning(history, named)
 
-    async def _shared(self, history: History, name: str) -> Decision | None:
+    async def _shared(self, history: RequestHistory, name: str) -> Decision | None:
         """A fork of another session, if the history begins with one of its turns."""
         found = await self._best(history, None)
         if found is None or not history.has_answer(history.index_behind(found.key)):
@@ -158,7 +163,7 @@ class Resolver:
         forked = _placed(history, found, "a history that another session begins with", always_fork=True)
         return replace(forked, session=name) if forked.action == "fork" else None
 
-    async def _by_content(self, request: ClientRequest, history: History) -> Decision:
+    async def _by_content(self, request: ClientRequest, history: RequestHistory) -> Decision:
         found = await self._best(history, None)
         if found and (found.is_head or history.has_answer(history.index_behind(found.key))):
             return _placed(history, found, "the history is known")
@@ -172,7 +177,7 @@ class Resolver:
                 return Decision("continue", reason, history, session, answer + 1)
         return Decision("new", "no part of the history is known", history, f"chat-{secrets.token_hex(6)}")
 
-    async def _first(self, request: ClientRequest, history: History, named: ClientId) -> Decision:
+    async def _first(self, request: ClientRequest, history: RequestHistory, named: ClientId) -> Decision:
         """The first request of a session that its client names."""
         if not named.is_ours and is_auxiliary(request, history):
             return Decision("pass", "a title or a probe", history)
@@ -181,7 +186,7 @@ class Resolver:
         reason = f"the first request with this {named.source}"
         return Decision("new", reason, history, named.name, parent=named.parent)
 
-    def _alone(self, history: History, named: ClientId, turns: int, busy: Collection[str]) -> Decision:
+    def _alone(self, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]) -> Decision:
         """Prompts without the history before them: the client leaves that to us."""
         history = read_history(history.format, history.records, start=f"{named.name} {turns}")
         if named.name in busy:
@@ -190,7 +195,7 @@ class Resolver:
             return Decision("fork", reason, history, branch, parent=named.name, turn=turns - 1)
         return Decision("continue", "new messages only", history, named.name)
 
-    async def _other_beginning(self, history: History, named: ClientId) -> Decision:
+    async def _other_beginning(self, history: RequestHistory, named: ClientId) -> Decision:
         """A history that its client summed up or cut at the beginning."""
         if _begins_anew(history):
             reason = "another first prompt under the same id"
@@ -206,7 +211,7 @@ class Resolver:
         reason = "the client replaced its history"
         return Decision("continue", reason, history, named.name, injected=last_prompt)
 
-    async def _best(self, history: History, family: str | None) -> KnownPlace | None:
+    async def _best(self, history: RequestHistory, family: str | None) -> KnownPlace | None:
         keys = list(dict.fromkeys(key for key in (history.start, *history.keys) if key))
         stored = None if family is None else self._stored(family)
         found = await self._places.find(self._tenant, keys, stored)
@@ -221,12 +226,12 @@ def branch_of(name: str) -> str:
     return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(3)}"
 
 
-def _is_alone(named: ClientId, history: History, turns: int | None) -> bool:
+def _is_alone(named: ClientId, history: RequestHistory, turns: int | None) -> bool:
     """A single prompt to a session with several turns is new, even if an earlier one had the same words."""
     return named.is_ours and history.last_answer is None and (turns or 0) > 1
 
 
-def _begins_anew(history: History) -> bool:
+def _begins_anew(history: RequestHistory) -> bool:
     """Whether this is a single prompt, and not the summary of what was said before."""
     if history.last_answer is not None or sum(mark.opens_turn for mark in history.marks) > 1:
         return False
@@ -234,7 +239,7 @@ def _begins_anew(history: History) -> bool:
     return not _SUMMARY.search(said[:SUMMARY_CHARS])
 
 
-def _placed(history: History, place: KnownPlace, reason: str, *, always_fork: bool = False) -> Decision:
+def _placed(history: RequestHistory, place: KnownPlace, reason: str, *, always_fork: bool = False) -> Decision:
     """Behind a known place: at the end of its session, else on a branch."""
     count = history.index_behind(place.key)
     if place.is_head and not always_fork:

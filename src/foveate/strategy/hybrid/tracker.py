@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from foveate.cache import BoundedCache
-from foveate.compress.exchange import Exchange, definitions, read_exchange
+from foveate.compress.exchange import ToolExchange, definitions, read_exchange
 from foveate.compress.lines import brief
 from foveate.compress.tools import files
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult
@@ -151,7 +151,7 @@ class Tracker:
         return call or ToolCall(result.name or "tool", {})
 
     def _took(
-        self, exchange: Exchange, result: ToolResult, turn: int, position: int, at: datetime | None, *, curate: bool
+        self, exchange: ToolExchange, result: ToolResult, turn: int, position: int, at: datetime | None, *, curate: bool
     ) -> FileRead | FileChange | None:
         action = files.action(exchange)
         if action is None or exchange.failed:
@@ -164,7 +164,7 @@ class Tracker:
         return changes[0] if changes else None
 
     def _took_read(
-        self, exchange: Exchange, result: ToolResult, turn: int, position: int, at: datetime | None, *, curate: bool
+        self, exchange: ToolExchange, result: ToolResult, turn: int, position: int, at: datetime | None, *, curate: bool
     ) -> FileRead | None:
         path = exchange.path
         if not path or not exchange.lines:
@@ -179,7 +179,7 @@ class Tracker:
         return read
 
     def _changes(
-        self, exchange: Exchange, action: files.Action, turn: int, position: int, at: datetime | None
+        self, exchange: ToolExchange, action: files.Action, turn: int, position: int, at: datetime | None
     ) -> Iterator[FileChange]:
         patch = next((text for text in exchange.arguments.values() if isinstance(text, str) and "*** " in text), "")
         for path in files.changed_paths(exchange):
@@ -288,7 +288,7 @@ def _moment(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def _numbered(exchange: Exchange) -> tuple[int, list[str]]:
+def _numbered(exchange: ToolExchange) -> tuple[int, list[str]]:
     """The first line's number and the lines without theirs, where the tool numbered them."""
     lines = exchange.lines[:MAX_SCANNED_LINES]
     numbered = [_NUMBERED.match(line) for line in lines[:3]]
@@ -309,7 +309,7 @@ def _summary(lines: Sequence[str]) -> str:
     return ""
 
 
-def _changed_lines(exchange: Exchange) -> str:
+def _changed_lines(exchange: ToolExchange) -> str:
     start, end = exchange.argument(*_START), exchange.argument(*_END)
     size = files.change_size(exchange)
     if start and start.isdecimal() and "insert_line" not in exchange.arguments:

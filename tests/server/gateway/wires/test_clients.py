@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.server.gateway.wires import WIRES, Answer
+from foveate.server.gateway.wires import WIRES, UpstreamAnswer
 from foveate.server.sse import SseParser
 from support.provider_streams import BODIES, PATHS, REQUESTS, STREAMS, Call, Part, Said, Scripted, Thinking
 
@@ -28,7 +28,7 @@ SECOND = Scripted(
 )
 
 
-def rewritten(format: str, *rounds: Scripted, error: str = "") -> tuple[Answer, bytes]:  # noqa: A002
+def rewritten(format: str, *rounds: Scripted, error: str = "") -> tuple[UpstreamAnswer, bytes]:  # noqa: A002
     """The answer to a client for these rounds, with a ping before each."""
     wire = WIRES[format]
     answer = wire.answer(

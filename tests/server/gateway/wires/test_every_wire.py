@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import BadRequest, BadUpstream
-from foveate.server.gateway.wires import WIRES, Answer, OwnCall
+from foveate.server.gateway.wires import WIRES, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, SseParser
 from support.provider_streams import BODIES, PATHS, REQUESTS, STREAMS, Call, Part, Said, Scripted, Thinking
 
@@ -35,7 +35,7 @@ def answers(draw: st.DrawFn, number: int = 1, names: tuple[str, ...] = ("own_sea
     return Scripted(tuple(parts), number, draw(st.integers(1, 9)), *draw(st.tuples(*[st.integers(3, 90)] * 3)))
 
 
-def new_answer(format: str, own_names: frozenset[str] = OWN, **fields: Any) -> Answer:  # noqa: A002
+def new_answer(format: str, own_names: frozenset[str] = OWN, **fields: Any) -> UpstreamAnswer:  # noqa: A002
     wire = WIRES[format]
     return wire.answer(wire.read({**REQUESTS[format], **fields}, path=PATHS[format]), own_names=own_names)
 
@@ -45,7 +45,7 @@ def events(stream: Iterable[bytes]) -> list[SseEvent]:
     return [event for chunk in stream for event in parser.feed(chunk)] + list(parser.close())
 
 
-def fed(answer: Answer, stream: Iterable[bytes]) -> list[bytes]:
+def fed(answer: UpstreamAnswer, stream: Iterable[bytes]) -> list[bytes]:
     return [piece for event in events(stream) for piece in answer.feed(event)]
 
 
@@ -225,7 +225,7 @@ def mutated(value: Any, data: st.DataObject) -> Any:
     return changed
 
 
-def check_usable(answer: Answer, format: str) -> None:  # noqa: A002
+def check_usable(answer: UpstreamAnswer, format: str) -> None:  # noqa: A002
     """What was accepted can be read, continued and finished."""
     assert isinstance(answer.finish(), list)
     assert isinstance(answer.result(), dict)

@@ -11,17 +11,17 @@ from foveate.server.gateway.wires.anthropic import AnthropicWire
 from foveate.server.gateway.wires.gemini import GeminiWire
 from foveate.server.gateway.wires.openai import OpenAIWire
 from foveate.server.gateway.wires.openai_responses import OpenAIResponsesWire
-from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall, Wire
+from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer, Wire
 
 __all__ = [
     "WIRES",
-    "Answer",
     "AnthropicWire",
     "BadRequest",
     "BadUpstream",
     "ClientRequest",
     "OpenAIWire",
     "OwnCall",
+    "UpstreamAnswer",
     "Wire",
 ]
 

@@ -30,7 +30,7 @@ from foveate.server.gateway.wires.fields import (
     text_of,
     texts_in,
 )
-from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall
+from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
 
 KINDS: Final = {
@@ -163,7 +163,7 @@ class _Block:
         return OwnCall(text_in(self.content, "id"), text_in(self.content, "name"), arguments)
 
 
-class AnthropicAnswer(Answer):
+class AnthropicAnswer(UpstreamAnswer):
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
         self._first: Record = {}

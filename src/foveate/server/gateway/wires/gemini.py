@@ -31,7 +31,7 @@ from foveate.server.gateway.wires.fields import (
     text_of,
     texts_in,
 )
-from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall
+from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
 
 STATUSES: Final = {
@@ -222,7 +222,7 @@ class _Candidate:
         return bool(self.own) and not self.has_client_calls
 
 
-class GeminiAnswer(Answer):
+class GeminiAnswer(UpstreamAnswer):
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
         if request.is_json_array:

@@ -29,7 +29,7 @@ from foveate.server.gateway.wires.fields import (
     text_of,
     texts_in,
 )
-from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall
+from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
 
 SYSTEM_ROLES: Final = frozenset({"system", "developer"})
@@ -301,7 +301,7 @@ class _Choice:
         return self.has_function_call or any(call.is_own is False for call in self.calls)
 
 
-class OpenAIAnswer(Answer):
+class OpenAIAnswer(UpstreamAnswer):
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
         self._first: Record = {}

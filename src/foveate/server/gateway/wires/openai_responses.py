@@ -28,7 +28,7 @@ from foveate.server.gateway.wires.fields import (
     texts_in,
 )
 from foveate.server.gateway.wires.openai import error_body, leading
-from foveate.server.gateway.wires.wire import Answer, ClientRequest, OwnCall
+from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
 
 STATE_KEYS: Final = ("previous_response_id", "conversation")
@@ -151,7 +151,7 @@ class _Item:
         return kept if kept is None or kept.get("id") in (None, self.new_id) else {**kept, "id": self.new_id}
 
 
-class OpenAIResponsesAnswer(Answer):
+class OpenAIResponsesAnswer(UpstreamAnswer):
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
         self._first: Record = {}

@@ -44,7 +44,7 @@ class OwnCall:
     """Parsed JSON, or the text if it is not JSON."""
 
 
-class Answer(ABC):
+class UpstreamAnswer(ABC):
     """One response to a client, made from one or more upstream rounds.
 
     A round is fed as events (`feed`) or as one JSON body (`load`). Calls of own tools are hidden from the client, and
@@ -141,7 +141,7 @@ class Wire(Protocol):
         tools. Nothing else changes, and no argument is modified.
         """
 
-    def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> Answer:
+    def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> UpstreamAnswer:
         """The reader and rewriter of the answer to `request`."""
 
     def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
