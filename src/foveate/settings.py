@@ -49,7 +49,10 @@ RETIRED_KEYS = {
 
 _BY_NAME = ("strategies", "upper")
 """Attributes of the settings that hold several sections."""
-UPPER_SECTIONS = {"server": "foveate.server.settings:ServerSettings"}
+UPPER_SECTIONS = {
+    "server": "foveate.server.settings:ServerSettings",
+    "tools": "foveate.tools.settings:ToolsSettings",
+}
 """Sections of packages that import this one, by name; each is loaded when settings are read."""
 
 

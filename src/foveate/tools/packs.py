@@ -1,0 +1,47 @@
+"""Packs: named lists of tools. A user's own are in the settings (`tools.packs`) and may include other packs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from foveate.context.tools import HISTORY_TOOLS
+from foveate.errors import InputError
+from foveate.tools import registry
+
+PACKS: Final[Mapping[str, Sequence[str]]] = {
+    "core-codex": (
+        "read_file", "list_dir", "grep", "file_search", "apply_patch", "exec", "update_plan", "view_image",
+    ),
+    "anthropic-standard": ("read_file", "write_file", "edit_file", "exec", "grep"),
+    "file-ops": ("read_file", "list_dir", "grep", "file_search", "apply_patch", "write_file", "edit_file",
+                 "view_image"),
+    "research": ("read_file", "list_dir", "grep", "file_search", "view_image", "web_search", "fetch_url"),
+}  # fmt: skip
+
+
+def pack_names(own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """All packs, the user's own included."""
+    return tuple(sorted({*PACKS, *own, "all"}))
+
+
+def tools_of(pack: str, own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The sorted names of a pack's tools, history tools included. `InputError` for an unknown pack, tool or a cycle."""
+    return tuple(sorted({*HISTORY_TOOLS, *_expand(pack, own, ())}))
+
+
+def _expand(pack: str, own: Mapping[str, Sequence[str]], above: tuple[str, ...]) -> set[str]:
+    if pack in above:
+        raise InputError(f"the pack {pack!r} includes itself: {' → '.join((*above, pack))}")
+    if pack == "all":
+        return set(registry.names())
+    members = own.get(pack) or PACKS.get(pack)
+    if members is None:
+        raise InputError(f"there is no pack {pack!r}; available: {', '.join(pack_names(own))}")
+    found: set[str] = set()
+    for member in members:
+        if member in own or member in PACKS or member == "all":
+            found |= _expand(member, own, (*above, pack))
+        else:
+            found.add(registry.find(member).name)
+    return found

@@ -1,0 +1,38 @@
+"""All tools by name: the built-in ones, those of entry points in the group `foveate.tools`, and registered ones.
+
+A built-in tool is one module in `builtin/` with a `Tool` of the module's name; it is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from foveate.errors import InputError
+from foveate.plugins import Registry
+from foveate.tools.history import history_tools
+from foveate.tools.tool import Tool
+
+REGISTRY: Registry[Tool] = Registry("foveate.tools", ("foveate.tools.builtin",), name_of=str, member_of=getattr)
+_HISTORY = history_tools()
+_registered: dict[str, Tool] = {}
+
+
+def register(tool: Tool) -> None:
+    """Add a tool, replacing one of the same name."""
+    _registered[tool.name] = tool
+
+
+def unregister(name: str) -> None:
+    """Remove a registered tool."""
+    _registered.pop(name, None)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all tools, sorted."""
+    return tuple(sorted({*REGISTRY.names, *_HISTORY, *_registered}))
+
+
+def find(name: str) -> Tool:
+    """The tool of this name; `InputError` lists those that exist."""
+    found = _registered.get(name) or _HISTORY.get(name) or REGISTRY.get(name)
+    if found is None:
+        raise InputError(f"there is no tool {name!r}; available: {', '.join(names())}")
+    return found

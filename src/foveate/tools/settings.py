@@ -1,0 +1,18 @@
+"""The `tools` section of the settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class ToolsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tools that `foveate run`, `foveate chat`, agents and `foveate tools` can use."""
+
+    packs: dict[str, tuple[str, ...]] = {}
+    """Your own packs: names of tools and of other packs, by the pack's name."""
+    allow_exec: bool = False
+    """Offer and execute `exec`, in a sandbox."""
+    max_file_bytes: Annotated[int, Meta(ge=1)] = 10_000_000
+    """Largest file that a tool reads whole. A range of a larger text file can still be read."""

@@ -1,0 +1,215 @@
+"""One tool: what a model is told about it, the rules for calling it, and the function that answers.
+
+A function becomes a tool by its signature and docstring. A first parameter of type `Workspace` is filled in by the
+toolbox; all others are the model's arguments. A description of an argument is written as `Annotated[str, "…"]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints, overload
+
+import msgspec
+from msgspec import Meta, Struct
+
+from foveate.errors import InputError, InvalidToolCall
+from foveate.turn import Attachment, Json
+
+if TYPE_CHECKING:
+    pass
+
+Approval = Literal["never", "ask", "always"]
+"""`never`: executed at once. `ask`: a person is asked, and can allow it for the rest of the session. `always`: a person
+is asked for each call."""
+DEFAULT_TIMEOUT_SECONDS = 60.0
+DEFAULT_MAX_OUTPUT_TOKENS = 8_000
+_WORKSPACE = "workspace"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class ToolError(InputError):
+    """A tool can't do what it was asked; the message tells the model why, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """What a tool does to the world, by the names that MCP uses."""
+
+    read_only: bool = False
+    destructive: bool = True
+    """It may overwrite or delete. Without meaning for a read-only tool."""
+    open_world: bool = False
+    """It reaches beyond this machine."""
+
+
+READ_ONLY = Annotations(read_only=True, destructive=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool answers."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    """Images for the model."""
+    is_error: bool = False
+    exit_code: int | None = None
+
+
+Run = Callable[..., Awaitable["str | ToolOutput"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool with everything the toolbox needs to offer and execute it."""
+
+    name: str
+    description: str
+    arguments: type[Struct]
+    """The model's arguments, checked before a call. The JSON schema is made of it."""
+    run: Run
+    """Called with the workspace first, if `takes_workspace`, and the arguments by name."""
+    takes_workspace: bool = False
+    annotations: Annotations = field(default_factory=Annotations)
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
+    """A longer result goes to the file cabinet, and the model gets its head, its tail and the key."""
+    approval: Approval = "never"
+    compressor: str | None = None
+    """Name of the compressor for its results (`foveate.compress.tools`). None: by the tool's name or the output."""
+    raw_schema: Mapping[str, Json] | None = None
+    """The JSON schema where a third party gives it, as an MCP server does; arguments are then passed on as they are."""
+
+    @property
+    def schema(self) -> dict[str, Json]:
+        """The JSON schema of the arguments: the same bytes in every process."""
+        return dict(self.raw_schema) if self.raw_schema is not None else _schema(self.arguments)
+
+    def usage(self) -> str:
+        """How it is called, e.g. `read_file(path, [first_line])`."""
+        schema = self.schema
+        required = cast("Sequence[str]", schema.get("required", ()))
+        names = cast("Mapping[str, Json]", schema.get("properties", {}))
+        return f"{self.name}({', '.join(name if name in required else f'[{name}]' for name in names)})"
+
+    def check(self, arguments: object) -> dict[str, Any]:
+        """The arguments by name, converted. `InvalidToolCall` names the wrong field and says what it takes."""
+        given = _as_object(self, arguments)
+        if self.raw_schema is not None:
+            return dict(given)
+        kept = {key: value for key, value in given.items() if value is not None}  # models write null for what is absent
+        try:
+            converted = msgspec.convert(kept, self.arguments, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidToolCall(self.name, f"{_problem(error)}; call {self.usage()}") from None
+        return {name: getattr(converted, name) for name in self.arguments.__struct_fields__}
+
+
+@overload
+def tool(function: _Function, /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    annotations: Annotations | None = None,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+    approval: Approval = "never",
+    compressor: str | None = None,
+) -> Callable[[_Function], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    annotations: Annotations | None = None,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+    approval: Approval = "never",
+    compressor: str | None = None,
+) -> Tool | Callable[[_Function], Tool]:
+    """Make a tool of a function, by its signature and docstring. A function that is not async runs in a thread."""
+
+    def make(given: Callable[..., Any]) -> Tool:
+        hints = get_type_hints(given, include_extras=True)
+        parameters = inspect.signature(given).parameters
+        described = inspect.getdoc(given)
+        if not described:
+            raise InputError(f"{given.__name__} needs a docstring: it tells the model what the tool does")
+        fields = [_field(parameter, hints) for parameter in parameters.values() if parameter.name != _WORKSPACE]
+        return Tool(
+            name=name or given.__name__,
+            description=" ".join(described.split("\n\n")[0].split()),
+            arguments=msgspec.defstruct(given.__name__, fields, kw_only=True, forbid_unknown_fields=True),
+            run=given if inspect.iscoroutinefunction(given) else _in_thread(given),
+            takes_workspace=_WORKSPACE in parameters,
+            annotations=annotations or Annotations(),
+            timeout_seconds=timeout_seconds,
+            max_output_tokens=max_output_tokens,
+            approval=approval,
+            compressor=compressor,
+        )
+
+    return make if function is None else make(function)
+
+
+def _field(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    if parameter.name not in hints:
+        raise InputError(f"the parameter {parameter.name!r} of a tool needs a type")
+    hint = hints[parameter.name]
+    if get_origin(hint) is Annotated:
+        kind, *extras = get_args(hint)
+        described = [Meta(description=extra) if isinstance(extra, str) else extra for extra in extras]
+        hint = Annotated[(kind, *described)]
+    has_default = parameter.default is not inspect.Parameter.empty
+    return (parameter.name, hint, parameter.default) if has_default else (parameter.name, hint)
+
+
+def _in_thread(function: Callable[..., str | ToolOutput]) -> Run:
+    async def run(*given: object, **named: object) -> str | ToolOutput:
+        return await asyncio.to_thread(function, *given, **named)
+
+    return run
+
+
+def _schema(arguments: type[Struct]) -> dict[str, Json]:
+    """As providers accept it: no references, and an optional argument without null and its default."""
+    _, components = msgspec.json.schema_components([arguments])
+    body = components[arguments.__name__]
+    properties = {name: _plain(value) for name, value in body["properties"].items()}
+    return {"type": "object", "properties": properties, "required": body["required"], "additionalProperties": False}
+
+
+def _plain(schema: Mapping[str, Any]) -> dict[str, Json]:
+    kept = {key: value for key, value in schema.items() if key not in ("default", "title")}
+    options = [option for option in kept.pop("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1:
+        kept |= options[0]
+    elif options:
+        kept["anyOf"] = options
+    if "enum" in kept and "type" not in kept:
+        kept["type"] = "string"
+    return kept
+
+
+def _as_object(owner: Tool, arguments: object) -> Mapping[str, object]:
+    if isinstance(arguments, str):
+        try:
+            arguments = msgspec.json.decode(arguments or "{}")
+        except (msgspec.DecodeError, RecursionError):
+            raise InvalidToolCall(owner.name, f"the arguments are not JSON; call {owner.usage()}") from None
+    if not isinstance(arguments, Mapping):
+        raise InvalidToolCall(owner.name, f"the arguments are not an object; call {owner.usage()}")
+    return arguments
+
+
+def _problem(error: msgspec.ValidationError) -> str:
+    """msgspec's message with the field in front, e.g. `path: expected str, got int`."""
+    text, _, place = str(error).partition(" - at `$")
+    field_name = place.rstrip("`").lstrip(".")
+    text = text.replace("Object ", "").replace("`", "'")
+    text = text[:1].lower() + text[1:]
+    return f"{field_name}: {text}" if field_name else text

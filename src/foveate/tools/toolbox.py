@@ -1,0 +1,81 @@
+"""The toolbox: a pack's tools for one workspace. It offers their definitions and executes calls.
+
+    call ──► arguments checked ──► approved ──► executed with its time limit ──► output within its cap
+
+Whatever goes wrong becomes an answer that the model can act on; a tool never raises into the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from foveate.errors import FoveateError, contained
+from foveate.tools import packs, registry
+from foveate.tools.definitions import definitions
+from foveate.tools.tool import Tool, ToolOutput
+from foveate.tools.workspace import Workspace
+from foveate.turn import Json
+
+Approver = Callable[[Tool, Mapping[str, Any]], Awaitable[bool]]
+"""Asks a person whether a call may be executed."""
+EXEC = "exec"
+_log = logging.getLogger(__name__)
+
+
+async def refuse(_tool: Tool, _arguments: Mapping[str, Any]) -> bool:
+    """The approver where nobody can be asked."""
+    return False
+
+
+class Toolbox:
+    """The tools that a model may call."""
+
+    def __init__(self, tools: Iterable[Tool], workspace: Workspace, *, approve: Approver = refuse) -> None:
+        self.workspace = workspace
+        self.tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
+        self._approve = approve
+
+    @classmethod
+    def of_pack(cls, pack: str, workspace: Workspace, *, approve: Approver = refuse) -> Toolbox:
+        """The tools of a pack; `exec` only where the workspace allows it."""
+        chosen = packs.tools_of(pack, workspace.settings.packs)
+        allowed = (name for name in chosen if name != EXEC or workspace.allow_exec)
+        return cls(map(registry.find, allowed), workspace, approve=approve)
+
+    def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
+        """The tools in a provider's format, or MCP's."""
+        return definitions(self.tools.values(), format)
+
+    async def call(self, name: str, arguments: object) -> ToolOutput:
+        """Execute a call. An error of any kind is an output with `is_error`."""
+        tool = self.tools.get(name)
+        if tool is None:
+            return _error(f"there is no tool {name!r} here; available: {', '.join(self.tools)}")
+        try:
+            checked = tool.check(arguments)
+            if tool.approval != "never" and not await self._approve(tool, checked):
+                return _error(f"{name} was not approved, so it was not executed")
+            return await self._run(tool, checked)
+        except FoveateError as error:
+            return _error(str(error))
+
+    async def _run(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
+        given = (self.workspace,) if tool.takes_workspace else ()
+        found: str | ToolOutput = ""
+        with contained(_log, "the tool %s failed", tool.name) as outcome:
+            async with asyncio.timeout(tool.timeout_seconds):
+                found = await tool.run(*given, **arguments)
+        if isinstance(outcome.error, TimeoutError):
+            return _error(f"{tool.name} did not finish within {tool.timeout_seconds:g} seconds and was stopped")
+        if isinstance(outcome.error, FoveateError):
+            return _error(str(outcome.error))
+        if outcome.error is not None:
+            return _error(f"{tool.name} failed: {type(outcome.error).__name__}: {outcome.error}")
+        return found if isinstance(found, ToolOutput) else ToolOutput(str(found))
+
+
+def _error(problem: str) -> ToolOutput:
+    return ToolOutput(f"Error: {problem}\n", is_error=True)

@@ -1,0 +1,58 @@
+"""What tools may use: the folders they are confined to, the session they work for, and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foveate.tools.settings import ToolsSettings
+from foveate.tools.tool import ToolError
+
+if TYPE_CHECKING:
+    from foveate.client import Foveate
+    from foveate.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """What the tools of one session may use."""
+
+    roots: tuple[Path, ...] = ()
+    """The only folders whose files tools may touch, resolved. Relative paths are below the first one."""
+    session: Session | None = None
+    fov: Foveate | None = None
+    settings: ToolsSettings = field(default_factory=ToolsSettings)
+    allow_exec: bool = False
+    allow_unsandboxed: bool = False
+    """Execute commands even where the sandbox can't be enforced."""
+
+    @classmethod
+    def at(cls, folders: Sequence[str | Path], **given: object) -> Workspace:
+        """A workspace confined to these folders; `ToolError` if one is not a folder."""
+        roots = tuple(Path(folder).resolve() for folder in folders)
+        for root in roots:
+            if not root.is_dir():
+                raise ToolError(f"{root} is not a folder")
+        return cls(roots=roots, **given)  # type: ignore[arg-type]
+
+    def path(self, given: str) -> Path:
+        """The real path of an argument. `ToolError` if it is outside the roots, also by way of a symbolic link."""
+        if not self.roots:
+            raise ToolError("no folder was given to work in")
+        if "\0" in given:
+            raise ToolError("a path has no null characters")
+        try:
+            found = (self.roots[0] / given).resolve()
+        except (OSError, RuntimeError):
+            raise ToolError(f"{given} can't be resolved: too many symbolic links") from None
+        if not any(found == root or root in found.parents for root in self.roots):
+            allowed = ", ".join(map(str, self.roots))
+            raise ToolError(f"{given} is outside the folders that tools may use ({allowed})")
+        return found
+
+    def shown(self, path: Path) -> str:
+        """A path as the model writes it: relative to the first root where it is below it."""
+        first = self.roots[0]
+        return str(path.relative_to(first)) if path == first or first in path.parents else str(path)

@@ -1,0 +1,119 @@
+"""Tools: functions, checked arguments, packs, definitions, and calls that never raise."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+
+from foveate.errors import InputError, InvalidToolCall
+from foveate.tools import Tool, Toolbox, Workspace, packs, registry, tool
+from foveate.tools.definitions import FORMATS, definitions
+
+
+@tool
+async def opening_hours(
+    place: Annotated[str, "Name of the place"], day: Literal["weekday", "weekend"] = "weekday", limit: int | None = None
+) -> str:
+    """Look up when a place
+    is open.
+
+    This paragraph is for people.
+    """
+    return f"{place} {day} {limit}"
+
+
+def test_a_function_is_described_by_its_signature_and_docstring() -> None:
+    assert opening_hours.description == "Look up when a place is open."
+    assert opening_hours.schema == {
+        "type": "object",
+        "properties": {
+            "place": {"type": "string", "description": "Name of the place"},
+            "day": {"type": "string", "enum": ["weekday", "weekend"]},
+            "limit": {"type": "integer"},
+        },
+        "required": ["place"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({}, "missing required field 'place'"),
+        ({"place": 3}, "place: expected 'str', got 'int'"),
+        ({"place": "zoo", "when": "now"}, "unknown field 'when'"),
+        ({"place": "zoo", "day": "Monday"}, "day: invalid enum value 'Monday'"),
+        ("{", "not JSON"),
+        ("[1]", "not an object"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments: object, problem: str) -> None:
+    with pytest.raises(InvalidToolCall, match=r"call opening_hours\(place, \[day\], \[limit\]\)") as got:
+        opening_hours.check(arguments)
+    assert problem in str(got.value)
+
+
+def test_null_is_an_absent_argument() -> None:
+    assert opening_hours.check('{"place": "zoo", "limit": null}') == {"place": "zoo", "day": "weekday", "limit": None}
+
+
+def _broken(how: str) -> Tool:
+    @tool(name=how, timeout_seconds=0.05)
+    async def broken() -> str:
+        """Fail."""
+        if how == "hangs":
+            await asyncio.sleep(60)
+        raise ZeroDivisionError("division by zero")
+
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("hangs", "did not finish within 0.05 seconds"), ("raises", "ZeroDivisionError"), ("absent", "there is no tool")],
+)
+def test_a_tool_that_fails_is_an_answer(name: str, problem: str) -> None:
+    box = Toolbox([_broken("hangs"), _broken("raises")], Workspace())
+    output = asyncio.run(box.call(name, {}))
+    assert output.is_error
+    assert problem in output.text
+
+
+def test_a_tool_that_needs_approval_is_not_run_without_it() -> None:
+    ran: list[str] = []
+
+    @tool(approval="ask")
+    def delete(name: str) -> str:
+        """Delete a thing."""
+        ran.append(name)
+        return "deleted"
+
+    output = asyncio.run(Toolbox([delete], Workspace()).call("delete", {"name": "a"}))
+    assert output.is_error
+    assert not ran
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_definitions_are_sorted_and_stable(format: str) -> None:  # noqa: A002
+    tools = [registry.find(name) for name in registry.names()]
+    one, other = definitions(tools, format), definitions(tools[::-1], format)
+    assert msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
+def test_a_pack_that_includes_itself_is_refused() -> None:
+    with pytest.raises(InputError, match="includes itself: mine → yours → mine"):
+        packs.tools_of("mine", {"mine": ["yours"], "yours": ["mine"]})
+
+
+@pytest.mark.parametrize("given", ["../x", "/etc/passwd", "link/passwd", "loop", "a/../../x", "a\0b"])
+def test_a_path_outside_the_roots_is_refused(tmp_path: Path, given: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to("/etc")
+    (root / "loop").symlink_to(root / "loop")
+    with pytest.raises(InputError, match=r"outside the folders|null characters|symbolic links"):
+        Workspace.at([root]).path(given)
