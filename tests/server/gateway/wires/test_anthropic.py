@@ -95,7 +95,7 @@ def test_a_system_text_is_continued(system: str | None, sent: str) -> None:
     assert WIRE.upstream_body(request, BODY, extra_system="pins", own_tools=[])["system"] == sent
 
 
-def test_usage_of_two_rounds_is_added_and_each_round_is_an_iteration() -> None:
+def test_usage_of_two_rounds_has_the_last_input_and_each_round_as_an_iteration() -> None:
     two = answer()
     feed(two, b"".join(anthropic_stream(Scripted((Call("c", "own_search", {}),), 1, 4, 100, 50, 7))))
     two.next_round()
@@ -103,12 +103,12 @@ def test_usage_of_two_rounds_is_added_and_each_round_is_an_iteration() -> None:
     events = [json.loads(event.data) for piece in two.finish() for event in SseParser().feed(piece)]
     assert [event["type"] for event in events] == ["message_delta", "message_stop"]
     usage = events[0]["usage"]
-    assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (220, 110, 16)
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (120, 60, 16)
     assert [one["input_tokens"] for one in usage["iterations"]] == [100, 120]
     assert two.usage() == {
-        "input_tokens": 330,
+        "input_tokens": 180,
         "output_tokens": 16,
-        "cache_read_tokens": 110,
+        "cache_read_tokens": 60,
         "cache_write_tokens": 0,
     }
     assert two.result()["usage"] == usage

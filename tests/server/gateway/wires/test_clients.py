@@ -66,9 +66,9 @@ def test_anthropic_package_reads_two_rounds_as_one_message() -> None:
     assert [block.type for block in message.content] == ["thinking", "text", "thinking", "text", "tool_use", "tool_use"]
     assert message.stop_reason == "tool_use"
     assert (message.usage.input_tokens, message.usage.output_tokens, message.usage.cache_read_input_tokens) == (
-        20,
         10,
-        6,
+        10,
+        3,
     )
     assert message.id == "msg_000000000000000000000001"
 
@@ -94,7 +94,7 @@ def test_openai_package_reads_two_rounds_as_one_completion() -> None:
     assert choice.message.content == "One moment.\n\nHere: żółć."
     assert [call.function.name for call in choice.message.tool_calls or []] == ["shell", "edit"]
     assert choice.finish_reason == "tool_calls"
-    assert (completion.id, completion.usage.prompt_tokens, completion.usage.total_tokens) == ("chatcmpl-1", 20, 30)
+    assert (completion.id, completion.usage.prompt_tokens, completion.usage.total_tokens) == ("chatcmpl-1", 10, 20)
     shown = answer.result()["choices"][0]["message"]
     assert shown["content"] == choice.message.content
     assert shown["reasoning_content"] == choice.message.reasoning_content
@@ -124,7 +124,7 @@ def test_openai_package_reads_two_rounds_as_one_response() -> None:
     assert response.output_text == "One moment.Here: żółć."
     assert [item["id"] for item in answer.shown_messages()] == [item.id for item in response.output]
     assert response.id == f"resp_{1:030d}"
-    assert (response.usage.input_tokens, response.usage.input_tokens_details.cached_tokens) == (20, 6)
+    assert (response.usage.input_tokens, response.usage.input_tokens_details.cached_tokens) == (10, 3)
 
 
 def test_openai_package_gets_the_failure_of_an_aborted_response() -> None:
@@ -161,7 +161,7 @@ def test_google_package_reads_two_rounds_as_one_answer() -> None:
     assert "".join(chunk.text or "" for chunk in chunks) == "One moment.\n\nHere: żółć."
     calls = [call for chunk in chunks for call in chunk.function_calls or ()]
     assert [(call.name, call.args) for call in calls] == [("shell", {"command": "ls"}), ("edit", {"path": "a"})]
-    assert chunks[-1].usage_metadata.prompt_token_count == 20
+    assert chunks[-1].usage_metadata.prompt_token_count == 10
     assert {chunk.response_id for chunk in chunks} == {"r1"}
     assert len(chat.get_history(curated=True)) > 1
     assert [part.get("text") for part in answer.shown_messages()[0]["parts"]][1] == "One moment."

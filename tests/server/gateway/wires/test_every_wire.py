@@ -124,7 +124,7 @@ def test_two_rounds_are_one_answer(format: str, first: Scripted, second: Scripte
     assert streamed.usage() == loaded.usage()
     assert streamed.result() == loaded.result()
     assert loaded.usage()["output_tokens"] == first.output_tokens + second.output_tokens
-    assert loaded.usage()["cache_read_tokens"] == first.cached_tokens + second.cached_tokens
+    assert loaded.usage()["cache_read_tokens"] == second.cached_tokens
 
 
 @every_wire

@@ -190,7 +190,7 @@ def test_a_client_without_sse_gets_one_json_array() -> None:
             out += b"".join(to.feed(event)) + WIRE.ping()
     chunks = json.loads(out + b"".join(to.finish()))
     assert "".join(part["text"] for one in chunks for part in parts(one)) == "One.\n\nTwo."
-    assert chunks[-1]["usageMetadata"]["promptTokensDetails"] == [{"modality": "TEXT", "tokenCount": 20}]
+    assert chunks[-1]["usageMetadata"]["promptTokensDetails"] == [{"modality": "TEXT", "tokenCount": 10}]
     assert {one["responseId"] for one in chunks} == {"r1"}
 
 
@@ -243,3 +243,43 @@ def test_an_error_has_the_status_of_its_code() -> None:
         "message": "contents: slow",
         "status": "RESOURCE_EXHAUSTED",
     }
+
+
+def piece(*values: Record, more: bool = True, **fields: Any) -> Record:
+    call = {**fields, **({"partialArgs": list(values)} if values else {}), **({"willContinue": True} if more else {})}
+    return {"functionCall": call}
+
+
+def test_a_call_of_the_client_in_pieces_is_passed_on_and_recorded_whole() -> None:
+    to = answer()
+    pieces = [
+        piece(name="shell", id="c1"),
+        piece({"jsonPath": "$.command", "stringValue": "ls ", "willContinue": True}),
+        piece({"jsonPath": "$.command", "stringValue": "-l"}, {"jsonPath": "$.at[1].x", "numberValue": 2}),
+        piece({"jsonPath": "$['a b']", "nullValue": "NULL_VALUE"}, {"jsonPath": "$.now", "boolValue": True}),
+        piece(more=False),
+    ]
+    sent = [part for one in pieces for out in outputs(to.feed(chunk(one))) for part in parts(out)]
+    sent += [part for out in outputs(to.feed(chunk({"text": ""}, finishReason="STOP"))) for part in parts(out)]
+    assert sent[:5] == pieces
+    arguments = {"command": "ls -l", "at": [None, {"x": 2}], "a b": None, "now": True}
+    whole = {"role": "model", "parts": [{"functionCall": {"name": "shell", "id": "c1", "args": arguments}}]}
+    assert to.round_messages == to.shown_messages() == [whole]
+    assert to.has_client_calls
+
+
+def test_an_own_call_in_pieces_is_hidden_and_complete() -> None:
+    to = answer()
+    text = {"jsonPath": "$.query", "stringValue": "dog"}
+    for one in (piece(name="own_search"), piece(text), piece(more=False)):
+        assert to.feed(chunk(one)) == []
+    assert [(call.name, call.arguments) for call in to.own_calls] == [("own_search", {"query": "dog"})]
+    assert not to.has_client_calls
+
+
+@pytest.mark.parametrize("path", ["", "query", "$", "$.a.", "$.a[99999999]", "$.a.b", "$[0]"])
+def test_a_piece_with_a_wrong_path_is_an_error_of_the_provider(path: str) -> None:
+    to = answer()
+    to.feed(chunk(piece({"jsonPath": "$.a", "stringValue": "x"}, name="shell")))
+    with pytest.raises(BadUpstream, match="path"):
+        to.feed(chunk(piece({"jsonPath": path, "stringValue": "x"})))

@@ -160,7 +160,7 @@ def test_a_later_round_has_no_role_chunk_and_the_first_id() -> None:
     assert to.shown_messages() == [{"role": "assistant", "content": "One.\n\nTwo."}]
 
 
-def test_usage_is_added_over_rounds() -> None:
+def test_usage_of_two_rounds_has_the_last_input() -> None:
     to = answer()
     for scripted in (
         Scripted((Call("c", "own_search", {}),), 1, 4, 100, 50, 7),
@@ -171,13 +171,13 @@ def test_usage_is_added_over_rounds() -> None:
         for event in SseParser().feed(b"".join(openai_stream(scripted))):
             to.feed(event)
     assert to.usage() == {
-        "input_tokens": 220,
+        "input_tokens": 120,
         "output_tokens": 16,
-        "cache_read_tokens": 110,
+        "cache_read_tokens": 60,
         "cache_write_tokens": 0,
     }
     [_, usage, _] = outputs(to.finish())
-    assert (usage["id"], usage["usage"]["total_tokens"]) == ("chatcmpl-1", 236)
+    assert (usage["id"], usage["usage"]["total_tokens"]) == ("chatcmpl-1", 136)
 
 
 def test_several_choices_are_kept_apart() -> None:

@@ -126,7 +126,7 @@ def test_numbers_and_indexes_go_on_and_ids_stay_unique_in_a_second_round() -> No
     assert {one.get("item_id") or one["item"]["id"] for one in second} == {"msg_1_r2", "fc_d"}
     assert [item["id"] for item in end["response"]["output"]] == ["msg_1", "msg_1_r2", "fc_d"]
     assert to.round_messages == responses_body(Scripted((Said("b"), Call("d", "shell", {}))))["output"]
-    assert end["response"]["usage"]["total_tokens"] == 30
+    assert end["response"]["usage"]["total_tokens"] == 20
 
 
 def test_the_response_object_has_the_clients_tools_and_instructions() -> None:

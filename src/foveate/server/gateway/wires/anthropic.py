@@ -12,6 +12,7 @@ from foveate.server.gateway.wires.fields import (
     Record,
     add_usage,
     check_content,
+    client_usage,
     count_in,
     decode,
     encode,
@@ -48,6 +49,9 @@ KINDS: Final = {
 }
 CALLS: Final = frozenset({"tool_use"})
 """Blocks that the client has to answer; server tools have other types."""
+
+INPUTS: Final = frozenset({"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"})
+"""Fields of the usage that measure a request."""
 
 
 class AnthropicWire:
@@ -299,7 +303,7 @@ class AnthropicAnswer(UpstreamAnswer):
         end = {"type": "message_delta", **self._end}
         end["delta"] = {"stop_sequence": None, **record_in(self._end, "delta"), "stop_reason": self._stop_reason()}
         if self.rounds > 1 or "usage" not in end:
-            end["usage"] = self._total()
+            end["usage"] = self._client_usage()
         return [
             write_event(encode(end), name="message_delta"),
             write_event(b'{"type":"message_stop"}', name="message_stop"),
@@ -317,7 +321,7 @@ class AnthropicAnswer(UpstreamAnswer):
             **message,
             "content": self._all_shown(),
             "stop_reason": self._stop_reason(),
-            "usage": self._total(),
+            "usage": self._client_usage(),
         }
 
     def shown_messages(self) -> list[Record]:
@@ -332,8 +336,12 @@ class AnthropicAnswer(UpstreamAnswer):
         error = {"type": "error", "error": {"type": "api_error", "message": message}}
         return [write_event(encode(error), name="error")]
 
+    def _client_usage(self) -> Record:
+        """The usage for the client; `iterations` has all that was billed."""
+        return client_usage(self._total(), self._usage, INPUTS) if self._rounds_usage else self._usage
+
     def _total(self) -> Record:
-        """Usage of all rounds. `iterations` has each round's, since clients take the context's size from the last."""
+        """Usage of all rounds. `iterations` has each round's."""
         if not self._rounds_usage:
             return self._usage
         total: Record = {}
@@ -346,11 +354,11 @@ class AnthropicAnswer(UpstreamAnswer):
         return {**total, "iterations": iterations}
 
     def usage(self) -> dict[str, int]:
-        total = self._total()
-        read, written = count_in(total, "cache_read_input_tokens"), count_in(total, "cache_creation_input_tokens")
+        usage = self._client_usage()
+        read, written = count_in(usage, "cache_read_input_tokens"), count_in(usage, "cache_creation_input_tokens")
         return {
-            "input_tokens": count_in(total, "input_tokens") + read + written,
-            "output_tokens": count_in(total, "output_tokens"),
+            "input_tokens": count_in(usage, "input_tokens") + read + written,
+            "output_tokens": count_in(usage, "output_tokens"),
             "cache_read_tokens": read,
             "cache_write_tokens": written,
         }

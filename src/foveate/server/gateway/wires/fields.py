@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -120,6 +120,17 @@ def add_usage(total: Record, more: Record) -> Record:
         elif value is not None or before is None:
             added[key] = value
     return added
+
+
+def client_usage(total: Record, last: Record, inputs: Collection[str]) -> Record:
+    """The usage in an answer of several rounds: output of all, but input of the last alone.
+
+    Clients take the size of their context from the input, and compact when it comes near the model's window.
+    """
+    if not any(key in last for key in inputs):
+        return total
+    measured = {key: value for key, value in last.items() if key in inputs}
+    return {**{key: value for key, value in total.items() if key not in inputs}, **measured}
 
 
 def _is_count(value: object) -> bool:

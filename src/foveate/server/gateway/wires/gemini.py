@@ -15,6 +15,7 @@ from foveate.server.gateway.wires.fields import (
     Record,
     add_usage,
     check_content,
+    client_usage,
     count_in,
     decode,
     encode,
@@ -31,6 +32,7 @@ from foveate.server.gateway.wires.fields import (
     text_of,
     texts_in,
 )
+from foveate.server.gateway.wires.partial_call import PartialCall
 from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
 
@@ -48,6 +50,19 @@ STATUSES: Final = {
 EMPTY: Final[Record] = {"text": ""}
 """The part of an answer without content; the client rejects a candidate without any part."""
 METHOD: Final = re.compile(r"([^/:]+):(\w+)$")
+INPUTS: Final = frozenset(
+    {
+        "promptTokenCount",
+        "cachedContentTokenCount",
+        "toolUsePromptTokenCount",
+        "promptTokensDetails",
+        "cacheTokensDetails",
+        "toolUsePromptTokensDetails",
+    }
+)
+"""Fields of the usage that measure a request."""
+COUNTS: Final = ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+"""What the total is the sum of."""
 
 
 def error_body(status: int, message: str, *, kind: str | None) -> Record:
@@ -190,13 +205,17 @@ class _Candidate:
     shown: _Parts = field(default_factory=_Parts)
     own: list[Record] = field(default_factory=list)
     has_client_calls: bool = False
+    partial: PartialCall | None = None
+    """A call whose arguments are not complete."""
 
     def add(self, part: Record, *, is_stream: bool) -> Record | None:
         """Take a part; returns what the client gets of it, or None if it is hidden."""
-        call = part.get("functionCall")
+        call = record_in(part, "functionCall") if part.get("functionCall") is not None else None
+        if call is not None and (self.partial or call.get("willContinue") or call.get("partialArgs")):
+            return self._add_piece(part)
         is_own = False
         if call is not None:
-            name = text_in(record_in(part, "functionCall"), "name")
+            name = text_in(call, "name")
             text_in(call, "id")
             is_own = name in self.own_names
             self.has_client_calls |= not is_own
@@ -208,6 +227,15 @@ class _Candidate:
         shown = self._separated(part)
         self.shown.add(shown, is_stream=is_stream)
         return shown
+
+    def _add_piece(self, part: Record) -> Record | None:
+        """Take a piece of a call; the client gets it as it came, the log gets the whole call."""
+        partial = self.partial or PartialCall()
+        is_last = partial.add(part)
+        self.partial = None if is_last else partial
+        if is_last:
+            self.add(partial.whole(), is_stream=True)
+        return None if partial.name in self.own_names else part
 
     def _separated(self, part: Record) -> Record:
         text = part.get("text")
@@ -311,7 +339,7 @@ class GeminiAnswer(UpstreamAnswer):
         if self.rounds == 1:
             return data
         same: Record = {key: self._first[key] for key in ("responseId",) if key in self._first}
-        usage = {"usageMetadata": self._total()} if data.get("usageMetadata") else {}
+        usage = {"usageMetadata": self._client_usage()} if data.get("usageMetadata") else {}
         return {**data, **same, **usage}
 
     def _write(self, data: bytes) -> bytes:
@@ -372,8 +400,8 @@ class GeminiAnswer(UpstreamAnswer):
             content = {"role": "model", **record_in(candidate, "content"), "parts": parts or [EMPTY]}
             candidates.append({**candidate, "content": content})
         body = {**self._identified(self._last), "candidates": candidates}
-        total = self._total()
-        return {**body, "usageMetadata": total} if total else body
+        usage = self._client_usage()
+        return {**body, "usageMetadata": usage} if usage else body
 
     def shown_messages(self) -> list[Record]:
         return _content(self._all_shown().get(0, []))
@@ -389,16 +417,25 @@ class GeminiAnswer(UpstreamAnswer):
             return self._closed()
         return [self._write(encode(error_body(502, message, kind="UNAVAILABLE"))), *self._closed()]
 
+    def _client_usage(self) -> Record:
+        """The usage for the client."""
+        if not self._before:
+            return self._usage
+        usage = client_usage(self._total(), self._usage, INPUTS)
+        if "totalTokenCount" in usage:
+            usage["totalTokenCount"] = sum(count_in(usage, key) for key in COUNTS)
+        return usage
+
     def _total(self) -> Record:
         total = add_usage(self._before, self._usage)
         return {key: _by_modality(value) if key.endswith("Details") else value for key, value in total.items()}
 
     def usage(self) -> dict[str, int]:
-        total = self._total()
+        usage = self._client_usage()
         return {
-            "input_tokens": count_in(total, "promptTokenCount") + count_in(total, "toolUsePromptTokenCount"),
-            "output_tokens": count_in(total, "candidatesTokenCount") + count_in(total, "thoughtsTokenCount"),
-            "cache_read_tokens": count_in(total, "cachedContentTokenCount"),
+            "input_tokens": count_in(usage, "promptTokenCount") + count_in(usage, "toolUsePromptTokenCount"),
+            "output_tokens": count_in(usage, "candidatesTokenCount") + count_in(usage, "thoughtsTokenCount"),
+            "cache_read_tokens": count_in(usage, "cachedContentTokenCount"),
             "cache_write_tokens": 0,
         }
 

@@ -10,6 +10,7 @@ from foveate.errors import BadUpstream
 from foveate.server.gateway.wires.fields import (
     Record,
     add_usage,
+    client_usage,
     count_in,
     decode,
     encode,
@@ -55,6 +56,8 @@ GROWING: Final = frozenset(
 )
 """Text fields of a delta that are added to; other fields replace what was there."""
 DONE: Final = b"[DONE]"
+INPUTS: Final = frozenset({"prompt_tokens", "prompt_tokens_details"})
+"""Fields of the usage that measure a request."""
 
 
 def error_body(status: int, message: str, *, kind: str | None, param: str | None) -> Record:
@@ -412,7 +415,7 @@ class OpenAIAnswer(UpstreamAnswer):
         if self.rounds == 1:
             return data
         same: Record = {key: self._first[key] for key in ("id", "created") if key in self._first}
-        usage = {"usage": self._total()} if data.get("usage") else {}
+        usage = {"usage": self._client_usage()} if data.get("usage") else {}
         return {**data, **same, **usage}
 
     def load(self, body: Record) -> None:
@@ -465,8 +468,8 @@ class OpenAIAnswer(UpstreamAnswer):
             reason = self._finish_reason(index) if index in self._choices else "stop"
             choices.append({"index": index, **rest, "message": message, "finish_reason": reason})
         body = {**self._identified(self._last), "object": "chat.completion", "choices": choices}
-        total = self._total()
-        return {**body, "usage": total} if total else body
+        usage = self._client_usage()
+        return {**body, "usage": usage} if usage else body
 
     def shown_messages(self) -> list[Record]:
         message = self._all_shown().get(0)
@@ -486,16 +489,25 @@ class OpenAIAnswer(UpstreamAnswer):
             return []
         return [write_event(encode(error_body(502, message, kind="upstream_error", param=None)))]
 
+    def _client_usage(self) -> Record:
+        """The usage for the client."""
+        if not self._before:
+            return self._usage
+        usage = client_usage(self._total(), self._usage, INPUTS)
+        if "total_tokens" in usage:
+            usage["total_tokens"] = count_in(usage, "prompt_tokens") + count_in(usage, "completion_tokens")
+        return usage
+
     def _total(self) -> Record:
         return add_usage(self._before, self._usage)
 
     def usage(self) -> dict[str, int]:
-        total = self._total()
+        usage = self._client_usage()
         return {
-            "input_tokens": count_in(total, "prompt_tokens"),
-            "output_tokens": count_in(total, "completion_tokens"),
-            "cache_read_tokens": count_in(total, "prompt_tokens_details", "cached_tokens"),
-            "cache_write_tokens": count_in(total, "prompt_tokens_details", "cache_write_tokens"),
+            "input_tokens": count_in(usage, "prompt_tokens"),
+            "output_tokens": count_in(usage, "completion_tokens"),
+            "cache_read_tokens": count_in(usage, "prompt_tokens_details", "cached_tokens"),
+            "cache_write_tokens": count_in(usage, "prompt_tokens_details", "cache_write_tokens"),
         }
 
 

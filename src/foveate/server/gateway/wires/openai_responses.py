@@ -10,6 +10,7 @@ from foveate.server.gateway.wires.fields import (
     Record,
     add_usage,
     check_content,
+    client_usage,
     count_in,
     decode,
     encode,
@@ -40,6 +41,8 @@ HOSTED_CALLS: Final = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
 """Calls that the provider answers itself."""
+INPUTS: Final = frozenset({"input_tokens", "input_tokens_details"})
+"""Fields of the usage that measure a request."""
 
 
 class OpenAIResponsesWire:
@@ -318,8 +321,8 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
 
     def result(self) -> Record:
         body = {**self._public(self._response), "output": self.shown_messages()}
-        total = self._total()
-        return {**body, "usage": total} if total else body
+        usage = self._client_usage()
+        return {**body, "usage": usage} if usage else body
 
     def _public(self, response: Record) -> Record:
         """A response object as the answer to the client's own request, without own tools and instructions."""
@@ -357,16 +360,26 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         failed: Record = {"type": "response.failed", **number, "response": response}
         return [write_event(encode(failed), name="response.failed")]
 
+    def _client_usage(self) -> Record:
+        """The usage for the client."""
+        last = record_in(self._response, "usage")
+        if not self._before:
+            return last
+        usage = client_usage(self._total(), last, INPUTS)
+        if "total_tokens" in usage:
+            usage["total_tokens"] = count_in(usage, "input_tokens") + count_in(usage, "output_tokens")
+        return usage
+
     def _total(self) -> Record:
         return add_usage(self._before, record_in(self._response, "usage"))
 
     def usage(self) -> dict[str, int]:
-        total = self._total()
+        usage = self._client_usage()
         return {
-            "input_tokens": count_in(total, "input_tokens"),
-            "output_tokens": count_in(total, "output_tokens"),
-            "cache_read_tokens": count_in(total, "input_tokens_details", "cached_tokens"),
-            "cache_write_tokens": count_in(total, "input_tokens_details", "cache_write_tokens"),
+            "input_tokens": count_in(usage, "input_tokens"),
+            "output_tokens": count_in(usage, "output_tokens"),
+            "cache_read_tokens": count_in(usage, "input_tokens_details", "cached_tokens"),
+            "cache_write_tokens": count_in(usage, "input_tokens_details", "cache_write_tokens"),
         }
 
 

@@ -99,7 +99,7 @@ class UpstreamAnswer(ABC):
 
     @abstractmethod
     def finish(self) -> list[bytes]:
-        """The end of the stream, with the last round's stop reason and the usage of all rounds."""
+        """The end of the stream, with the last round's stop reason and input, and the output of all rounds."""
 
     @abstractmethod
     def result(self) -> Record:
@@ -115,8 +115,8 @@ class UpstreamAnswer(ABC):
 
     @abstractmethod
     def usage(self) -> dict[str, int]:
-        """Tokens of all rounds: `input_tokens` (cached ones included), `output_tokens`, `cache_read_tokens`,
-        `cache_write_tokens`."""
+        """What the client is told: `input_tokens` of the last round (cached ones included), `cache_read_tokens` and
+        `cache_write_tokens` of them, and `output_tokens` of all rounds."""
 
 
 class Wire(Protocol):
