@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.models.accounts import believed
 from foveate.models.prices import FREE, Tariff, tariff_for
 from foveate.models.settings import ModelsSettings, Price
-from foveate.models.spending import believed
 from foveate.turn import Usage
 
 SETTINGS = ModelsSettings(prices={"openai:gpt-5-mini": Price(input=1, output=2), "x@https://llm.example.com/v1": FREE})

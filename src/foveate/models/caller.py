@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.events import EventBus
 from foveate.models import Answer, Ask, Model, Purpose
+from foveate.models.accounts import CANCELLED, Accounts, CallBooking, with_believed_usage
 from foveate.models.limits import (
     PROVIDER_FAULTS,
     About,
@@ -34,7 +35,6 @@ from foveate.models.limits import (
     Taken,
 )
 from foveate.models.settings import ModelsSettings
-from foveate.models.spending import CANCELLED, Accounts, CallBooking, with_believed_usage
 from foveate.store.protocol import Calls
 from foveate.store.rows import NANO, OK
 

@@ -40,7 +40,7 @@ from foveate.events import Event, EventBus, EventKind
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
 from foveate.history.late_writes import LateWrites
-from foveate.history.pending import PendingRequest, PendingSteps, native_framing_tokens
+from foveate.history.newest_step import PendingRequest, PendingSteps, native_framing_tokens
 from foveate.history.plan_cache import HistoryView, PlanCache
 from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
 from foveate.history.texts import TextReader

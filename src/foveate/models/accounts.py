@@ -1,4 +1,4 @@
-"""The bill: each call is booked at the most it may cost before it is made, and at what it took afterwards."""
+"""Accounts: each model call is booked at its maximum cost before it is made, and at its real cost afterwards."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.models.accounts import MAX_TOKENS, believed
 from foveate.models.settings import ModelsSettings, Price
-from foveate.models.spending import MAX_TOKENS, believed
 from foveate.testing.scripted import Says, ScriptedModel
 from foveate.turn import Usage
 from support.calling import ask, stage

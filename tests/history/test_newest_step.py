@@ -12,7 +12,7 @@ import pytest
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidMessage
-from foveate.history.pending import waiting_step
+from foveate.history.newest_step import waiting_step
 from foveate.testing.recount import recount
 from foveate.testing.validators import faults
 from foveate.tokens import exact_counter
