@@ -30,11 +30,12 @@ from foveate.models.names import load_model, models_for, plain_model, window_of
 from foveate.models.status import ModelReport, ModelStatus, ModelUse, describe_models, try_model, uses_of
 from foveate.recall.embed.endpoint import EmbeddingEndpoint
 from foveate.recall.search import Hit, Searcher, SearchFilter
-from foveate.session import Session, SharedParts
+from foveate.session import Session
 from foveate.session.address import find_session
 from foveate.session.context import given_settings
 from foveate.session.keys import Keys
 from foveate.session.record import check_session_id, check_text, printable_text
+from foveate.session.shared import SharedParts
 from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy

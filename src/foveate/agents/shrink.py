@@ -31,8 +31,9 @@ from foveate.history.texts import TextReader
 from foveate.models import Ask
 from foveate.plan import Artefact, TurnInfo
 from foveate.renditions import Count
-from foveate.session import Session, SharedParts
+from foveate.session import Session
 from foveate.session.context import given_settings
+from foveate.session.shared import SharedParts
 from foveate.settings import make_strategy
 from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, Material, short_texts

@@ -354,6 +354,11 @@ def _prefetched_text(entry: BoardEntry) -> str:
     return f"Put here ahead, for this prompt:\n{entry.text}"
 
 
+def whole_turns(board: Board) -> set[int]:
+    """The turns that are on the board verbatim and whole."""
+    return {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
+
+
 def to_json(board: Board) -> dict[str, Json]:
     """What is kept of it."""
     return {

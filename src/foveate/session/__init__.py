@@ -11,12 +11,10 @@ import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Literal
-from weakref import WeakValueDictionary
 
-from foveate.cache import BoundedCache
 from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.board import Board
@@ -24,14 +22,10 @@ from foveate.context.context import Context
 from foveate.context.signatures import is_signed
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
-from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, PinNotFound, SessionExists, TurnNotFound
-from foveate.events import EventBus
+from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
-from foveate.models.caller import Caller
-from foveate.plan import AgentStatus
-from foveate.recall.dates import parse_moment
-from foveate.recall.search import Hit, Searcher, SearchFilter
+from foveate.recall.search import Hit, SearchFilter
 from foveate.session import export as exports
 from foveate.session.agent import TriggerAgent
 from foveate.session.checkpoints import Checkpoints
@@ -39,6 +33,7 @@ from foveate.session.context import Contexts, Request, given_settings
 from foveate.session.documents import Documents
 from foveate.session.exchange import Exchange
 from foveate.session.files import Files
+from foveate.session.fork import fork_session
 from foveate.session.goals import Goals
 from foveate.session.read import Reader
 from foveate.session.record import (
@@ -46,11 +41,12 @@ from foveate.session.record import (
     announce,
     as_messages,
     by_turn,
-    check_session_id,
     check_text,
     numbered_keys,
+    pin_number,
 )
-from foveate.session.tenant import check_unreserved, public_id, stored_id
+from foveate.session.shared import SharedParts
+from foveate.session.tenant import public_id
 from foveate.session.tools import TOPIC_RESULTS, Retrieval
 from foveate.session.topics import Topics
 from foveate.session.values import (
@@ -65,36 +61,11 @@ from foveate.session.values import (
     describe_session,
     describe_stats,
 )
-from foveate.settings import Settings, make_strategy, session_strategy
-from foveate.store import Draft, NewSession, Place, SessionRow, Store
+from foveate.settings import make_strategy, session_strategy
+from foveate.store import Draft, Place, SessionRow
 from foveate.store.codec import draft_messages, draft_turn
 from foveate.tokens import Counter, calibrate, session_counter
-from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id, turn_number
-from foveate.worker.loop import Worker
-
-EXPORT_BATCH_TURNS = 200
-MAX_PIN_DIGITS = 18
-"""Longer numbers fit no database."""
-MAX_ASKED = 256
-"""Sessions whose last context is kept until its answer is recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class SharedParts:
-    """What all sessions of an open store use together."""
-
-    store: Store
-    events: EventBus
-    settings: Settings
-    worker: Worker
-    caller: Caller
-    searcher: Searcher
-    turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """One for each session whose turn is in progress by `Session.turn`."""
-    asked: BoundedCache[str, Context] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
-    """The context that each session was last asked for, by any handle: the answer recorded next came from it."""
-    agents: dict[str, AgentStatus] = field(default_factory=dict)
-    """By stored id: sessions whose agent is running, or leaves the next compression to the strategy."""
+from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_number
 
 
 class Session:
@@ -510,15 +481,15 @@ class Session:
     async def board(self) -> Board:
         """Retrieved turns that contexts show for some turns."""
         await self.refresh()
-        return boards.current(await self._contexts.board(self._row))
+        return boards.current(await self._contexts.board.load(self._row))
 
     async def dismiss(self, name: str) -> None:
         """Remove an item from the board by its name, e.g. `T-87-R`."""
-        await self._contexts.keep_board(boards.dismiss(await self.board(), name))
+        await self._contexts.board.keep(boards.dismiss(await self.board(), name))
 
     async def save(self, name: str) -> None:
         """Keep an item on the board until it is dismissed."""
-        await self._contexts.keep_board(boards.save(await self.board(), name))
+        await self._contexts.board.keep(boards.save(await self.board(), name))
 
     async def fork(
         self, session_id: str, at: str | int | None = None, *, title: str | None = None, exist_ok: bool = False
@@ -528,31 +499,7 @@ class Session:
         With `exist_ok` an existing fork of this id from the same turn (without `at`: from any turn) is opened.
         """
         row = await self._store.get_session(self._key)
-        number = row.last_turn if at is None else 0 if at == 0 else turn_number(at)
-        if number is None or (at is None and not number):
-            raise TurnNotFound(self.id, str(at or "T-1"), row.last_turn)
-        if not row.tenant:
-            await check_unreserved(self._store, session_id)
-        new = NewSession(
-            id=stored_id(row.tenant, public_id(row.tenant, check_session_id(session_id))),
-            tenant=row.tenant,
-            title=title if title is not None else _fork_title(row.title or self.id, number),
-            platform=row.platform,
-            channel=row.channel,
-            strategy=row.strategy,
-            settings=row.settings,
-            budget_tokens=row.budget_tokens,
-            budget_chosen=row.budget_chosen,
-            model=row.model,
-            encoding=row.encoding,
-        )
-        try:
-            forked = await self._store.fork_session(new, self._key, number)
-        except SessionExists:
-            forked = await self._store.get_session(new.id)
-            is_same = forked.parent_id == self._key and (at is None or forked.fork_turn == number)
-            if not (exist_ok and is_same):
-                raise SessionExists(session_id) from None
+        forked = await fork_session(self._store, row, session_id, at, title=title, exist_ok=exist_ok)
         return Session(forked, self._shared, tenant=self._tenant)
 
     async def use(self, strategy: str, **settings: Json) -> SessionInfo:
@@ -599,12 +546,7 @@ class Session:
 
     async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
         """Remove a pin; a locked one requires `even_if_locked`."""
-        number = pin_id.removeprefix("P-")
-        if not (number.isascii() and number.isdecimal()):
-            raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
-        if len(number) > MAX_PIN_DIGITS:
-            raise PinNotFound(self.id, pin_id)
-        await self._store.remove_pin(self._key, int(number), even_if_locked=even_if_locked)
+        await self._store.remove_pin(self._key, pin_number(self.id, pin_id), even_if_locked=even_if_locked)
 
     async def stats(self) -> SessionStats:
         """Counts, sizes and the state of background work."""
@@ -628,17 +570,9 @@ class Session:
         """
         info = await self.refresh()
         low, high = self._reader().between(first, last)
-        now = datetime.now(UTC)
-        since = None if after is None else parse_moment(after, now, path="after")
-        until = None if before is None else parse_moment(before, now, path="before")
+        span = exports.Span.between(after, before)
         writer = exports.start(format, info, await self.pins())
-        for start in range(low, min(high, info.turns) + 1, EXPORT_BATCH_TURNS):
-            end = min(start + EXPORT_BATCH_TURNS - 1, high)
-            for turn in await self.load_turns(start, end):
-                if _is_within(turn.at, since, until):
-                    for piece in writer.add(turn):
-                        yield piece
-        for piece in writer.finish():
+        async for piece in exports.pieces(writer, self.load_turns, low, min(high, info.turns), span):
             yield piece
 
     def _take(self, row: SessionRow) -> None:
@@ -657,14 +591,3 @@ class Session:
 
     def _reader(self) -> Reader:
         return Reader(self._store, self._row, self._counter, self._contexts.viewer)
-
-
-def _is_within(at: datetime | None, since: datetime | None, until: datetime | None) -> bool:
-    """Whether a turn began in this time; one without a time is only in an unlimited one."""
-    if at is None:
-        return since is None and until is None
-    return (since is None or at >= since) and (until is None or at < until)
-
-
-def _fork_title(parent: str, turn: int) -> str:
-    return f"{parent}, from {turn_id(turn)}" if turn else parent

@@ -17,7 +17,7 @@ from foveate.plan import AgentStatus
 from foveate.strategy import Strategy
 
 if TYPE_CHECKING:
-    from foveate.session import SharedParts
+    from foveate.session.shared import SharedParts
 
 AgentRun = Callable[["SharedParts", str, Sequence[str], int], Awaitable[bool]]
 """What `Strategy.agent` names: shared parts, stored id of the session, models, and tokens of the window."""

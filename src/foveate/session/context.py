@@ -6,7 +6,6 @@ scratch, and nothing is saved.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import logging
@@ -34,27 +33,27 @@ from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport
 from foveate.context.pairs import loose_ends
 from foveate.context.pins import write_pins
-from foveate.context.tags import SUMS, Section, TagBlock, TagEntry, tag_document
+from foveate.context.tags import SUMS, Section, tag_document
 from foveate.errors import BudgetExceeded, HistoryExceedsBudget, InvalidMessage, InvariantBroken
 from foveate.events import Event, EventBus, EventKind
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
-from foveate.history.late_writes import LateWrites
 from foveate.history.newest_step import PendingRequest, PendingSteps, native_framing_tokens
 from foveate.history.plan_cache import HistoryView, PlanCache
 from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
 from foveate.history.texts import TextReader
-from foveate.plan import Frame, ShownLevel
+from foveate.plan import Frame
 from foveate.session.agent import TriggerAgent
+from foveate.session.board import SessionBoard
 from foveate.session.documents import check_size, stand_in
 from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy, session_strategy
-from foveate.store import SessionRow, Store, bodies
+from foveate.store import SessionRow, Store
 from foveate.strategy import Strategy
 from foveate.strategy.standard import Standard
 from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
-from foveate.turn import Json, Message, Text, turn_id
+from foveate.turn import Json, Message, turn_id
 from foveate.worker.loop import Worker
 
 LEAST_SLACK_TOKENS = 64
@@ -154,7 +153,7 @@ class Contexts:
         self._session_id = session_id
         self._events = events
         self._settings = settings
-        self._writes = LateWrites()
+        self.board = SessionBoard(store, session_id, self.viewer, settings, self._publish)
         self._pending = PendingSteps(self.viewer, self.storyteller)
 
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
@@ -198,7 +197,8 @@ class Contexts:
         request = replace(request, prompt=_fitted(request.prompt, session, budget - fixed))
         prompt = _prompt_tokens(request.prompt, session)
         allotments = self._settings.allotments
-        board = await self._begun_board(session, request, keep=not one_off)
+        ends_turn = bool(_said_by_user(prompt_messages(request.prompt)))
+        board = await self.board.shown(session, ends_turn=ends_turn, keep=not one_off)
         room = allotments.split(budget, fixed, prompt, one_off=one_off)
         shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         used = exact.base(shown)
@@ -206,7 +206,6 @@ class Contexts:
         room = allotments.split(budget, fixed, prompt, one_off=takes_rest, board_tokens_used=used)
         room = chosen.room(room, one_off=one_off)
         query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
-        ends_turn = bool(_said_by_user(prompt_messages(request.prompt)))
         limit = budget - fixed - prompt - used
         reserved = await self._reserved(session, query, room.recall) + max(LEAST_SLACK_TOKENS, budget // 50)
         frame = Frame(
@@ -238,7 +237,7 @@ class Contexts:
             left = room.history - sum(block.tokens for block in view.blocks) - layer.tokens
             most = room.board if chosen.strategy.holds_back else min(room.board, used + max(0, left))
             noted = boards.with_notes(board, view.planned.bands, has_tools=request.tools_tokens > 0)
-            noted = await self._prefetched(session, noted, layer.in_part, most)
+            noted = await self.board.with_turns(session, noted, layer.in_part, most)
             # Not for the notes alone: a board in every request would keep the newest turn from being cached.
             if shown or noted.prefetched:
                 board = noted
@@ -353,7 +352,7 @@ class Contexts:
         wish = RecallRequest(
             query=query,
             room_tokens=max(0, min(free, pending.limit_tokens - self._sent_tokens(session, view))) if pending else free,
-            visible=visible | _retrieved(board),
+            visible=visible | boards.whole_turns(board),
             is_gated=self._settings.recall.gate,
             is_one_off=frame.is_one_off,
             asking=session.last_turn if session.head != "closed" else None,
@@ -371,21 +370,6 @@ class Contexts:
             view = await self._view(session, chosen, frame, room.history - layer.tokens, left)
         return view, layer
 
-    async def _prefetched(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
-        """The board with these turns, each whole at the best level that there is room for."""
-        held = {turn for entry in board.retrieved for turn in range(entry.first, entry.last + 1)}
-        choices = []
-        for turn in turns:
-            (size,) = await self._store.derived.sizes_of(self._session_id, turn, turn)
-            sizes: dict[ShownLevel, int | None] = {"R": size.raw, "S": size.smoothed, "C": size.compressed}
-            fitting = [level for level, tokens in sizes.items() if tokens is not None and tokens <= room_tokens]
-            texts = {level: await self.viewer.texts(level, turn, turn) for level in fitting if turn not in held}
-            choices.append(
-                [TagBlock(turn, turn, level, (TagEntry(turn, own[turn]),)) for level, own in texts.items() if own]
-            )
-        count = exact_counter(session.encoding).base
-        return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
-
     async def _query(self, session: SessionRow, request: Request) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""
         if not (request.recall and self._settings.recall.enabled and session.last_turn):
@@ -394,19 +378,6 @@ class Contexts:
         if said or session.head == "closed":
             return said
         return _said_by_user(await self.viewer.raw(session.last_turn))
-
-    async def board(self, session: SessionRow, *, keep: bool = True) -> Board:
-        """The board as the newest turn sees it; what has lived its time is taken off, and told."""
-        packed = await self._store.artefacts.board(self._session_id)
-        if packed is None:
-            return Board()
-        state = bodies.expand(packed)
-        assert isinstance(state, dict), "a board's state is an object"
-        left = boards.expire(boards.from_json(state), session.last_turn)
-        if left.retrieved and keep and await self._writes.write(lambda: self.keep_board(left.board)):
-            for entry in left.retrieved:
-                self._publish("board-expired", entry.first, {"name": entry.name})
-        return left.board
 
     async def _waits(self, session: SessionRow, request: Request) -> bool:
         """Whether the newest turn is what a model is to answer: a request that does not show it asks nothing."""
@@ -422,46 +393,6 @@ class Contexts:
         said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
         calls = loose_ends(said).calls if said and said[-1].role == "assistant" else ()
         return calls[0].name if calls and calls[-1] in said[-1].parts else ""
-
-    async def _begun_board(self, session: SessionRow, request: Request, *, keep: bool) -> Board:
-        """The board to show: in a turn in progress as that turn found it."""
-        board = await self.board(session, keep=keep)
-        newest = [entry for entry in board.retrieved if entry.since_turn == session.last_turn]
-        if not newest or session.head == "closed" or _said_by_user(prompt_messages(request.prompt)):
-            return boards.current(board)
-        messages = await self.viewer.raw(session.last_turn)
-        results = [
-            "".join(part.text for part in result.content if isinstance(part, Text))
-            for message in messages
-            for result in message.tool_results
-        ]
-        return boards.as_begun(board, session.last_turn, results)
-
-    async def keep_board(self, board: Board) -> None:
-        await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)))
-
-    def page_tokens(self, session: SessionRow, counter: Counter) -> int:
-        """What a page of the board holds."""
-        return int(session.budget_tokens / (counter.factor * session.calibration) * self._settings.allotments.board)
-
-    async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
-        """Put what a model asked for on the board, and give it the page."""
-        exact = exact_counter(session.encoding)
-        grown = await asyncio.to_thread(
-            boards.retrieve,
-            await self.board(session),
-            blocks,
-            now_turn=session.last_turn,
-            page_tokens=self.page_tokens(session, counter),
-            count=exact.base,
-            page=page,
-            life_turns=self._settings.context.board_life_turns,
-        )
-        await self.keep_board(grown)
-        entry = grown.retrieved[-1]
-        self._publish("turn-retrieved", entry.first, {"name": entry.name, "page": entry.page})
-        more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""
-        return f"{more}{entry.text}"
 
     def _chosen(self, session: SessionRow, name: str | None) -> ChosenStrategy:
         """The session's strategy with its settings, or another one with the defaults."""
@@ -593,11 +524,6 @@ def _visible(blocks: Sequence[BlockText]) -> set[int]:
         if row.level in ("R", "S") and not row.is_cut and not row.first_step
         for turn in range(row.first, row.last + 1)
     }
-
-
-def _retrieved(board: Board) -> set[int]:
-    """The turns that stand whole on the board."""
-    return {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
 
 
 def _recall_room(chosen: ChosenStrategy, frame: Frame, room: Split, used_tokens: int) -> int:

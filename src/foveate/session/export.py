@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from datetime import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 from foveate import formats
 from foveate.formats.files import encode_json
+from foveate.recall.dates import parse_moment
 from foveate.session.values import Pin, SessionInfo
 from foveate.text import compact_json
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Turn
 
 AUDIT_VERSION = 1
+BATCH_TURNS = 200
+"""Turns that are read at a time."""
 
 
 class ExportWriter(Protocol):
@@ -23,6 +26,41 @@ class ExportWriter(Protocol):
     def add(self, turn: Turn) -> Iterator[str]: ...
 
     def finish(self) -> Iterator[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time in which exported turns began."""
+
+    since: datetime | None
+    until: datetime | None
+
+    @classmethod
+    def between(cls, after: str | float | datetime | None, before: str | float | datetime | None) -> Span:
+        now = datetime.now(UTC)
+        return cls(
+            None if after is None else parse_moment(after, now, path="after"),
+            None if before is None else parse_moment(before, now, path="before"),
+        )
+
+    def includes(self, at: datetime | None) -> bool:
+        """Whether a turn began in it; a turn without a time is only in an unlimited one."""
+        if at is None:
+            return self.since is None and self.until is None
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+async def pieces(
+    writer: ExportWriter, load: Callable[[int, int], Awaitable[Sequence[Turn]]], first: int, last: int, span: Span
+) -> AsyncIterator[str]:
+    """The export of the turns from `first` to `last` as chunks of text."""
+    for low in range(first, last + 1, BATCH_TURNS):
+        for turn in await load(low, min(low + BATCH_TURNS - 1, last)):
+            if span.includes(turn.at):
+                for piece in writer.add(turn):
+                    yield piece
+    for piece in writer.finish():
+        yield piece
 
 
 def start(format_name: str, info: SessionInfo, pins: Sequence[Pin]) -> ExportWriter:

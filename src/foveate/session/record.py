@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
 from foveate import formats
-from foveate.errors import InvalidMessage
+from foveate.errors import InvalidMessage, PinNotFound
 from foveate.events import Event, EventBus
 from foveate.store import Draft, Place
 from foveate.turn import Json, Message, Turn, turn_id
 
 MAX_SESSION_ID_CHARS = 300
+MAX_PIN_DIGITS = 18
+"""Longer numbers fit no database."""
 
 _EXAMPLE = '{"role": "user", "content": "…"}'
 
@@ -43,6 +45,16 @@ def check_text(field: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise InvalidMessage(field, f"has a lone surrogate at character {error.start}; use text without one") from error
     return text
+
+
+def pin_number(session_id: str, pin_id: str) -> int:
+    """The number in a pin's id, `P-1`."""
+    number = pin_id.removeprefix("P-")
+    if not (number.isascii() and number.isdecimal()):
+        raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
+    if len(number) > MAX_PIN_DIGITS:
+        raise PinNotFound(session_id, pin_id)
+    return int(number)
 
 
 def printable_text(text: str) -> str:

@@ -44,7 +44,7 @@ class Retrieval:
                 case GetTurn(turn, level, page):
                     return await self._give(await self.blocks(turn, turn, level), page)
                 case GetTurns(first, last, "E", page):
-                    room = self._contexts.page_tokens(self._session, self._counter)
+                    room = self._contexts.board.page_tokens(self._session, self._counter)
                     return await self._give(await self._eras(first, last, room), page)
                 case GetTurns(first, last, level, page):
                     reach = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
@@ -110,7 +110,7 @@ class Retrieval:
         return blocks
 
     async def _give(self, blocks: list[TagBlock], page: int) -> str:
-        return await self._contexts.retrieve(self._session, self._counter, blocks, page)
+        return await self._contexts.board.retrieve(self._session, self._counter, blocks, page)
 
     async def _made(self, turn: int, level: ShownLevel) -> list[TagBlock]:
         """A turn at a level, or as it came where that is still to be made."""

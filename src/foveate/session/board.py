@@ -1,0 +1,105 @@
+"""The stored board of a session: what a model retrieved, shown for some turns, and turns added for one prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from foveate.context import board as boards
+from foveate.context.board import Board
+from foveate.context.tags import TagBlock, TagEntry
+from foveate.events import EventKind
+from foveate.history.late_writes import LateWrites
+from foveate.history.texts import TextReader
+from foveate.plan import ShownLevel
+from foveate.settings import Settings
+from foveate.store import SessionRow, Store, bodies
+from foveate.tokens import Counter, exact_counter
+from foveate.turn import Json, Text
+
+
+class SessionBoard:
+    """The stored board of one session."""
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        viewer: TextReader,
+        settings: Settings,
+        publish: Callable[[EventKind, int, dict[str, Json]], None],
+    ) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._viewer = viewer
+        self._settings = settings
+        self._publish = publish
+        self._writes = LateWrites()
+
+    async def load(self, session: SessionRow, *, keep: bool = True) -> Board:
+        """The board as the newest turn sees it. Expired items are removed, with an event if that is kept."""
+        packed = await self._store.artefacts.board(self._session_id)
+        if packed is None:
+            return Board()
+        state = bodies.expand(packed)
+        assert isinstance(state, dict), "a board's state is an object"
+        left = boards.expire(boards.from_json(state), session.last_turn)
+        if left.retrieved and keep and await self._writes.write(lambda: self.keep(left.board)):
+            for entry in left.retrieved:
+                self._publish("board-expired", entry.first, {"name": entry.name})
+        return left.board
+
+    async def shown(self, session: SessionRow, *, ends_turn: bool, keep: bool) -> Board:
+        """The board to show: in a turn in progress, unless the prompt ends it, as it was when the turn began."""
+        board = await self.load(session, keep=keep)
+        newest = [entry for entry in board.retrieved if entry.since_turn == session.last_turn]
+        if not newest or session.head == "closed" or ends_turn:
+            return boards.current(board)
+        messages = await self._viewer.raw(session.last_turn)
+        results = [
+            "".join(part.text for part in result.content if isinstance(part, Text))
+            for message in messages
+            for result in message.tool_results
+        ]
+        return boards.as_begun(board, session.last_turn, results)
+
+    async def keep(self, board: Board) -> None:
+        await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)))
+
+    def page_tokens(self, session: SessionRow, counter: Counter) -> int:
+        """The size of a page of the board."""
+        return int(session.budget_tokens / (counter.factor * session.calibration) * self._settings.allotments.board)
+
+    async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
+        """Put what a model retrieved on the board. Returns the page it asked for."""
+        exact = exact_counter(session.encoding)
+        grown = await asyncio.to_thread(
+            boards.retrieve,
+            await self.load(session),
+            blocks,
+            now_turn=session.last_turn,
+            page_tokens=self.page_tokens(session, counter),
+            count=exact.base,
+            page=page,
+            life_turns=self._settings.context.board_life_turns,
+        )
+        await self.keep(grown)
+        entry = grown.retrieved[-1]
+        self._publish("turn-retrieved", entry.first, {"name": entry.name, "page": entry.page})
+        more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""
+        return f"{more}{entry.text}"
+
+    async def with_turns(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
+        """The board with these turns added, each whole, at the best level that fits."""
+        held = {turn for entry in board.retrieved for turn in range(entry.first, entry.last + 1)}
+        choices = []
+        for turn in turns:
+            (size,) = await self._store.derived.sizes_of(self._session_id, turn, turn)
+            sizes: dict[ShownLevel, int | None] = {"R": size.raw, "S": size.smoothed, "C": size.compressed}
+            fitting = [level for level, tokens in sizes.items() if tokens is not None and tokens <= room_tokens]
+            texts = {level: await self._viewer.texts(level, turn, turn) for level in fitting if turn not in held}
+            choices.append(
+                [TagBlock(turn, turn, level, (TagEntry(turn, own[turn]),)) for level, own in texts.items() if own]
+            )
+        count = exact_counter(session.encoding).base
+        return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)

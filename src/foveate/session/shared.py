@@ -1,0 +1,38 @@
+"""What the sessions of an open store share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from foveate.cache import BoundedCache
+from foveate.context.context import Context
+from foveate.events import EventBus
+from foveate.models.caller import Caller
+from foveate.plan import AgentStatus
+from foveate.recall.search import Searcher
+from foveate.settings import Settings
+from foveate.store import Store
+from foveate.worker.loop import Worker
+
+MAX_ASKED = 256
+"""Sessions whose last context is kept until its answer is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedParts:
+    """The parts of an open store that its sessions share."""
+
+    store: Store
+    events: EventBus
+    settings: Settings
+    worker: Worker
+    caller: Caller
+    searcher: Searcher
+    turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """One for each session whose turn is in progress by `Session.turn`."""
+    asked: BoundedCache[str, Context] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
+    """The context that each session was last asked for, by any handle: the answer recorded next came from it."""
+    agents: dict[str, AgentStatus] = field(default_factory=dict)
+    """By stored id: sessions whose agent is running, or leaves the next compression to the strategy."""
