@@ -66,6 +66,16 @@ def error_body(status: int, message: str, *, kind: str | None, param: str | None
     return {"error": {"message": message, "type": kind or default, "param": param, "code": None}}
 
 
+class OpenAIShared:
+    """What the wires of OpenAI's two APIs share."""
+
+    def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
+        return error_body(status, message, kind=kind, param=param)
+
+    def ping(self) -> bytes:
+        return b": ping\n\n"
+
+
 def is_system(message: Record) -> bool:
     return message.get("role") in SYSTEM_ROLES
 
@@ -75,7 +85,7 @@ def leading(messages: list[Record]) -> int:
     return next((i for i, message in enumerate(messages) if not is_system(message)), len(messages))
 
 
-class OpenAIWire:
+class OpenAIWire(OpenAIShared):
     format = "openai"
 
     def read(self, body: object, *, path: str) -> ClientRequest:  # noqa: ARG002
@@ -107,12 +117,6 @@ class OpenAIWire:
 
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> OpenAIAnswer:
         return OpenAIAnswer(request, own_names)
-
-    def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
-        return error_body(status, message, kind=kind, param=param)
-
-    def ping(self) -> bytes:
-        return b": ping\n\n"
 
 
 def _system_role(sent: list[Record]) -> str:

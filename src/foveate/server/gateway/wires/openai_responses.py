@@ -28,7 +28,7 @@ from foveate.server.gateway.wires.fields import (
     text_of,
     texts_in,
 )
-from foveate.server.gateway.wires.openai import error_body, leading
+from foveate.server.gateway.wires.openai import OpenAIShared, leading
 from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
 
@@ -45,7 +45,7 @@ INPUTS: Final = frozenset({"input_tokens", "input_tokens_details"})
 """Fields of the usage that measure a request."""
 
 
-class OpenAIResponsesWire:
+class OpenAIResponsesWire(OpenAIShared):
     format = "openai-responses"
 
     def read(self, body: object, *, path: str) -> ClientRequest:  # noqa: ARG002
@@ -91,12 +91,6 @@ class OpenAIResponsesWire:
 
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> OpenAIResponsesAnswer:
         return OpenAIResponsesAnswer(request, own_names)
-
-    def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
-        return error_body(status, message, kind=kind, param=param)
-
-    def ping(self) -> bytes:
-        return b": ping\n\n"
 
 
 def _input_items(body: Record) -> list[Record]:
