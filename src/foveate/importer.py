@@ -28,7 +28,7 @@ LAST_RESORT = "jsonl"
 """The format as which any JSON can be read; a file without a message is then not a transcript."""
 MAX_NAME_SHOWN = 50
 MAX_DISPLAY_RECORDS = 5_000
-"""A file that has no message among so many records is not a conversation."""
+"""A file without a message in this many records is not a conversation."""
 MAX_OF_A_NAME = 1_000
 """So many different files of one name can be kept."""
 

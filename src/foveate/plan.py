@@ -19,7 +19,7 @@ DOCUMENTS = ("goals", "epic", "tasks")
 
 
 ShownLevel = Literal["R", "S", "C", "T", "E", "U", "M", "A"]
-"""A level in a plan. E is an era, which stands for a range of turns. U is the user's words of a turn, verbatim, without
+"""A level in a plan. E is an era, which sums up a range of turns. U is the user's words of a turn, verbatim, without
 the rest. M is a turn message by message, some of them short. A is an artefact, which speaks for a range of turns."""
 
 
@@ -89,7 +89,7 @@ class TurnInfo:
 
     @property
     def steps(self) -> tuple[tuple[MessageSize, ...], ...]:
-        """Its steps as items have them: step 1 is what stands before the first answer."""
+        """Its steps as items have them: step 1 is the part before the first answer."""
         starts = step_starts([(message.role, message.kind) for message in self.messages])
         return tuple(
             self.messages[start:end] for start, end in zip(starts, [*starts[1:], len(self.messages)], strict=True)
@@ -134,7 +134,7 @@ AgentStatus = Literal["none", "ready", "running"]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands around the history, in the same tokens as the history's own."""
+    """The parts around the history, in the same tokens as the history."""
 
     nominal_tokens: int
     """The whole budget."""

@@ -36,7 +36,7 @@ def shape_level(level: Level, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A clause that carries facts, ready to stand alone in a summary."""
+    """A clause with facts, usable by itself in a summary."""
 
     turn: int
     text: str

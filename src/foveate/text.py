@@ -96,7 +96,7 @@ def turn_text(messages: tuple[Message, ...]) -> str:
 
 
 def part_text(part: Part, words: str | None = None) -> str:
-    """A part behind its mark; `words` stand in for its own where given. An attachment has none to replace."""
+    """A part behind its mark; `words` replace its own if given. An attachment has none to replace."""
     match part:
         case Text(text):
             return escape_marks(text if words is None else words)

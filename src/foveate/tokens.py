@@ -57,7 +57,7 @@ _PATTERNS: dict[EncodingName, str] = {
 }
 """How text is cut into pieces before any merging; no token crosses a piece, so counts add up where pieces end."""
 
-# Places where both patterns end a piece whatever stands around. Python's \s has every character that the
+# Places where both patterns end a piece whatever the context. Python's \s has every character that the
 # patterns' \s has, so what is not a space here is none there. An apostrophe may open a contraction: left out.
 _PIECE_END = (
     r"\S(?= )|\n(?=[^\s/])|[^\W_](?=[,.;:!?(){}\[\]<>\"/=+*#@&|\u3001\u3002\uff0c\uff01\uff1f])"
@@ -142,7 +142,7 @@ class Counter:
         return count_tokens(text, self.encoding)
 
     def scale(self, base_tokens: int, calibration: float = 1.0) -> int:
-        """What a base count stands for in this family, rounded up."""
+        """A base count in tokens of this family, rounded up."""
         ratio = self.factor * calibration
         # Rounding first keeps 100 x 1.1 at 110 where floating point says 110.00000000000001.
         return base_tokens if ratio == 1 else math.ceil(round(base_tokens * ratio, 6))

@@ -44,7 +44,7 @@ CALIBRATED_SHARE = 0.5
 """A prompt below this share of the budget says more about what a provider adds than about how it counts, and can't
 overrun."""
 TOO_LONG_SHARE = 0.75
-"""A prompt that was too long for its model is made again with so much of its tokens."""
+"""A prompt that was too long for its model is made again with this share of its tokens."""
 INTERRUPTED = "(interrupted)"
 TOO_LONG = "The prompt was too long for the model, and is sent again with less; a smaller budget avoids that."
 TOO_MANY_CALLS = f"Not executed: at most {MAX_CALLS_PER_ROUND} calls at a time.\n"
@@ -390,7 +390,7 @@ def _without_calls(answer: Answer) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class RequestSent:
-    """A model begins to read a prompt of so many tokens."""
+    """A model begins to read a prompt; its size in tokens."""
 
     tokens: int
 
@@ -412,7 +412,7 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True)
 class ToolResponse:
-    """What it called has answered, in so many tokens."""
+    """A tool has returned its result; its size in tokens."""
 
     name: str
     tokens: int

@@ -231,7 +231,7 @@ class _Run:
         yield IterationEnd(number, finished)
 
     async def _begin(self, epic: str | None, tasks: str | None) -> list[str]:
-        """Take what is given, and find where the run stands; what the user should know of it."""
+        """Take the given documents and resume the run. Returns notices for the user."""
         info = await self._session.refresh()
         documents = self._session.documents
         known = await documents.get("epic")
@@ -360,7 +360,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Noting:
-    """Answers a call that says where the model stands."""
+    """Answers a call that reports the model's status."""
 
     name: str
 
@@ -381,7 +381,7 @@ def _some(names: Sequence[str]) -> str:
 
 @cache
 def instructions() -> str:
-    """What a model is told about working by itself."""
+    """Instructions for a model that works by itself."""
     return files("foveate.agents").joinpath("run.md").read_text("utf-8")
 
 

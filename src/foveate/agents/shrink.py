@@ -52,7 +52,7 @@ MAX_TURNS = 400
 """Turns that one run works on; older ones are made short without it."""
 MAX_CALLS_PER_ANSWER = 32
 MAX_IDLE_ANSWERS = 3
-"""After so many answers in a row that change nothing it has nothing more to say."""
+"""The agent ends after this many answers in a row that change nothing."""
 MAX_OUTPUT_TOKENS = 2_000
 
 METADATA = "get_compression_metadata"
@@ -371,7 +371,7 @@ class Desk:
         return self.tokens <= self.target_tokens
 
     def answer(self, name: str, arguments: Json) -> str:
-        """What the agent is told; a mistake is explained to it."""
+        """The result for the agent; an invalid call is explained."""
         tools: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
             "get_compression_metadata": self._metadata,
             "compress_tool_result": self._tool_result,

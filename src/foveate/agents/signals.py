@@ -155,7 +155,7 @@ def read_outcome(messages: Sequence[Message], tasks: TaskList, accept: Accept | 
 
 
 def is_complete(messages: Sequence[Message]) -> bool:
-    """Whether an iteration has its answer: the last one calls no tools, or only those that say where it stands."""
+    """Whether an iteration has its answer: the last one calls no tools, or only those that report its status."""
     said = [message for message in messages if message.kind == "message"]
     answer = next((message for message in reversed(said) if message.role == "assistant"), None)
     if answer is None or said[-1].role not in ("assistant", "tool"):

@@ -32,7 +32,7 @@ class Task:
     text: str
     is_done: bool = False
     depth: int = 0
-    """How deep it stands under others."""
+    """Its depth below other tasks."""
 
 
 Entry: TypeAlias = Task | str

@@ -223,7 +223,7 @@ def _show_figures(out: Console, shown: DemoResult) -> None:
     times = shown.stats.tokens / max(1, shown.context.tokens)
     figures = [
         ("kept", f"{kept} of {total} planted facts read back, to the letter."),
-        ("in view", f"{len(shown.in_context)} of {total} stand in the context itself; the others are one call away."),
+        ("in view", f"{len(shown.in_context)} of {total} are in the context itself; the others are one call away."),
         ("size", f"{shown.stats.tokens:,} tokens → {shown.context.tokens:,} ({times:.0f} times less)"),
     ]
     if shown.replayed:

@@ -56,7 +56,7 @@ TOLD_BY_REASON = {
     "rate": "not asked: rate limit",
     "breaker": "not asked: failed before",
 }
-"""What stands in the table, by the reason of an error."""
+"""The text in the table, by the reason of an error."""
 KEY_MISSING = "no: key missing"
 
 

@@ -233,7 +233,7 @@ def _show_part(out: Console, part: Part, *, full: bool) -> None:
 
 
 def _reference(part: Attachment | Opaque, *, full: bool) -> str:
-    """What stands for a thing that a terminal can't show, or that has no words of its own."""
+    """The placeholder of content that a terminal can't show, or that has no text."""
     if isinstance(part, Attachment):
         return f"[{part.media}: {shorten(part.name or part.uri or part.file_id or 'inline', MAX_PROMPT_CHARS)}]"
     said = compact_json(part.data)

@@ -168,7 +168,7 @@ def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> N
 
 
 def print_bill(out: Console, bill: Bill) -> None:
-    """The calls that are asked about, how the providers stand, and what all of today's calls take of the cap."""
+    """The selected calls, the state of the providers, and today's share of the cap."""
     if bill.shown:
         names_session = bill.session_id is None
         print_table(out, COST_COLUMNS, [_cost_cells(row, names_session=names_session) for row in bill.shown])

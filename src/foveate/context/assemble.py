@@ -72,9 +72,9 @@ class ContextParts:
     """What the strategy tells the model about its tags; ends in a newline."""
     pins: Sequence[ShownPin] = ()
     documents: Mapping[Section, str] = field(default_factory=dict)
-    """What stands fixed behind the pins, each as `tags.tag_document` makes it."""
+    """Fixed documents after the pins, each as `tags.tag_document` makes it."""
     changing: Mapping[Section, str] = field(default_factory=dict)
-    """Documents that change often, which stand with the board."""
+    """Documents that change often, placed with the board."""
     history: Sequence[BlockText] = ()
     at_work: int = 0
     """Number of the last history blocks that belong to the turn in progress."""
@@ -286,7 +286,7 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
         if native:
             native[-1] = replace(native[-1], messages=(*native[-1].messages, *results), is_stable=False)
         else:
-            # Their calls stand in tagged text, where no provider would find them.
+            # Their calls are in tagged text, where no provider would find them.
             prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
     tail = "".join(segment.text for segment in dynamic)
     note = native_note(newer[0].row) if older and newer else ""

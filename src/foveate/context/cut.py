@@ -36,7 +36,7 @@ def cut_note(total_tokens: int) -> str:
 def cut_text(text: str, max_tokens: int, count: Count, total_tokens: int) -> str:
     """The text, or as much of its head and tail as fits `max_tokens` by `count`, with a note of its size between.
 
-    `count` measures the text as it will stand (`costs.counting`). Where not even the note fits, what comes back is
+    `count` measures the text as it is sent (`costs.counting`). Where not even the note fits, what comes back is
     the shortest sign of a cut that does, or nothing.
     """
     if not _exceeds(text, max_tokens, count):

@@ -1,4 +1,4 @@
-"""Pins: rules and facts that stand verbatim in the stable part of every context.
+"""Pins: rules and facts, verbatim in the stable part of every context.
 
     <P-3>
     Never deploy on a Friday.

@@ -19,7 +19,7 @@ class PrefixPart(Protocol):
 
     @property
     def is_native(self) -> bool:
-        """It stands as a message of its own; the same text inside another message is not the same prompt."""
+        """It is a message of its own; the same text inside another message is not the same prompt."""
         ...
 
 

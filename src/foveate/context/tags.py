@@ -15,7 +15,7 @@ to a reader: with invisible characters, other hyphens, full-width letters or tho
 begins like a label (`Turn 12:` among turns, `Step 3:` among steps) gets one before it. Reading takes one away. So
 no content can open, close or forge a turn, and `parse_blocks` gives back exactly what `write_block` was given.
 
-Texts end where token counts add up: whatever stands in a tag begins behind `>` and a space, or on a new line with
+Texts end where token counts add up: the content of a tag begins after `>` and a space, or on a new line with
 neither white space nor a slash, and ends with a newline.
 """
 
@@ -36,7 +36,7 @@ Section = Literal["memory", "board", "goals", "epic", "tasks"]
 """A part of a context that is neither turns nor pins."""
 
 OWN_LINES: tuple[ShownLevel, ...] = ("R", "S", "U", "M", "E", "A")
-"""Levels whose text begins on a line of its own; the others stand behind a tag or label and a space."""
+"""Levels whose text begins on a line of its own; the others follow a tag or label and a space."""
 MARKED: tuple[ShownLevel, ...] = ("R", "S", "U", "M")
 """Levels whose text is lines with marks and brings its last newline along."""
 SUMS: tuple[ShownLevel, ...] = ("E", "A")
@@ -167,7 +167,7 @@ class TagEntry:
 
 @dataclass(frozen=True, slots=True)
 class TagBlock:
-    """What stands between an opening and a closing tag."""
+    """The content between an opening and a closing tag."""
 
     first: int
     last: int
@@ -183,7 +183,7 @@ class TagBlock:
         assert 1 <= low <= high, f"a block from {low} to {high}"
         assert not self.first_step or self.first == self.last, "steps are of one turn"
         assert self.is_range or len(numbers) == 1, "several entries are a range"
-        assert self.is_range or low == high or self.level in SUMS, "one turn stands alone"
+        assert self.is_range or low == high or self.level in SUMS, "a block of one turn is not a range"
         assert not (self.is_range and self.level in SUMS), "a sum has one text"
         assert all(low <= number <= high for number in numbers), f"{numbers} are not between {low} and {high}"
         assert all(one < two for one, two in itertools.pairwise(numbers)), "entries are in order"
@@ -222,7 +222,7 @@ def unescape_tags(text: str) -> str:
 
 
 def escape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
-    """The text as it stands in a block of this level: nothing in it reads as a tag or as the label of an entry."""
+    """The text as written in a block of this level: nothing in it reads as a tag or as the label of an entry."""
     escaped = escape_tags(text)
     if (_may_hold_a_step_label if in_steps else _may_hold_a_turn_label)(escaped):
         forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
@@ -251,7 +251,7 @@ def content_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str
 
 
 def opening_text(block: TagBlock) -> str:
-    """The opening tag as far as it is the same whatever stands in it."""
+    """The part of the opening tag that does not depend on its content."""
     return f"<{block.tag}>\n" if block.is_range or block.level in OWN_LINES else f"<{block.tag}>"
 
 

@@ -50,7 +50,7 @@ class TranscriptMessage:
     key: str
     message: Message
     place: str
-    """Where it stands, for people: `line 12`."""
+    """Its place for people: `line 12`."""
 
 
 @dataclass(frozen=True, slots=True)

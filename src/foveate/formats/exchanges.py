@@ -70,7 +70,7 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class PairedResult:
-    """A result with the id and the name of its call; `call` is None where that stands elsewhere."""
+    """A result with the id and the name of its call; `call` is None if it is in another list."""
 
     result: ToolResult
     call: ToolCall | None

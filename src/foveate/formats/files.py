@@ -87,7 +87,7 @@ def first_json_line(head: bytes) -> Json:
 
 
 def content_key(position: int, value: Json) -> str:
-    """A lasting name for a record that has none of its own: where it stands and what it says."""
+    """A stable name for a record without one, from its place and content."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return f"{position}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -142,7 +142,7 @@ class _Text:
         try:
             piece = self._decoder.decode(raw, final=not raw)
         except UnicodeDecodeError as error:
-            # What stands before the bad byte is still good, and may complete an element.
+            # The text before the bad byte is valid, and may complete an element.
             start_of_raw = self._bytes_read + len(raw) - len(error.object)
             self.fault = f"invalid UTF-8 at byte {start_of_raw + error.start}"
             self._decoder.reset()

@@ -27,7 +27,7 @@ PDF_PAGE_TEXT_TOKENS: Final = 3_000
 PDF_PAGE_PIXELS: Final = (1_275, 1_650)
 """A letter page at 150 dots per inch."""
 PDF_PAGE_BYTES: Final = 3_000
-"""Where no page objects can be read, a PDF is taken to have a page for each so many bytes."""
+"""Bytes per page of a PDF whose page objects can't be read."""
 AUDIO_TOKENS_PER_SECOND: Final = 32
 """Gemini's rule, the largest documented one; OpenAI counts 10."""
 VIDEO_TOKENS_PER_SECOND: Final = 300
@@ -310,7 +310,7 @@ def _jpeg_size(head: bytes) -> Pixels | None:
 
 
 def _jpeg_segments(head: bytes) -> Iterator[tuple[int, int]]:
-    """The kind of each segment and where its length stands."""
+    """The kind of each segment and the place of its length."""
     place = 2
     while place + 4 <= len(head) and head[place] == _JPEG_MARK:
         kind = head[place + 1]

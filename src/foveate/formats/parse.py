@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ContentBlock(NamedTuple):
-    """One typed element of a content list, and where it stands."""
+    """One typed element of a content list, and its path."""
 
     type: str
     data: Record
@@ -46,7 +46,7 @@ def role_of(data: Record, path: str, allowed: Mapping[str, Role]) -> Role:
 
 
 def text_in(data: Record, key: str, path: str) -> str:
-    """The text that must stand under this key."""
+    """The required text under this key."""
     value = data.get(key)
     if not isinstance(value, str):
         problem = f"must be text, not {_kind(value)}" if key in data else "is missing; it must be text"
@@ -59,14 +59,14 @@ def optional_text(data: Record, key: str, path: str) -> str | None:
 
 
 def record_in(data: Record, key: str, path: str) -> Record:
-    """The object that must stand under this key."""
+    """The required object under this key."""
     if key not in data:
         raise InvalidMessage(f"{path}.{key}", "is missing; it must be an object")
     return record(data[key], f"{path}.{key}")
 
 
 def elements(value: Json, path: str, allowed: str = "must be a list") -> Iterator[tuple[Record, str]]:
-    """The objects of a list, each with where it stands."""
+    """The objects of a list, each with its path."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise InvalidMessage(path, f"{allowed}, not {_kind(value)}")
     for index, element in enumerate(value):
@@ -108,7 +108,7 @@ def arguments_text(arguments: Json) -> str:
 
 
 def arguments_object(arguments: Json) -> Record:
-    """Arguments where only an object will do: anything else stands under `input`."""
+    """Arguments where only an object will do: anything else is put under `input`."""
     if isinstance(arguments, Mapping):
         return arguments
     return {} if arguments is None or arguments == "" else {"input": arguments}

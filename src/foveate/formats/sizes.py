@@ -58,7 +58,7 @@ _STRUCTURE: Final = frozenset(
 """Keys whose values a model does not read as text."""
 _SIGNATURES: Final = ("signature", "thoughtSignature", "thought_signature", "encrypted_content")
 _OBJECTS: Final = ("input", "args", "action", "operation", "response", "parameters")
-"""Keys under which a model's or a tool's own JSON stands."""
+"""Keys of JSON that a model or a tool wrote."""
 _NAMES: Final = ("title", "filename", "displayName", "display_name")
 
 
@@ -71,7 +71,7 @@ class SentParts:
     signature_tokens: int = 0
 
     def add(self, value: Json, key: str = "") -> None:
-        """Take in a message, or anything that stands in one under a key."""
+        """Add a message, or a value inside one under a key."""
         if isinstance(value, str):
             if key in _SIGNATURES and len(value) >= MIN_SIGNATURE_CHARS:
                 self.signature_tokens += math.ceil(len(value) / SIGNATURE_CHARS_PER_TOKEN)
@@ -205,7 +205,7 @@ def _renderings(message: Message) -> Iterator[list[Json]]:
 
 
 def _same_texts(message: Message) -> Iterator[str]:
-    """Texts that stand in the turn's text as they are sent."""
+    """Texts that the turn's text contains as they are sent."""
     for part in message.parts:
         match part:
             case Text(text) | Reasoning(text):

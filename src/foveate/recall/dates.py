@@ -59,7 +59,7 @@ def spans_in(question: str, now: datetime) -> list[TimeSpan]:
 def parse_moment(value: str | float | datetime, now: datetime, *, path: str) -> datetime:
     """A moment from what `parse_time` takes, or relative to `now`: `7d`, `12 hours ago`, `yesterday`, `last week`.
 
-    A day, week, month or year stands for its beginning (UTC). `InvalidMessage` names `path`.
+    A day, week, month or year means its beginning (UTC). `InvalidMessage` names `path`.
     """
     if isinstance(value, str):
         text = value.strip().lower()

@@ -41,7 +41,7 @@ class StageResults(Generic[T]):
 
 
 async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> StageResults[T]:
-    """Run stages side by side for so long. One that fails is told, and does not hold up the others."""
+    """Run stages concurrently up to the deadline. A failed stage is logged; the others go on."""
     if seconds is not None and seconds <= 0:
         return StageResults(late=tuple(stages))
     tasks = {name: asyncio.ensure_future(stage()) for name, stage in stages.items()}

@@ -42,7 +42,7 @@ B = 0.75
 MAX_POSTINGS = 1_000
 """A phrase that is in more passages than this is too common to count, unless all phrases of the query are."""
 LEAST_WEIGHT = 1e-3
-"""Of a phrase that stands in most passages."""
+"""Of a phrase that is in most passages."""
 MAX_LOOSE_TURNS = 32
 """Turns not indexed yet that a search looks through, the newest."""
 LOOSE_KEY = 1 << 62
@@ -50,7 +50,7 @@ LOOSE_KEY = 1 << 62
 MAX_EMBEDDED_CHARS = 2_000
 """Of a query."""
 QUICK_PASSAGES = 100_000
-"""Up to so many are scored in about a millisecond, where a thread would cost more than it saves."""
+"""Up to this number, scoring takes about a millisecond and is not moved to a thread."""
 MAX_STORE_POSTINGS = 20_000
 """The same where all sessions are searched."""
 LOADED_ROWS = 8_192
@@ -413,7 +413,7 @@ class Index:
             vector = replace(
                 vector, places=places, found=np.concatenate([vector.found, alike]), count=len(scores) + len(kept)
             )
-        # A turn of which a part is indexed is told once, as it is now.
+        # A turn that is indexed in part is reported once, as it is now.
         allowed = scores.allowed & ~np.isin(scores.turn, list(loose))
         own = [_counts(turn, each, number, wanted) for turn, each, number in kept]
         words = np.concatenate([scores.keyword, keyword]) * np.concatenate([allowed, own])

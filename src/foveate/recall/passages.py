@@ -31,7 +31,7 @@ TOOL_SHARE = 0.25
 HEAD_SHARE = 0.75
 """How much of what is kept of a long part is its head."""
 MAX_PASSAGES = 4_096
-"""Of a turn; a passage's key has room for so many."""
+"""Passages of a turn; the limit of the numbers in a passage's key."""
 EMBEDDED_CHARS = 400
 """Of a passage; those of tools are longer, and say by their beginning what they are about."""
 WITHOUT_VECTORS = index_maker("")

@@ -29,7 +29,7 @@ Numbers = NDArray[np.int64]
 
 TINY_DEVIATION = 1e-9
 SHORT_PASSAGES = 2
-"""A turn of so many is short."""
+"""Tokens of a short turn."""
 HOUR_US = 3_600_000_000
 TOOL_SHARE = 0.85
 """In a search, scores of tool results and injected text are multiplied by this: a little below what people said. With
@@ -175,7 +175,7 @@ class RankedPassages:
     scores: Floats
     places: Numbers
     own: Floats
-    """How far each stands out by itself, whatever stands around it and whoever says it."""
+    """The score of each passage by itself, without its neighbours and its speaker."""
 
 
 def rank(
@@ -197,7 +197,7 @@ def rank(
 
 
 def outstanding(words: PassageScores | None, vectors: PassageScores | None, *, asking: int | None = None) -> float:
-    """How far the best passage stands above the ordinary, in standard deviations, words and vectors together.
+    """The distance of the best passage from the mean in standard deviations, keywords and vectors together.
 
     The turn that asks says what it asks for, which does not count.
     """

@@ -157,12 +157,12 @@ class PassageTable:
         self.vectors.add(stored["number"] + np.repeat(firsts[is_own], counts), stored)
 
     def since(self, phrase: str) -> int:
-        """Up to which key it is known where a phrase stands; -1 if it is known to stand almost everywhere."""
+        """The last key that the places of a phrase are known for; -1 if it is known to be almost everywhere."""
         known = self._known.get(phrase)
         return 0 if known is None else -1 if known.is_common else known.newest
 
     def learn(self, phrase: str, postings: Postings, newest: int) -> KnownPhrase:
-        """Where a phrase stands, given where it does since last time."""
+        """The places of a phrase, given those since the last call."""
         known = self._known.get(phrase)
         places = self.find(postings.keys)
         if known is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 EXACT_PASSAGES = 8_192
-"""Up to so many, every vector is compared."""
+"""Up to this number, every vector is compared."""
 NEAREST_SIGNATURES = 2_048
 """Beyond that, those of the nearest signatures are."""
 SAMPLE = 512
@@ -232,5 +232,5 @@ def _sign(rows: Floats) -> NDArray[np.uint64]:
 @cache
 def _planes(dimensions: int) -> Floats:
     random = np.random.default_rng(0).standard_normal((dimensions, signature_bits(dimensions)))
-    # A short vector has fewer numbers than its signature bits: its planes can't all stand upright on each other.
+    # A short vector has fewer numbers than its signature bits: its planes can't all be orthogonal.
     return (random if dimensions < BITS else np.linalg.qr(random)[0]).astype(np.float32)

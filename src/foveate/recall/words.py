@@ -17,7 +17,7 @@ from foveate.words import stop_words
 MAX_QUERY_CHARS = 20_000
 """Of a longer query its beginning and its end are read."""
 MAX_PHRASES = 24
-"""A search looks for so many words and phrases, the most telling ones."""
+"""Words and phrases that one search looks up, the most specific ones."""
 MAX_PHRASE_CHARS = 200
 """Longer tokens of a query are looked for by their parts only."""
 PAIR = 2
@@ -28,7 +28,7 @@ MAX_SPECIFICITY_CHARS = 12
 """From here on a longer word tells no more."""
 
 ENDING_CHARS = 3
-"""Words that differ in so many last characters may be forms of the same."""
+"""Words that differ in at most this many last characters count as forms of one word."""
 LEAST_SHARED_CHARS = 4
 
 STOP_WORDS = stop_words("search", "en")
@@ -37,7 +37,7 @@ _SILENT = frozenset(word.replace("'", " ") for word in STOP_WORDS)
 # Scripts that are written without spaces: kana, ideographs and their extensions, Hangul left out since it has spaces.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
-# The tokenizer knows an older Unicode: what stands next to a character that it may not know is said by itself.
+# The tokenizer has an older Unicode version: a word next to a character it may not know is a phrase of its own.
 _RARE = re.compile(r"[\U00010000-\U0001efff]")
 # An accent may come as a character of its own.
 _IN_WORD = r"[^\W_](?:[^\W_]|[\u0300-\u036f])*"
@@ -95,7 +95,7 @@ def word_count(text: str) -> int:
 def _phrases(query: str) -> Iterator[str]:
     for match in _COMPOUND.finditer(query):
         words = _WORD.findall(match[0])
-        # Two words of which one stands everywhere take long to find, and tell no more than the other.
+        # A pair with a word that is in most passages is slow to find, and no more specific than the other word.
         is_telling = len(words) > PAIR or not STOP_WORDS.intersection(map(str.lower, words))
         if len(match[0]) <= MAX_PHRASE_CHARS and is_telling:
             yield " ".join(words)
@@ -144,7 +144,7 @@ def _specificity(phrase: str) -> int:
 
 
 def find_words(text: str, query: str) -> list[tuple[int, int]]:
-    """Where words of the query, or other forms of them, stand in the text: each from a place up to another."""
+    """The spans of the text that are words of the query, or other forms of them."""
     wanted = sorted({word for phrase in query_phrases(query) for word in phrase.split()} - STOP_WORDS)
     wanted = wanted or sorted({word.lower() for word in _LETTERS.findall(query)})
     return [match.span() for match in _LETTERS.finditer(text) if _is_form(match[0].lower(), wanted)]

@@ -38,7 +38,7 @@ BUDGETS_TOKENS = (16_000, 64_000)
 MAX_CALLS = 600
 """A conversation with more calls is sampled, unless it is said how."""
 NEWEST_CALLS = 200
-"""Of one that is sampled, so many calls are made one by one, to see what a cache would have."""
+"""Consecutive calls of a sampled run that are made one by one, to measure the cached prefix."""
 MAX_RUNS = 200
 MAX_NEEDLES = 1_000
 POLL_SECONDS = 0.2
@@ -51,10 +51,10 @@ MOMENTS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One strategy at one budget, as a process is told of it."""
+    """One strategy at one budget, as it is sent to a process."""
 
     folder: Path
-    """Has the script; progress is told in it."""
+    """The folder with the script, and with the progress file."""
     name: str
     strategy: str
     strategy_settings: Mapping[str, Json] | None
@@ -142,8 +142,8 @@ async def compare(
 ) -> Comparison:
     """Play the turns through each strategy (all, if none is named) at each budget.
 
-    `strategy_settings` has settings of single strategies by name. With `every` one call in so many is made. `progress`
-    is told of turns: each is compressed once, and played once by each strategy at each budget.
+    `strategy_settings` has settings of single strategies by name. With `every` one call in `every` is made. `progress`
+    gets the number of turns: each is compressed once, and played once by each strategy at each budget.
     """
     began = time.perf_counter()
     settings = settings or load_settings()
@@ -209,7 +209,7 @@ def _checked(
     settings: Settings,
     given: Mapping[str, Mapping[str, Json]],
 ) -> tuple[str, ...]:
-    """The strategies, each once; a mistake is told before any work is done."""
+    """The strategies, each once; an unknown one is an error before any work is done."""
     chosen = tuple(dict.fromkeys(names)) or strategy_names()
     for name in chosen:
         make_strategy(name, settings, given.get(name))
@@ -246,7 +246,7 @@ async def _play_all(tasks: Sequence[_Task], pool: Pool, progress: Progress | Non
 
 
 def play(task: _Task) -> _Played | _Failed:
-    """Play one task; in a process of its own, so progress is told by a file that grows by a byte with each turn."""
+    """Play one task; in a process of its own, so progress is a file that grows by a byte with each turn."""
     script, book = _stage((task.folder / STAGE).read_bytes())
     made = sum(task.sampling.makes(call, script.calls) for call in range(script.calls))
     watch = _Watch(book, {(place + 1) * made // (MOMENTS + 1) for place in range(MOMENTS)})

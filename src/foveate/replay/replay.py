@@ -73,7 +73,7 @@ class ReplayCall:
     room_tokens: int
     """Token limit of the history."""
     turns_shown: int
-    """Turns that stand there by themselves, not in an era or a summary."""
+    """Turns that are shown by themselves, not in an era or a summary."""
     is_overrun: bool
     cpu_seconds: float
 
@@ -184,7 +184,7 @@ async def replay(
 ) -> ReplayReport:
     """Play the turns at a budget of the session's own, by a strategy with its settings.
 
-    With `retrieve_every_turns` the model reads an old turn every so often, which then stands on the board for some
+    With `retrieve_every_turns` the model reads an old turn at that interval, which is then on the board for some
     turns. `observe` sees each call with its context.
     """
     settings = settings or load_settings()
@@ -259,7 +259,7 @@ class _Player:
             if is_call(draft):
                 waiting = await self._record(waiting)
                 if is_retrieving and draft is not turn.drafts[0]:
-                    # Half way back: neither what stands there raw anyway, nor always the same.
+                    # Half way back: not a turn that is shown raw, and not always the same.
                     await self._session.call_tool("get_turn", {"turn_id": f"T-{max(1, number // 2)}"})
                     is_retrieving = False
                 if self.made(self._passed):

@@ -15,12 +15,12 @@ from foveate.replay.retention import AgeShare
 from foveate.turn import Json
 
 FIDELITY: tuple[ShownLevel, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
-"""Levels, the one that says most first: a turn that stands at several counts as the first of them."""
+"""Levels, the one that says most first: a turn that is shown at several counts as the first of them."""
 ABSENT = "-"
 """A turn that no text speaks for. It can be retrieved, but the model is not told what it is about."""
 
 Part = Literal["fixed", "documents", "R", "M", "S", "U", "C", "A", "T", "E", "board"]
-"""What the tokens of a prompt go to: the levels, and what stands around the history."""
+"""What the tokens of a prompt are spent on: the levels, and the parts around the history."""
 DOCUMENT_PARTS = ("pins", "goals", "epic", "tasks")
 BOARD_PARTS = ("board", "memory")
 

@@ -17,7 +17,7 @@ NOT_SAID = ("system", "explanation", "tools", "framing", "attachments")
 
 @dataclass(frozen=True, slots=True)
 class AgeShare:
-    """What is kept of the facts that were said last so many turns ago; 0 is the newest turn."""
+    """The share of facts that is kept, by the number of turns since they were last said; 0 is the newest turn."""
 
     least: int
     most: int

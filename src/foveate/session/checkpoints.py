@@ -1,4 +1,4 @@
-"""A session's checkpoints as values: what each says, what it stands for, and how the session's budget is used."""
+"""A session's checkpoints as values: their texts, the turns they replace, and how the session's budget is used."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ class Contexts:
         return ChosenStrategy(name, make_strategy(name, self._settings))
 
     async def _documents(self, session: SessionRow, strategy: Strategy, names: Sequence[Section]) -> dict[Section, str]:
-        """The session's documents of these names, in their tags, or what stands in for them."""
+        """The session's documents of these names, in their tags, or their defaults."""
         if not names:
             return {}
         kept = {row.name: row.text for row in await self._store.artefacts.documents(self._session_id)}

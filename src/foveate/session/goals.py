@@ -66,7 +66,7 @@ class Goal:
     status: GoalStatus = "active"
     steps: tuple[GoalStep, ...] = ()
     decisions: tuple[str, ...] = ()
-    """Locked: they stand verbatim in every context."""
+    """Locked: included verbatim in every context."""
     artifacts: tuple[Artifact, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None

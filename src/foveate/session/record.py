@@ -81,7 +81,7 @@ def as_messages(given: object, format_name: str | None) -> list[Message]:
 
 
 def _as_record(entry: object) -> object:
-    """A dict as it stands, a provider's object as the dict it is sent as, also where it is a block of a message."""
+    """A dict unchanged; a provider's object, also as a block of a message, as the dict it is sent as."""
     if isinstance(entry, Mapping):
         return {key: [*map(_dumped, value)] if isinstance(value, list) else value for key, value in entry.items()}
     return _dumped(entry)

@@ -38,7 +38,7 @@ class Retrieval:
         self._counter = counter
 
     async def answer(self, name: str, arguments: object) -> str:
-        """What the model is told; a wrong call or an unknown turn is explained to it."""
+        """The result for the model; an invalid call or an unknown turn is explained."""
         try:
             match parse_call(name, arguments):
                 case GetTurn(turn, level, page):

@@ -61,7 +61,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """Streams so many pieces, and then nothing until it is cancelled. Asked for a whole answer, it never answers."""
+    """Streams this many pieces, and then nothing until it is cancelled. Asked for a whole answer, it never answers."""
 
     after_pieces: int = 0
     text: str = "This was going to be an answer."
@@ -69,7 +69,7 @@ class Stalls:
 
 @dataclass(frozen=True, slots=True)
 class BreaksOff:
-    """Streams so many pieces and ends without an answer."""
+    """Streams this many pieces and ends without an answer."""
 
     after_pieces: int = 1
     text: str = "This was going to be an answer."

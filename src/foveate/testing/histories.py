@@ -136,7 +136,7 @@ def step_items(info: TurnInfo) -> list[TurnSizes]:
 
 
 def exchange(turn: int, *tokens: int, started_us: int | None = None, is_open: bool = False) -> TurnInfo:
-    """A prompt, then answers and tool results by turns, each of so many tokens."""
+    """A prompt, then answers and tool results in alternation, each of the given tokens."""
     messages = [MessageSize(0, "user", "message", tokens[0])]
     for place, size in enumerate(tokens[1:], 1):
         messages.append(

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 REMEMBERED_PROMPTS = 16
-"""A prompt that begins like one of so many last ones has that part from the cache, as with a provider."""
+"""Prompts that are remembered: one that begins like any of them has that part cached, as with a provider."""
 ESSAY_SENTENCES = 400
 FREE = Price(input=0, output=0)
 

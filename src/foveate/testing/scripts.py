@@ -141,7 +141,7 @@ def read_script(name: str, path: Path) -> ScriptFile:
 
 
 def _filled(value: Any, values: dict[str, str]) -> Any:
-    """The value with its placeholders replaced, in texts wherever they stand."""
+    """The value with its placeholders replaced, in all texts."""
     if isinstance(value, str):
         for placeholder, text in values.items():
             value = value.replace(placeholder, text)

@@ -62,7 +62,7 @@ async def looked_at(session: Session, budget_tokens: int | None = None, strategy
     count = exact_counter(session.counter.encoding).base
     behind = sum(segment.tokens for segment in context.segments if segment.name in ("tools", "framing", "attachments"))
     counted = session.counter.scale(count(context.text) + count(PROMPT), info.calibration) + behind
-    # Of an estimate only the sum is rounded, so what stands behind the prompt is known to a token or two.
+    # Of an estimate only the sum is rounded, so the part after the prompt is known to a token or two.
     is_exact = session.counter.factor == info.calibration == 1
     assert abs(counted - context.tokens) <= (0 if is_exact else ROUNDING_TOKENS), f"{counted}, not {context.tokens}"
     shown = parse_blocks(context.history)

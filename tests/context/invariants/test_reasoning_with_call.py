@@ -35,7 +35,7 @@ def test_thinking_that_left_its_call_is_noticed_for_anthropic() -> None:
     assistant = next(record for record in sent if "Needs root." in str(record))
     assistant["content"].pop(0)
     assert problem("anthropic", sent, context.native_messages) == (
-        "the call 'toolu_1' stands without the thinking that led to it"
+        "the call 'toolu_1' is sent without the thinking that led to it"
     )
 
 
@@ -50,7 +50,7 @@ def test_a_reasoning_item_without_what_it_led_to_is_noticed_for_responses() -> N
     sent = context.messages("openai-responses")
     assert sent[:4] == records
     assert problem("openai-responses", [*sent[:2], *sent[3:]], context.native_messages) == (
-        "the reasoning 'rs_1' stands without the call it led to"
+        "the reasoning 'rs_1' is sent without the call it led to"
     )
 
 

@@ -46,7 +46,7 @@ class LineFlow:
                 self._column = cell_len(token.rpartition("\n")[2])
                 self._write(token if is_room else f"\n{rest}")
             elif width and self._column and self._column + size > width:
-                # A space that would stand at the end of a line, or begin the next, is left out.
+                # A space at the end of a line, or at the beginning of the next, is left out.
                 self._column = 0 if token.isspace() else size
                 self._write("\n" if token.isspace() else f"\n{token}")
             elif token:

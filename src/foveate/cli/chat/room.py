@@ -221,7 +221,7 @@ class Room:
             self.tell_error(error)
 
     async def introduce(self) -> None:
-        """Who talks here, and where the conversation stands."""
+        """The model and the state of the conversation."""
         info = self.session.info
         model = self.chat.models[0]
         name = f" ({info.id})" if info.title else ""

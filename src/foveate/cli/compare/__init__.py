@@ -111,7 +111,7 @@ def command(
 
 
 def _check(names: list[str]) -> None:
-    """A strategy that does not exist is told before anything is read."""
+    """An unknown strategy is an error before anything is read."""
     from foveate.settings import check_strategy
 
     for name in names:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foveate.replay.report import Comparison, Point, StrategyRun
 
 MAX_POINTS = 120
-"""Prompts that are drawn of a run; of more, so many at even distances."""
+"""Prompts of a run that are drawn; of a longer run, this many at even distances."""
 MAX_BINS = 16
 X_TICKS = 4
 PARTS = ("fixed", "documents", "E", "T", "A", "C", "U", "S", "M", "R", "board")
@@ -214,7 +214,7 @@ def _stack(run: StrategyRun) -> str:
     points = _thinned(run.points)
     turns = max(2, run.turns)
     places = [(point.turn - 1) / (turns - 1) for point in points]
-    # Several prompts of one turn stand side by side in its place.
+    # Several prompts of one turn share its place, side by side.
     places = list(_spread(places, 1 / (turns - 1)))
     layers = [
         StackLayer(part, [point.parts.get(part, 0) / run.budget_tokens for point in points])

@@ -31,7 +31,7 @@ LEVELS: dict[ShownLevel, tuple[str, str]] = {
 USUAL: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
 """Levels that the legend always names; the others where they are shown."""
 WIDE: tuple[ShownLevel, ...] = ("E", "A")
-"""Levels whose cell stands for a range of turns."""
+"""Levels whose cell is a range of turns."""
 MAX_NOTE_CHARS = 100
 FIXED_STYLE = "white on color(95)"
 FREE_STYLE = "color(240)"
@@ -56,7 +56,7 @@ COLUMNS = (
 MAX_CHANGES = 8
 MAX_WIDTH = 120
 FEW_ROWS = 3
-"""Cells are as wide as lets them stand in so many rows."""
+"""Rows that the cells should fit into; their width follows."""
 MAX_CELLS = 2_000
 """Of a longer conversation the newest turns are drawn."""
 

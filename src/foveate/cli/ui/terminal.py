@@ -48,7 +48,7 @@ def console(*, stderr: bool = False) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`number` and `fixed` stand whole; `cut` ends in an ellipsis where room is short; `fold` goes on below."""
+    """`number` and `fixed` are never cut; `cut` ends in an ellipsis; `fold` wraps."""
 
     name: str
     shape: Literal["number", "fixed", "cut", "fold"] = "fixed"
@@ -62,7 +62,7 @@ class Column:
 def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
     """A table that fits the terminal. A cell that is `str` is taken as it is; only a `Text` has a style.
 
-    Where no table fits, each row is told in lines.
+    If no table fits, each row is printed as lines.
     """
     from rich import box
     from rich.table import Table
@@ -90,7 +90,7 @@ def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence
 
 
 def _print_rows(out: Console, cells: Mapping[Column, Sequence[Text]], count: int) -> None:
-    """Each row as lines of `name: value`, for a terminal in which columns can't stand side by side."""
+    """Each row as lines of `name: value`, for a terminal that is too narrow for columns."""
     for index in range(count):
         if index:
             out.print()

@@ -1,4 +1,4 @@
-"""Every pin stands in the context, in order, and reads back exactly."""
+"""Every pin is in the context, in order, and reads back exactly."""
 
 from __future__ import annotations
 

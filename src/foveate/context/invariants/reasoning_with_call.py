@@ -33,7 +33,7 @@ def _anthropic(records: Sequence[Record], own: Sequence[Message]) -> str | None:
             if isinstance(part, Reasoning):
                 proofs += [proof for proof in (part.signature, part.encrypted) if proof is not None]
             elif isinstance(part, ToolCall) and proofs and not set(proofs) <= behind.get(part.id, set()):
-                return f"the call {part.id!r} stands without the thinking that led to it"
+                return f"the call {part.id!r} is sent without the thinking that led to it"
     return None
 
 
@@ -56,7 +56,7 @@ def _responses(records: Sequence[Record], native: Sequence[Message]) -> str | No
             continue
         following = records[place + 1] if place + 1 < len(records) else {}
         if following.get("role") == "user" or str(following.get("type", "")).endswith("_output") or not following:
-            return f"the reasoning {record.get('id')!r} stands without the call it led to"
+            return f"the reasoning {record.get('id')!r} is sent without the call it led to"
     return None
 
 

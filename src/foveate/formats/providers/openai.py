@@ -108,7 +108,7 @@ def _parse_call(call: Record, path: str) -> ToolCall:
     if "custom" in call:
         custom, where = record_in(call, "custom", path), f"{path}.custom"
         return ToolCall(text_in(custom, "name", where), text_in(custom, "input", where), id=call_id)
-    # A kind of call that is yet to be invented: its type names it, and what stands under that are its arguments.
+    # A kind of call that is yet to be invented: its type is its name, and the value under that key its arguments.
     kind = text_in(call, "type", path)
     return ToolCall(kind, call.get(kind, {}), id=call_id)
 

@@ -55,7 +55,7 @@ CALLER_RUN: Final = {
     "computer_call": "action",
     "apply_patch_call": "operation",
 }
-"""Built-in calls that the caller answers, and where their arguments stand."""
+"""Built-in calls that the caller answers, and the key of their arguments."""
 
 _CONTENT_TYPES: Final = ("input_", "output_")
 _ITEM_ENDINGS: Final = ("_call", "_output")

@@ -41,10 +41,10 @@ MAX_STRETCH_CHARACTERS = 16 * 1024 * 1024
 """A longer stretch is kept in several pieces."""
 ID_LINES = 6
 ID_BYTES = 4096
-"""A session is named by the hash of its first lines, up to so many bytes: a file has these from the first run on."""
+"""The name of a session is the hash of its first lines, up to this many bytes: they never change."""
 
 Stretch = Literal["start", "prompt", "output", "reply", "note"]
-"""`note` is what stands before anything of Aider's, such as an editor's mode line."""
+"""`note` is text before the first line of Aider's, such as an editor's mode line."""
 
 _START = "# aider chat started at "
 _STARTED = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
@@ -183,7 +183,7 @@ def _is_marked(line: str) -> bool:
 
 
 def _type_of(line: str, stretch: _Open, *, marked: bool) -> Stretch | None:
-    """What a line is part of; None for a blank one, which is part of what it stands in or of what follows."""
+    """What a line belongs to; None for a blank line, which belongs to what is around it or follows."""
     if line.startswith(_START):
         return "start"
     if line.startswith("#### ") and (_is_marked(line) or not marked):

@@ -58,7 +58,7 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    """A zip file must be one that can be searched: its list of contents stands at its end."""
+    """A zip file must be one that can be searched: its directory is at its end."""
     if not stream.seekable():
         yield from _read_list(stream, "")
         return
@@ -134,7 +134,7 @@ def _read_branch(
 
 
 def _call_above(nodes: _Nodes, id_: str) -> str | None:
-    """The call that the first result of a branch answers: it stands in the branch that this one left."""
+    """The call that the first result of a branch answers: it is in the branch that this one left."""
     above = text_at(nodes[id_], "parent")
     message = value_at(nodes.get(above or ""), "message")
     return above if value_at(message, "author", "role") == "assistant" and called_tool(message) else None

@@ -214,7 +214,7 @@ def _is_injected(message: Message, origin: Json) -> bool:
 
 
 def _parse_queued(record: Mapping[str, Json], path: str) -> Message:
-    """What was typed (or reported by a task) while the model was at work, and given to it between two steps."""
+    """What was typed (or reported by a task) while the model was working, and sent to it between two steps."""
     queued = as_record(record.get("attachment"), f"{path}.attachment")
     prompt = {"role": "user", "content": queued.get("prompt")}
     message = load("anthropic").parse(prompt, f"{path}.attachment.prompt")

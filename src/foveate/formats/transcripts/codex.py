@@ -223,7 +223,7 @@ def _is_injected(item: Mapping[str, Json], message: Message) -> bool:
 
 
 def _measured(part: Part, noted: Json) -> Part:
-    """A tool result with the exit code and duration that stand beside its output or, as Codex has it, in it."""
+    """A tool result with its exit code and duration, which Codex writes beside the output or into it."""
     if not isinstance(part, ToolResult):
         return part
     code, seconds = number_at(noted, "exit_code"), number_at(noted, "duration_seconds")

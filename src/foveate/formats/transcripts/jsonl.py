@@ -91,7 +91,7 @@ _Placed = tuple[str, Json]
 
 
 def _records(stream: BinaryIO, name: str) -> Iterator[_Placed | TranscriptProblem]:
-    """The records of the file and where they stand, whichever of the three shapes it has."""
+    """The records of the file and their places, in any of the three shapes."""
     rest = _Continued(stream.read(HEAD_BYTES), stream)
     if rest.begun.lstrip().startswith(b"["):
         for element in array_elements(rest, "record"):
@@ -201,7 +201,7 @@ def _read_one(
 
 
 def parse(data: Json, path: str) -> Message:
-    """A record that is no message, or what stands beside a list of them: a system prompt may be among it."""
+    """A record that is not a message, or the keys beside a list of messages; may include a system prompt."""
     record = as_record(data, path)
     prompt = tuple(Text(text) for text in _system_prompt(record) if text)
     return Message("system", prompt) if prompt else Message("system", kind="display")

@@ -155,7 +155,7 @@ class EmbeddingEndpoint:
         pass
 
     def _post(self, texts: Sequence[str]) -> bytes:
-        """The body of the answer. What goes wrong is told without a chain, which could show a key."""
+        """The body of the answer. Errors are raised without a cause, which could show a key."""
         body = json.dumps({"model": self._model, "input": list(texts), "encoding_format": "float"}).encode()
         headers = {"Content-Type": "application/json"}
         if self._secret:

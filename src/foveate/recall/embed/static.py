@@ -57,7 +57,7 @@ def knows(text: str) -> bool:
 
 
 def minilm_pieces(text: str) -> list[int]:
-    """A text as all-MiniLM-L6-v2 takes it, whose word pieces these are; it also has numbers that stand for no text."""
+    """A text as all-MiniLM-L6-v2 takes it, whose word pieces these are; it also has ids without text."""
     return [MINILM_BEGIN, *(piece + MINILM_OFFSET for piece in _load().pieces(text)[: MAX_PIECES - 2]), MINILM_END]
 
 
@@ -112,7 +112,7 @@ def _load() -> _Model:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Lower case, without accents, cut at white space; punctuation and ideographs stand alone."""
+    """Lower case, without accents, cut at white space; punctuation and ideographs are tokens of their own."""
     for token in text.lower().split():
         if token.isascii():
             # The same, quicker: this is most of what there is.

@@ -1,7 +1,7 @@
 """How questions, orders and small talk are put, by language: `LANGUAGE.txt` has the words, separated by commas.
 
-    [openers]  what may stand before a question      [asks]    what a question begins with, without a question mark
-    [polite]   what may stand before an order        [orders]  what it must also say, where the language has it
+    [openers]  what may precede a question           [asks]    what a question begins with, without a question mark
+    [polite]   what may precede a request            [orders]  what it must also say, where the language has it
     [tells]    what an order to tell begins with     [memory]  what speaks of the past of the conversation
     [you]      what is asked of the other one
 
@@ -25,7 +25,7 @@ ENGLISH = "en"
 SPACED = (ENGLISH, "de", "fr", "es", "it", "pt", "nl")
 """In the Latin alphabet; of two that fit as well, the earlier."""
 SCRIPTS = (("ja", "\u3040-\u30ff"), ("zh", "\u3400-\u9fff"), ("ru", "\u0400-\u04ff"))
-"""Languages that are told by their letters, the surest first."""
+"""Languages that are detected by their letters, the most certain first."""
 UNSPACED = ("ja", "zh")
 MAX_OPENERS = 4
 APOSTROPHE = "\u2019"

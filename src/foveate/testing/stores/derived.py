@@ -55,7 +55,7 @@ async def _claim(
 
 
 async def _closed(store: Store, session_id: str = "s") -> list[int]:
-    """What can be claimed while the open turn is left alone."""
+    """What can be claimed while the open turn is excluded."""
     claims = await store.derived.claim(
         session_id, owner="looker", limit=99, lease_seconds=LONG_SECONDS, include_open=False
     )

@@ -115,7 +115,7 @@ class UpstreamAnswer(ABC):
 
     @abstractmethod
     def usage(self) -> dict[str, int]:
-        """What the client is told: `input_tokens` of the last round (cached ones included), `cache_read_tokens` and
+        """Usage for the client: `input_tokens` of the last round (cached ones included), `cache_read_tokens` and
         `cache_write_tokens` of them, and `output_tokens` of all rounds."""
 
 
