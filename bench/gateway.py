@@ -25,6 +25,8 @@ from typing import Any
 import httpx2
 import msgspec
 
+from foveate.tokens import count_tokens
+
 FOLDER = Path(__file__).parent
 WORDS = (
     "The tide table of the harbour lists the {n}th berth with a depth of {n} metres, and crane {n} serves it until "
@@ -39,6 +41,8 @@ MODEL = "claude-haiku-4-5"
 TOOL = {"name": "ls", "description": "List files.", "input_schema": {"type": "object", "properties": {}}}
 HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-bench"}
 VERBOSE = bool(os.environ.get("BENCH_VERBOSE"))
+SENTENCES = 10
+"""In each prompt; with the scripted answer a turn then has about 605 tokens of o200k_base."""
 SIZES = {"2 kB": 2_000, "400 kB": 400_000, "2 MB": 2_000_000}
 
 
@@ -128,7 +132,7 @@ async def work() -> None:
     for budget in (11_000, 25_000):
         with servers(budget=budget) as urls:
             async with httpx2.AsyncClient(timeout=60) as client:
-                log = await _work(client, urls)
+                log, history = await _work(client, urls)
                 twins = await _twins(client, urls["gateway"])
         most = max(tokens for tokens, _ in log)
         pairs = [(before, after) for (_, before), (_, after) in itertools.pairwise(log)]
@@ -137,17 +141,22 @@ async def work() -> None:
             print(" ".join(f"{share:.2f}" for share in shares))
         whole, total = sum(_common(*pair) for pair in pairs), sum(len(after) for _, after in pairs)
         found = FACT in log[-1][1].decode()
+        whole_tokens = count_tokens("".join(map(_text, history)), "o200k_base")
         print(
-            f"budget {budget:,}: most sent {most:,} tokens; common prefix {whole / total:.3f} of all bytes "
-            f"(mean {sum(shares) / len(shares):.3f}); twins kept apart: {twins}; fact of turn 1 at turn 120: {found}"
+            f"budget {budget:,}: client sends up to {whole_tokens:,} tokens, most sent on {most:,}; "
+            f"common prefix {whole / total:.3f} of all bytes (mean {sum(shares) / len(shares):.3f}); "
+            f"twins kept apart: {twins}; fact of turn 1 at turn 120: {found}"
         )
 
 
-async def _work(client: httpx2.AsyncClient, urls: dict[str, str]) -> list[tuple[int, bytes]]:
+async def _work(
+    client: httpx2.AsyncClient, urls: dict[str, str]
+) -> tuple[list[tuple[int, bytes]], list[dict[str, Any]]]:
+    """Tokens and bodies of the requests that went upstream, and the client's whole history."""
     history: list[dict[str, Any]] = []
     log: list[tuple[int, bytes]] = []
     for number in range(1, 121):
-        said = "".join(WORDS.format(n=number * 100 + part) for part in range(13))
+        said = "".join(WORDS.format(n=number * 100 + part) for part in range(SENTENCES))
         prompt = f"{FACT} {said}" if number == 1 else f"{CALL} {said}" if number % 5 == 0 else said
         if number == 120:
             prompt = "What is the emergency code of the lighthouse?"
@@ -158,7 +167,7 @@ async def _work(client: httpx2.AsyncClient, urls: dict[str, str]) -> list[tuple[
             result = {"type": "tool_result", "tool_use_id": calls[0]["id"], "content": f"berth {number}: 4 ships"}
             history.append({"role": "user", "content": [result]})
             await _send(client, urls, history, log)
-    return log
+    return log, history
 
 
 async def _send(
@@ -215,6 +224,11 @@ def _history(size: int, mark: str) -> list[dict[str, Any]]:
         said = "".join(WORDS.format(n=len(turns) * 10 + part) for part in range(6))
         turns += [_user(f"{mark} {said}"), {"role": "assistant", "content": said}]
     return turns
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(str(block.get("text", block)) for block in content)
 
 
 def _user(text: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, 
 from foveate.server.gateway.sessions import ClientId, Decision
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
+from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.values import Context
@@ -217,6 +218,7 @@ class Gateway:
         body.pop("previous_response_id", None)
         if call.wire.format == "anthropic":
             body = limit_breakpoints(body)
+        body = in_cache_order(body)
         headers = {
             "x-foveate-session": placed.name,
             "x-foveate-turn": placed.turn_id,

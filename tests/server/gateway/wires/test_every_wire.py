@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from foveate.errors import BadRequest, BadUpstream
 from foveate.server.gateway.wires import WIRES, OwnCall, UpstreamAnswer
+from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.server.sse import SseEvent, SseParser
 from support.provider_streams import BODIES, PATHS, REQUESTS, STREAMS, Call, Part, Said, Scripted, Thinking
 
@@ -334,3 +335,15 @@ def test_errors_have_the_message(format: str) -> None:  # noqa: A002
 @every_wire
 def test_a_ping_is_no_content(format: str) -> None:  # noqa: A002
     assert decoded([WIRES[format].ping()]) == []
+
+
+@every_wire
+def test_a_request_has_what_providers_cache_last_and_in_their_order(format: str) -> None:  # noqa: A002
+    wire = WIRES[format]
+    request = wire.read({**REQUESTS[format], "late": 1}, path=PATHS[format])
+    rendered = {"messages": request.messages}
+    body = wire.upstream_body(request, rendered, extra_system="pins", own_tools=[{"name": "own_search"}])
+    ordered = in_cache_order(body)
+    assert ordered == body
+    assert list(ordered)[-1] in ("messages", "input", "contents")
+    assert list(ordered).index("late") < list(ordered).index("tools") < len(ordered) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -217,6 +217,22 @@ def text_of(content: object) -> str:
         return ""
     texts = (block.get("text") for block in content if isinstance(block, dict))
     return "\n".join(text for text in texts if isinstance(text, str))
+
+
+CACHED_KEYS: Final = (
+    *("tools", "system", "instructions", "systemInstruction", "system_instruction"),
+    *("messages", "input", "contents"),
+)
+"""What providers cache of a request, in this order."""
+
+
+def in_cache_order(body: Record) -> Record:
+    """The same request with its tools, instructions and messages last, in the order in which providers cache them.
+
+    Caches that compare requests byte by byte then match as much as those of the providers.
+    """
+    first = {key: value for key, value in body.items() if key not in CACHED_KEYS}
+    return first | {key: body[key] for key in CACHED_KEYS if key in body}
 
 
 def texts_in(value: object, prefix: str = "") -> dict[str, str]:
