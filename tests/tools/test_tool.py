@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from foveate.errors import InputError, InvalidToolCall
-from foveate.tools import Tool, Toolbox, Workspace, packs, registry, tool
+from foveate.tools import Tool, Toolbox, ToolError, Workspace, packs, registry, tool
 from foveate.tools.definitions import FORMATS, definitions
 
 
@@ -95,6 +95,16 @@ def test_a_tool_that_needs_approval_is_not_run_without_it() -> None:
     output = asyncio.run(Toolbox([delete], Workspace()).call("delete", {"name": "a"}))
     assert output.is_error
     assert not ran
+
+
+def test_a_refusal_of_a_tool_is_not_logged_as_a_defect(caplog: pytest.LogCaptureFixture) -> None:
+    @tool
+    async def picky() -> str:
+        """Refuse."""
+        raise ToolError("no")
+
+    assert asyncio.run(Toolbox([picky], Workspace()).call("picky", {})).text == "Error: no\n"
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("format", FORMATS)

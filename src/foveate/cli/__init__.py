@@ -21,7 +21,7 @@ GROUPS = {
     "Inspect": ("levels", "board", "checkpoints", "topics", "stats", "tokens", "compare", "replay"),
     "Serve": ("serve", "keys"),
     "Maintain": ("compress", "models", "prune", "doctor"),
-    ADVANCED: ("fork", "goal", "run", "shrink"),
+    ADVANCED: ("fork", "goal", "run", "shrink", "tools"),
 }
 
 

@@ -66,12 +66,15 @@ class Toolbox:
         given = (self.workspace,) if tool.takes_workspace else ()
         found: str | ToolOutput = ""
         with contained(_log, "the tool %s failed", tool.name) as outcome:
-            async with asyncio.timeout(tool.timeout_seconds):
-                found = await tool.run(*given, **arguments)
-        if isinstance(outcome.error, TimeoutError):
-            return _error(f"{tool.name} did not finish within {tool.timeout_seconds:g} seconds and was stopped")
-        if isinstance(outcome.error, FoveateError):
-            return _error(str(outcome.error))
+            try:
+                async with asyncio.timeout(tool.timeout_seconds) as deadline:
+                    found = await tool.run(*given, **arguments)
+            except FoveateError as error:  # an answer for the model, not a defect of the tool
+                return _error(str(error))
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                return _error(f"{tool.name} did not finish within {tool.timeout_seconds:g} seconds and was stopped")
         if outcome.error is not None:
             return _error(f"{tool.name} failed: {type(outcome.error).__name__}: {outcome.error}")
         return found if isinstance(found, ToolOutput) else ToolOutput(str(found))
