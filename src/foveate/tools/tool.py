@@ -57,6 +57,22 @@ class ToolOutput:
     """Images for the model."""
     is_error: bool = False
     exit_code: int | None = None
+    inner: tuple[InnerCall, ...] = ()
+    """Calls that a script made. They are recorded, and the model sees the script's output alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class InnerCall:
+    """A call that a script made, and its answer."""
+
+    name: str
+    arguments: Mapping[str, Json]
+    output: ToolOutput
+
+
+def missing_extra(what: str) -> ToolError:
+    """The error of a tool whose packages are not installed."""
+    return ToolError(f"{what} needs the extra 'tools': pip install 'foveate[tools]'")
 
 
 Run = Callable[..., Awaitable["str | ToolOutput"]]
@@ -88,12 +104,16 @@ class Tool:
         """The JSON schema of the arguments: the same bytes in every process."""
         return dict(self.raw_schema) if self.raw_schema is not None else _schema(self.arguments)
 
+    @property
+    def argument_names(self) -> list[str]:
+        """In the order of the signature."""
+        return list(cast("Mapping[str, Json]", self.schema.get("properties", {})))
+
     def usage(self) -> str:
         """How it is called, e.g. `read_file(path, [first_line])`."""
-        schema = self.schema
-        required = cast("Sequence[str]", schema.get("required", ()))
-        names = cast("Mapping[str, Json]", schema.get("properties", {}))
-        return f"{self.name}({', '.join(name if name in required else f'[{name}]' for name in names)})"
+        required = cast("Sequence[str]", self.schema.get("required", ()))
+        names = (name if name in required else f"[{name}]" for name in self.argument_names)
+        return f"{self.name}({', '.join(names)})"
 
     def check(self, arguments: object) -> dict[str, Any]:
         """The arguments by name, converted. `InvalidToolCall` names the wrong field and says what it takes."""

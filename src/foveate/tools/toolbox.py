@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from foveate.errors import FoveateError, contained
@@ -34,7 +35,7 @@ class Toolbox:
     """The tools that a model may call."""
 
     def __init__(self, tools: Iterable[Tool], workspace: Workspace, *, approve: Approver = refuse) -> None:
-        self.workspace = workspace
+        self.workspace = replace(workspace, toolbox=self)
         self.tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._approve = approve
 

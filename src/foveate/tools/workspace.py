@@ -13,6 +13,7 @@ from foveate.tools.tool import ToolError
 if TYPE_CHECKING:
     from foveate.client import Foveate
     from foveate.session import Session
+    from foveate.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Workspace:
     allow_exec: bool = False
     allow_unsandboxed: bool = False
     """Execute commands even where the sandbox can't be enforced."""
+    toolbox: Toolbox | None = None
+    """The toolbox that executes the call, for tools that call others. It fills this in itself."""
 
     @classmethod
     def at(cls, folders: Sequence[str | Path], **given: object) -> Workspace:

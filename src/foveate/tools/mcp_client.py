@@ -1,0 +1,346 @@
+"""Tools and resources of MCP servers, over stdio and HTTP, as entries of a toolbox.
+
+    config ──► one connection for each server ──► allowed tools, with unchanged definitions ──► `mcp__SERVER__TOOL`
+
+The configuration is the `mcpServers` table that coding agents use. A server offers only what its `allow` list names.
+The hash of each definition is kept: one that changed since it was first seen is withheld until a person consents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from foveate.errors import InputError
+from foveate.text import compact_json
+from foveate.tools.tool import READ_ONLY, Annotations, Tool, ToolError, ToolOutput, missing_extra
+from foveate.turn import Attachment, Json
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import Client
+
+STATE_FILE: Final = "foveate/mcp-definitions.json"
+"""In the user's state folder: hashes of the definitions that were seen."""
+MAX_DESCRIPTION_CHARS = 2_000
+MAX_NAME_CHARS = 64
+"""What providers accept."""
+CONNECT_SECONDS = 20.0
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_NO_ARGUMENTS = msgspec.defstruct("NoArguments", [])
+
+Consent = Callable[[str, Sequence[str]], Awaitable[bool]]
+"""Asks a person whether the changed definitions of a server's tools may be used."""
+
+
+class McpServer(Struct, frozen=True, kw_only=True):
+    """A server: a command to start, or a URL. Keys of other clients are ignored."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Variables for the command; it gets no others but a minimal set."""
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    allow: tuple[str, ...] = ("*",)
+    """Patterns of the tools that may be used."""
+    timeout_seconds: Annotated[float, Meta(gt=0)] = 60.0
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    servers: dict[str, McpServer] = msgspec.field(name="mcpServers")
+
+
+async def withhold(_server: str, _changed: Sequence[str]) -> bool:
+    """The consent where nobody can be asked."""
+    return False
+
+
+def load_config(path: Path) -> dict[str, McpServer]:
+    """The servers of a configuration file; `InputError` says what is wrong with it."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_File).servers
+    except OSError as error:
+        raise InputError(f"the MCP configuration {path} can't be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise InputError(f'{path}: {error}; it takes {{"mcpServers": {{"name": {{"command": …}}}}}}') from error
+    for name, server in found.items():
+        if (server.command is None) == (server.url is None):
+            raise InputError(f"{path}: the server {name!r} needs either a command or a url")
+    return found
+
+
+@asynccontextmanager
+async def mcp_tools(
+    servers: Mapping[str, McpServer], *, consent: Consent = withhold, state: Path | None = None
+) -> AsyncIterator[list[Tool]]:
+    """The tools of all servers while the block runs. A server that can't be reached is an `InputError`."""
+    known = _Definitions(state or _state_path())
+    async with AsyncExitStack() as stack:
+        tools: list[Tool] = []
+        for name, server in servers.items():
+            connection = _Connection(name, server)
+            stack.push_async_callback(connection.close)
+            await connection.open()
+            tools += await _tools_of(connection, known, consent)
+        yield tools
+
+
+class _Connection:
+    """One server. The client lives in a task of its own, because it must be closed by the task that opened it."""
+
+    def __init__(self, name: str, server: McpServer) -> None:
+        self.name = name
+        self.server = server
+        self._closed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._client: Client | None = None
+
+    async def open(self) -> None:
+        """Connect. `InputError` if the server does not start or does not speak MCP."""
+        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._closed.clear()
+        self._task = asyncio.create_task(self._hold(ready))
+        self._task.add_done_callback(lambda task: _pass_failure(task, ready))
+        try:
+            self._client = await asyncio.wait_for(asyncio.shield(ready), CONNECT_SECONDS)
+        except TimeoutError:
+            raise InputError(f"the MCP server {self.name!r} did not answer in {CONNECT_SECONDS:g} seconds") from None
+
+    async def close(self) -> None:
+        self._closed.set()
+        if self._task is not None:
+            _, late = await asyncio.wait([self._task], timeout=CONNECT_SECONDS)
+            for task in late:
+                task.cancel()
+
+    async def client(self) -> Client:
+        """The connection; opened again if the server has died."""
+        if self._client is None or self._task is None or self._task.done():
+            await self.open()
+        assert self._client is not None, "open connected"
+        return self._client
+
+    async def _hold(self, ready: asyncio.Future[Client]) -> None:
+        client_class, target = _target(self.server)
+        async with AsyncExitStack() as stack:
+            transport = target(stack)
+            client = client_class(transport, read_timeout_seconds=self.server.timeout_seconds)
+            await stack.enter_async_context(client)
+            ready.set_result(client)
+            await self._closed.wait()
+
+
+def _pass_failure(task: asyncio.Task[None], ready: asyncio.Future[Client]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if not ready.done():
+        reason = _root_cause(error) if error else "it closed the connection"
+        ready.set_exception(InputError(f"the MCP server can't be used: {reason}"))
+
+
+def _root_cause(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
+
+
+def _target(server: McpServer) -> tuple[Callable[..., Client], Callable[[AsyncExitStack], Any]]:
+    """The client's class, and what makes the transport it connects to."""
+    try:
+        import httpx2  # noqa: PLC0415 # of the extra `tools`
+        from mcp import Client, StdioServerParameters  # noqa: PLC0415
+        from mcp.client.stdio import stdio_client  # noqa: PLC0415
+        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
+    except ImportError:
+        raise missing_extra("an MCP server") from None
+
+    def transport(stack: AsyncExitStack) -> Any:
+        if server.url is not None:
+            http = httpx2.AsyncClient(headers=server.headers, timeout=server.timeout_seconds)
+            stack.push_async_callback(http.aclose)
+            return streamable_http_client(server.url, http_client=http)
+        assert server.command is not None, "load_config checked it"
+        parameters = StdioServerParameters(
+            command=server.command, args=list(server.args), env=server.env, cwd=server.cwd
+        )
+        silent = stack.enter_context(Path(os.devnull).open("w"))  # noqa: SIM115 # the stack closes it
+        return stdio_client(parameters, errlog=silent)
+
+    return Client, transport
+
+
+async def _tools_of(connection: _Connection, known: _Definitions, consent: Consent) -> list[Tool]:
+    client = await connection.client()
+    listed = await _list_tools(client)
+    allowed = [one for one in listed if any(fnmatchcase(one.name, each) for each in connection.server.allow)]
+    tools = [_tool(connection, one) for one in allowed]
+    if client.server_capabilities.resources is not None:
+        tools += _resource_tools(connection)
+    changed = known.changed(connection.name, tools)
+    if changed and not await consent(connection.name, sorted(changed)):
+        tools = [tool for tool in tools if tool.name not in changed]
+    known.keep(connection.name, tools)
+    return tools
+
+
+async def _list_tools(client: Client) -> list[types.Tool]:
+    found: list[types.Tool] = []
+    page = await client.list_tools()
+    found += page.tools
+    while page.next_cursor and len(found) < 1_000:  # noqa: PLR2004 # a server that never ends its list
+        page = await client.list_tools(cursor=page.next_cursor)
+        found += page.tools
+    return found
+
+
+def _tool(connection: _Connection, given: types.Tool) -> Tool:
+    hints = given.annotations
+    is_read_only = bool(hints and hints.read_only_hint)
+    annotations = Annotations(
+        read_only=is_read_only,
+        destructive=not is_read_only and (hints is None or hints.destructive_hint is not False),
+        open_world=hints is None or hints.open_world_hint is not False,
+    )
+    return Tool(
+        name=_tool_name(connection.name, given.name),
+        description=(given.description or given.title or given.name)[:MAX_DESCRIPTION_CHARS],
+        arguments=_NO_ARGUMENTS,
+        raw_schema=given.input_schema,
+        run=partial(_call, connection, given.name),
+        annotations=annotations,
+        timeout_seconds=connection.server.timeout_seconds,
+        approval="never" if is_read_only else "ask",
+    )
+
+
+def _tool_name(server: str, name: str) -> str:
+    full = f"mcp__{_NAME.sub('_', server)}__{_NAME.sub('_', name)}"
+    if len(full) <= MAX_NAME_CHARS:
+        return full
+    digest = hashlib.sha256(full.encode()).hexdigest()[:8]
+    return f"{full[: MAX_NAME_CHARS - 9]}_{digest}"
+
+
+async def _call(connection: _Connection, name: str, **arguments: Json) -> ToolOutput:
+    from mcp import MCPError  # noqa: PLC0415 # of the extra `tools`
+    from mcp_types import CONNECTION_CLOSED  # noqa: PLC0415
+
+    client = await connection.client()
+    try:
+        result = await client.call_tool(name, arguments)
+    except MCPError as error:
+        if error.code == CONNECTION_CLOSED:
+            await connection.close()
+            raise ToolError(
+                f"the MCP server {connection.name!r} ended during the call; it may have taken effect"
+            ) from error
+        raise ToolError(f"the MCP server {connection.name!r} answered with an error: {error}") from error
+    return _output(result.content, is_error=bool(result.is_error), structured=result.structured_content)
+
+
+def _output(content: Sequence[Any], *, is_error: bool = False, structured: Any = None) -> ToolOutput:
+    texts: list[str] = []
+    images: list[Attachment] = []
+    for block in content:
+        match block.type:
+            case "text":
+                texts.append(block.text)
+            case "image":
+                images.append(Attachment("image", data=block.data, media_type=block.mime_type))
+            case "resource":
+                texts.append(_resource_text(block.resource))
+            case "resource_link":
+                texts.append(f"{block.name}: {block.uri}")
+            case kind:
+                texts.append(f"({kind} content is not shown)")
+    if not texts and not images and structured is not None:
+        texts.append(compact_json(structured))
+    text = "\n".join(texts)
+    return ToolOutput(f"Error: {text}" if is_error else text, tuple(images), is_error=is_error)
+
+
+def _resource_text(contents: Any) -> str:
+    text = getattr(contents, "text", None)
+    return text if isinstance(text, str) else f"({contents.uri}: {contents.mime_type or 'binary'}, not shown)"
+
+
+def _resource_tools(connection: _Connection) -> list[Tool]:
+    async def list_resources() -> str:
+        client = await connection.client()
+        found = (await client.list_resources()).resources
+        return "".join(f"{one.uri} {one.title or one.name}\n" for one in found) or "(no resources)\n"
+
+    async def read_resource(uri: str) -> ToolOutput:
+        client = await connection.client()
+        found = await client.read_resource(uri)
+        return ToolOutput("\n".join(map(_resource_text, found.contents)))
+
+    one_uri = msgspec.defstruct("OneUri", [("uri", str)], forbid_unknown_fields=True)
+    listing = f"List the resources of the MCP server {connection.name}."
+    reading = f"Read a resource of the MCP server {connection.name}."
+    return [
+        _own_tool(connection, "list_resources", listing, _NO_ARGUMENTS, list_resources),
+        _own_tool(connection, "read_resource", reading, one_uri, read_resource),
+    ]
+
+
+def _own_tool(connection: _Connection, name: str, description: str, arguments: type[Struct], run: Any) -> Tool:
+    return Tool(
+        name=_tool_name(connection.name, name),
+        description=description,
+        arguments=arguments,
+        run=run,
+        annotations=READ_ONLY,
+        timeout_seconds=connection.server.timeout_seconds,
+    )
+
+
+class _Definitions:
+    """Hashes of the definitions that were seen, by server and tool, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: dict[str, dict[str, str]] = {}
+        if path.exists():
+            try:
+                self._seen = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, str]])
+            except msgspec.DecodeError as error:
+                raise InputError(f"{path} is damaged; delete it to trust the definitions of today: {error}") from error
+
+    def changed(self, server: str, tools: Sequence[Tool]) -> set[str]:
+        """Tools that were defined differently before, or came to a server that was seen without them."""
+        seen = self._seen.get(server)
+        return set() if seen is None else {tool.name for tool in tools if seen.get(tool.name) != _digest(tool)}
+
+    def keep(self, server: str, tools: Sequence[Tool]) -> None:
+        found = {**self._seen.get(server, {}), **{tool.name: _digest(tool) for tool in tools}}
+        if found == self._seen.get(server):
+            return
+        self._seen[server] = found
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self._seen)))
+        temporary.replace(self._path)
+
+
+def _digest(tool: Tool) -> str:
+    hints = tool.annotations
+    text = compact_json([tool.name, tool.description, tool.schema, hints.read_only, hints.destructive])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _state_path() -> Path:
+    folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(folder) / STATE_FILE
