@@ -11,13 +11,23 @@ from foveate.store import Store, open_store
 from foveate.store.settings import StoreSettings
 from foveate.testing import stores
 from foveate.testing.stores import artefacts as artefact_stores
+from foveate.testing.stores import cabinet as cabinet_stores
 from foveate.testing.stores import calls as call_stores
 from foveate.testing.stores import clients as client_stores
 from foveate.testing.stores import derived as derived_stores
 from foveate.testing.stores import passages as passage_stores
 from foveate.testing.stores import queue as due_stores
 
-SUITES = (stores, derived_stores, due_stores, call_stores, artefact_stores, passage_stores, client_stores)
+SUITES = (
+    stores,
+    derived_stores,
+    due_stores,
+    call_stores,
+    artefact_stores,
+    passage_stores,
+    client_stores,
+    cabinet_stores,
+)
 
 
 @pytest.mark.parametrize("case", [case for suite in SUITES for case in suite.CASES], ids=lambda case: case.__name__)

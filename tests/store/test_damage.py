@@ -1,6 +1,7 @@
 """Bit flips in stored rows: derived data is dropped and made again, records are set aside and named by the check."""
 
 import asyncio
+import hashlib
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -14,6 +15,7 @@ from foveate.store import Store, open_store
 from foveate.store.rows import ERA_FANOUT, ArtefactRow, EraRow
 from foveate.store.settings import StoreSettings
 from foveate.testing.stores import draft, new_session
+from foveate.testing.stores.cabinet import NOW, content
 from foveate.testing.stores.derived import rendition
 
 Job = Callable[[Store], Awaitable[None]]
@@ -162,6 +164,51 @@ FLIPS = {
     "plans": ("data",),
     "passages": ("texts", "marks"),
 }
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "problem"),
+    [
+        ("contents", "data", "the content HASH of the file cabinet"),
+        ("prompts", "text", "version 1 of the prompt 'greeting' is damaged"),
+    ],
+)
+def test_the_check_finds_a_damaged_content_and_prompt(tmp_path: Path, table: str, column: str, problem: str) -> None:
+    path = tmp_path / "chat.db"
+
+    async def fill_cabinet(store: Store) -> None:
+        await store.cabinet.file(content(b"0123456789" * 100), now_us=NOW)
+        await store.prompts.add("", "greeting", "Hello")
+
+    use(path, fill_cabinet)
+    flip(path, table, column)
+
+    async def look(store: Store) -> None:
+        (said,) = [finding.problem async for finding in store.check() if finding.problem]
+        digest = hashlib.sha256(b"0123456789" * 100).hexdigest()
+        assert said.startswith(problem.replace("HASH", digest[:12]))
+
+    use(path, look)
+
+
+def test_the_check_finds_a_missing_content(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def fill_cabinet(store: Store) -> None:
+        await store.create_session(new_session())
+        await store.append("s", [draft("one")])
+        await store.cabinet.file(content(session_id="s"), now_us=NOW)
+
+    use(path, fill_cabinet)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM contents")
+
+    async def look(store: Store) -> None:
+        found = [finding.problem async for finding in store.check() if finding.problem]
+        assert found[0] == "a whole tool result of T-1 in session 's' is missing"
+        assert "of the file cabinet is missing" in found[1]
+
+    use(path, look)
 
 
 @pytest.mark.parametrize(("table", "column"), [(table, column) for table, own in FLIPS.items() for column in own])

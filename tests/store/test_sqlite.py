@@ -187,8 +187,8 @@ def test_torn_pages_are_found_by_the_check(tmp_path: Path) -> None:
 
     async def fill_more(store: Store) -> None:
         await store.create_session(new_session())
-        for number in range(200):
-            await store.append("s", [draft(f"{number} " + os.urandom(300).hex())])
+        # So many that the middle of the file has messages, not the schema.
+        await store.append("s", [draft(f"{number} " + os.urandom(300).hex()) for number in range(600)])
 
     use(path, fill_more)
     with path.open("r+b") as file:

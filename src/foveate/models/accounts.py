@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
@@ -86,6 +87,7 @@ class Accounts:
             is_estimate=True,
             latency_us=0,
             outcome=RUNNING,
+            prompt_hash=prompt_hash(ask),
         )
         booking = CallBooking(row, ask, tariff, None)
         if self._settings.daily_usd is None or not row.nano_usd:
@@ -191,6 +193,12 @@ class Accounts:
 
     def _now_us(self) -> int:
         return int(self._clock.now() * 1_000_000)
+
+
+def prompt_hash(ask: Ask) -> str:
+    """The SHA-256 of the system prompt of a request, in hex; empty if it has none."""
+    said = "".join(message.text for message in ask.messages if message.role in ("system", "developer"))
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest() if said else ""
 
 
 MAX_TOKENS = 10_000_000

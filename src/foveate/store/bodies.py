@@ -66,9 +66,9 @@ def expand_bytes(data: bytes) -> bytes:
     return _decompressor().decompress(data) if data.startswith(ZSTD_MAGIC) else data
 
 
-def unpack(data: bytes, digest: bytes) -> bytes:
-    """The JSON bytes; `ValueError` if they are not what was stored."""
-    if data.startswith(ZSTD_MAGIC):
+def unpack(data: bytes, digest: bytes, *, is_packed: bool | None = None) -> bytes:
+    """The bytes; `ValueError` if they are not what was stored. JSON shows by itself whether it is compressed."""
+    if data.startswith(ZSTD_MAGIC) if is_packed is None else is_packed:
         try:
             data = _decompressor().decompress(data, max_output_size=MAX_BODY_BYTES)
         except zstandard.ZstdError as error:

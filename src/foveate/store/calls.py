@@ -12,10 +12,10 @@ from foveate.store.rows import DAY_US, CallRow, CostRow
 from foveate.store.sql import Connection
 
 _PARTS = """turn, at_us, provider, model, purpose, input_tokens, output_tokens, cached_tokens, nano_usd,
-    is_estimate, latency_us, outcome"""
+    is_estimate, latency_us, outcome, prompt_hash"""
 _COLUMNS = f"session, {_PARTS}"
 _VALUES = """(SELECT number FROM sessions WHERE id = :session_id), :turn, :at_us, :provider, :model, :purpose,
-    :input_tokens, :output_tokens, :cached_tokens, :nano_usd, :is_estimate, :latency_us, :outcome"""
+    :input_tokens, :output_tokens, :cached_tokens, :nano_usd, :is_estimate, :latency_us, :outcome, :prompt_hash"""
 ADD = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_VALUES}) RETURNING id"  # noqa: S608
 SUM = "SELECT coalesce(sum(nano_usd), 0) FROM calls WHERE at_us >= :since_us"
 RESERVE = f"""INSERT INTO calls ({_COLUMNS}) SELECT {_VALUES}

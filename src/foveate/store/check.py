@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from foveate.errors import StoreError
 from foveate.store import bodies
+from foveate.store.cabinet import KEY_CHARS, content_problem
+from foveate.store.prompts import digest_of
 from foveate.store.rows import Finding
 from foveate.store.sql import Connection, Dialect
 from foveate.turn import turn_id
@@ -28,6 +30,12 @@ _LOST = {
     "states": "the strategy state {name!r} of session {session!r} is damaged (seals, counts, choices)",
     "boards": "the {name} of session {session!r} is damaged (saved items)",
 }
+CONTENTS = "SELECT tenant, digest, is_packed, data FROM contents ORDER BY tenant, digest"
+_NO_CONTENT = "NOT EXISTS (SELECT 1 FROM contents b WHERE b.tenant = r.tenant AND b.digest = r.digest)"
+LOST_RESULTS = f"""SELECT s.id, r.turn FROM content_turns r JOIN sessions s ON s.number = r.session
+    WHERE {_NO_CONTENT} ORDER BY s.id, r.turn"""  # noqa: S608
+LOST_FILES = f"SELECT r.key FROM cabinet r WHERE r.removed_us IS NULL AND {_NO_CONTENT} ORDER BY r.key"  # noqa: S608
+PROMPTS = "SELECT key, version, text, digest FROM prompts ORDER BY key, version"
 ALL_BODIES = """SELECT s.id, m.turn, m.position, m.digest, m.pruned_us, b.data FROM messages m
     LEFT JOIN sessions s ON s.number = m.session LEFT JOIN bodies b ON b.message = m.id ORDER BY m.id"""
 
@@ -37,7 +45,7 @@ def check_database(dialect: Dialect) -> Iterator[Finding]:
     with dialect.errors():
         connection = dialect.connect(read_only=True)
     try:
-        for part in (dialect.check, _check_structure, _check_records, _check_bodies):
+        for part in (dialect.check, _check_structure, _check_records, _check_contents, _check_bodies):
             try:
                 with dialect.errors():
                     yield from part(connection)
@@ -67,6 +75,21 @@ def _check_records(connection: Connection) -> Iterator[Finding]:
         for session, name, data, digest in connection.execute(RECORDS.format(table=table)):
             if not bodies.is_intact(digest, data):
                 yield Finding(problem.format(name=name, session=session), RESTORE)
+
+
+def _check_contents(connection: Connection) -> Iterator[Finding]:
+    """The file cabinet and stored prompts."""
+    for _, digest, is_packed, data in connection.execute(CONTENTS):
+        problem = content_problem(digest, is_packed, data)
+        if problem:
+            yield Finding(f"the content {digest.hex()[:KEY_CHARS]} of the file cabinet {problem}", RESTORE)
+    for session, turn in connection.execute(LOST_RESULTS):
+        yield Finding(f"a whole tool result of {turn_id(turn)} in session {session!r} is missing", RESTORE)
+    for (key,) in connection.execute(LOST_FILES):
+        yield Finding(f"the content of the key {key} of the file cabinet is missing", RESTORE)
+    for key, version, text, digest in connection.execute(PROMPTS):
+        if digest_of(text) != digest:
+            yield Finding(f"version {version} of the prompt {key!r} is damaged", f"foveate prompts set {key} FILE")
 
 
 def _check_bodies(connection: Connection) -> Iterator[Finding]:

@@ -19,7 +19,20 @@ from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from foveate.errors import StoreClosed, contained
-from foveate.store import FORKED, access, artefacts, calls, clients, derived, lineage, log, passages, queue
+from foveate.store import (
+    FORKED,
+    access,
+    artefacts,
+    cabinet,
+    calls,
+    clients,
+    derived,
+    lineage,
+    log,
+    passages,
+    prompts,
+    queue,
+)
 from foveate.store.check import check_database
 from foveate.store.rows import Finding, PruneReport
 from foveate.store.settings import StoreSettings
@@ -340,6 +353,24 @@ class _Clients(_Part):
     delete_response = _writes(clients.delete_response)
 
 
+class _Cabinet(_Part):
+    file = _writes(cabinet.file)
+    find = _reads(cabinet.find)
+    list_keys = _reads(cabinet.list_keys)
+    read = _reads(cabinet.read)
+    renew = _writes(cabinet.renew)
+    expired = _reads(cabinet.expired)
+    remove_expired = _writes(cabinet.remove_expired)
+    references = _reads(cabinet.references)
+    of_turns = _reads(cabinet.of_turns)
+
+
+class _Prompts(_Part):
+    add = _writes(prompts.add)
+    newest = _reads(prompts.newest)
+    history = _reads(prompts.history)
+
+
 class DatabaseStore(_Part):
     """See `foveate.store.protocol.Store`."""
 
@@ -352,6 +383,8 @@ class DatabaseStore(_Part):
         self.calls = _Calls(self._database)
         self.access = _Access(self._database)
         self.clients = _Clients(self._database)
+        self.cabinet = _Cabinet(self._database)
+        self.prompts = _Prompts(self._database)
         self._dialect = dialect
 
     @classmethod

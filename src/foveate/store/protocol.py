@@ -17,6 +17,7 @@ from foveate.store.rows import (
     ArtefactRow,
     ArtefactsMark,
     Backlog,
+    CabinetRow,
     CallRow,
     Claim,
     CostRow,
@@ -31,6 +32,7 @@ from foveate.store.rows import (
     KnownPlace,
     MessageOutline,
     MessageRow,
+    NewContent,
     NewPassages,
     NewRendition,
     NewSession,
@@ -39,6 +41,7 @@ from foveate.store.rows import (
     PinRow,
     Place,
     PostponedTurn,
+    PromptRow,
     PruneReport,
     RedoRequest,
     RefinedTurn,
@@ -48,6 +51,7 @@ from foveate.store.rows import (
     ResponseRow,
     SessionRow,
     StoredSizes,
+    TurnContentRow,
     TurnRow,
 )
 
@@ -76,6 +80,14 @@ class Store(Protocol):
     @property
     def clients(self) -> Clients:
         """Where the histories that clients of the gateway send are in the log."""
+
+    @property
+    def cabinet(self) -> CabinetKeys:
+        """The file cabinet."""
+
+    @property
+    def prompts(self) -> Prompts:
+        """Stored prompts."""
 
     @property
     def artefacts(self) -> Artefacts:
@@ -429,3 +441,50 @@ class Clients(Protocol):
 
     async def delete_response(self, tenant: str, response_id: str) -> bool:
         """Remove it; whether there was one. The turn stays."""
+
+
+class CabinetKeys(Protocol):
+    """The file cabinet: contents, the turns of the log that refer to them, and keys to them.
+
+    Without a tenant, `find`, `list_keys` and those for expired keys look at all tenants.
+    """
+
+    async def file(self, new: NewContent, *, now_us: int) -> CabinetRow:
+        """Store a content and its key, and that a turn refers to it. Filed again, the key lives longer."""
+
+    async def find(self, tenant: str | None, key: str) -> CabinetRow | None:
+        """A key, expired ones too."""
+
+    async def list_keys(self, tenant: str | None, session_id: str | None = None, *, now_us: int) -> list[CabinetRow]:
+        """The keys that are not expired, of one session or all, the newest first."""
+
+    async def read(self, tenant: str, digest: bytes) -> bytes | None:
+        """A content; `Damaged` if it is not what was stored."""
+
+    async def renew(self, tenant: str, keys: Sequence[str], *, expires_us: int) -> int:
+        """Let keys live until then, expired ones too if their bytes are still stored; how many were changed."""
+
+    async def expired(self, tenant: str | None, *, now_us: int) -> list[CabinetRow]:
+        """The keys that are over and not removed yet."""
+
+    async def remove_expired(self, tenant: str | None, *, now_us: int) -> list[CabinetRow]:
+        """Remove the keys that are over, and the bytes that no turn refers to."""
+
+    async def references(self, tenant: str, digest: bytes) -> list[tuple[str, int]]:
+        """The sessions and turns of the log that have a content, the newest turn first."""
+
+    async def of_turns(self, session_id: str, first: int, last: int) -> list[TurnContentRow]:
+        """The contents that these turns refer to, its ancestors' included."""
+
+
+class Prompts(Protocol):
+    """Stored prompts by tenant, key and version."""
+
+    async def add(self, tenant: str, key: str, text: str | None) -> PromptRow:
+        """Store a new version; without a text, a return to the built-in prompt."""
+
+    async def newest(self, tenant: str) -> list[PromptRow]:
+        """The newest version of each key of a tenant, by key."""
+
+    async def history(self, tenant: str, key: str) -> list[PromptRow]:
+        """All versions of a key, the oldest first."""

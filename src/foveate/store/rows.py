@@ -17,7 +17,7 @@ Head = Literal["closed", "preamble", "prompted"]
 UPDATABLE = frozenset(
     {
         *("title", "platform", "channel", "strategy", "settings", "budget_tokens", "budget_chosen", "model"),
-        "calibration",
+        *("calibration", "mode"),
     }
 )
 ERA_FANOUT = 32
@@ -59,6 +59,8 @@ class NewSession:
     """Whose it is; the local owner's is empty."""
     budget_chosen: int = 1
     """0: nobody chose the budget; it is the default, and less where the model's window is smaller."""
+    mode: str = ""
+    """The name of a stored prompt that is part of every system prompt; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -495,6 +497,8 @@ class CallRow:
     latency_us: int
     outcome: str
     """`ok`; `unfit` for an answer that was paid for and not used; or the reason of a `ModelError`."""
+    prompt_hash: str = ""
+    """SHA-256 of the system prompt that was sent, in hex; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,3 +572,67 @@ class ResponseRow:
     turn: int
     chain: str
     data: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewContent:
+    """A content to file in the cabinet."""
+
+    tenant: str
+    digest: bytes
+    """SHA-256 of the content."""
+    size: int
+    is_packed: bool
+    data: bytes
+    """Compressed with zstd if `is_packed`."""
+    name: str
+    media_type: str
+    source: str
+    expires_us: int
+    session_id: str | None = None
+    """The session whose tool returned it; None: filed by hand."""
+    turn: int | None = None
+    """None: the newest turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class CabinetRow:
+    """A key of the file cabinet."""
+
+    tenant: str
+    key: str
+    digest: bytes
+    size: int
+    name: str
+    media_type: str
+    source: str
+    session_id: str | None
+    turn: int | None
+    created_us: int
+    expires_us: int
+    removed_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnContentRow:
+    """A content that a turn refers to. `key` is empty if it has none any more."""
+
+    turn: int
+    key: str
+    name: str
+    media_type: str
+    source: str
+    size: int
+    digest: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A version of a stored prompt. Without a text it is a return to the built-in one."""
+
+    tenant: str
+    key: str
+    version: int
+    text: str | None
+    created_us: int
