@@ -50,6 +50,7 @@ RETIRED_KEYS = {
 _BY_NAME = ("strategies", "upper")
 """Attributes of the settings that hold several sections."""
 UPPER_SECTIONS = {
+    "agents": "foveate.agents.settings:AgentsSettings",
     "server": "foveate.server.settings:ServerSettings",
     "tools": "foveate.tools.settings:ToolsSettings",
 }

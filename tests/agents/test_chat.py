@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from foveate import Session
+from foveate.agents.calls import MAX_CALLS_PER_ROUND
 from foveate.agents.chat import (
-    MAX_CALLS_PER_ROUND,
     MAX_TOOL_ROUNDS,
     AnswerPiece,
     AnswerSummary,

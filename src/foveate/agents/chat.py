@@ -1,6 +1,6 @@
 """Chat with a model: each prompt is recorded, answered within the budget, and the answer recorded.
 
-    prompt ──► recorded ──► context ──► model ──► recorded, with the results of the history tools it called
+    prompt ──► recorded ──► context ──► model ──► recorded, with the results of the tools it called
                                ▲                                           │
                                └─────────── as long as it calls tools ◄────┘
 
@@ -11,30 +11,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from foveate.agents.calls import (
+    INTERRUPTED_CALL,
+    MAX_CALLS_PER_ROUND,
+    NOT_STARTED,
+    TOO_MANY_CALLS,
+    CallExecutor,
+    OwnTool,
+    failed_result,
+    unanswered_calls,
+)
 from foveate.context.context import Context
 from foveate.context.prefix import matching_tokens
 from foveate.context.render import canonical_messages
 from foveate.context.signatures import bound_answer, without_unbound_messages
-from foveate.context.tools import HISTORY_TOOLS, TOOLS, ToolSet, definitions_tokens
+from foveate.context.tools import ToolSet, definitions_tokens
 from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavailable, TurnBegun
 from foveate.models import Answer, Ask, Finish
 from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.store.rows import NANO, CostRow
 from foveate.text import compact_json, message_text, turn_text
+from foveate.tools import Toolbox
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
 
 __all__ = ["AnswerPiece", "AnswerSummary", "Chat", "ChatEvent", "Notice", "RequestSent", "ToolRequest", "ToolResponse"]
 
 MAX_TOOL_ROUNDS = 8
-"""Limit of tool rounds for one prompt; then the model is asked once more, without tools."""
-MAX_CALLS_PER_ROUND = 16
-"""Tool calls of one answer that are executed; the others get an error result."""
+"""Limit of tool rounds for one prompt without a toolbox; then the model is asked once more, without tools."""
 DEFAULT_MAX_OUTPUT_TOKENS = 4_096
 WINDOW_MARGIN_TOKENS = 64
 """What a provider may add to a request by itself."""
@@ -47,29 +56,12 @@ TOO_LONG_SHARE = 0.75
 """A prompt that was too long for its model is made again with this share of its tokens."""
 INTERRUPTED = "(interrupted)"
 TOO_LONG = "The prompt was too long for the model, and is sent again with less; a smaller budget avoids that."
-TOO_MANY_CALLS = f"Not executed: at most {MAX_CALLS_PER_ROUND} calls at a time.\n"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnTool:
-    """A tool besides those of the history."""
-
-    definition: Mapping[str, Json]
-    """As OpenAI takes it."""
-    answer: Callable[[Json], Awaitable[str]]
-    """Given a call's arguments."""
-    is_last: bool = False
-    """A model that calls such tools alone has said what it had to, and is not asked again for their results."""
-
-    @property
-    def name(self) -> str:
-        function = self.definition["function"]
-        assert isinstance(function, Mapping), "a definition names a function"
-        return str(function["name"])
 
 
 Costs: TypeAlias = Callable[[str], Awaitable[Sequence[CostRow]]]
-"""What the calls for a session took, as `Foveate.costs` tells it."""
+"""What the calls for a session took, as `Foveate.costs` returns it."""
+Admit: TypeAlias = Callable[[], Awaitable[None]]
+"""Checks that a chat may go on; an error ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +92,10 @@ class _Answering:
     made: list[_Made] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """The pieces of the message that is being written."""
+    pending: list[ToolCall] = field(default_factory=list)
+    """Recorded calls that have no result yet."""
+    is_executing: bool = False
+    """The first of them was started."""
 
 
 def check_window(budget_tokens: int, max_output_tokens: int, window_tokens: int) -> None:
@@ -129,11 +125,15 @@ class Chat:
         temperature: float | None = None,
         costs: Costs | None = None,
         own_tools: Sequence[OwnTool] = (),
+        toolbox: Toolbox | None = None,
+        max_tool_rounds: int = MAX_TOOL_ROUNDS,
         keeps_partial: bool = True,
+        admit: Admit | None = None,
     ) -> None:
-        """`models` are tried in this order. `costs` tells what an answer has cost; without it that is 0.
+        """`models` are tried in this order. `costs` returns what an answer has cost; without it that is 0.
 
-        `keeps_partial` says whether an answer that is interrupted is recorded as far as it came.
+        `keeps_partial` says whether an answer that is interrupted is recorded as far as it came. `admit` is awaited
+        before each call of the model and each tool call; an error of it ends the answer.
         """
         self.session = session
         self.models = tuple(models)
@@ -142,16 +142,27 @@ class Chat:
         self._max_output_tokens = max_output_tokens
         self._temperature = temperature
         self._costs = costs
-        self._own_tools = {tool.name: tool for tool in own_tools}
+        self.toolbox = toolbox
+        self._calls = CallExecutor(session, own_tools, toolbox)
+        self._max_tool_rounds = max_tool_rounds
         self._keeps_partial = keeps_partial
+        self._admit = admit
         self._sent: Sequence[_Sent] = ()
         self._sent_tools = 0
         if window_tokens is not None:
             check_window(session.info.budget_tokens, max_output_tokens, window_tokens)
-        own = [tool.definition for tool in own_tools]
-        size = definitions_tokens("openai", session.counter) + session.counter.base(compact_json(own))
-        self.has_tools = has_tools and session.counter.scale(size) <= MOST_TOOLS_SHARE * session.info.budget_tokens
-        self._offer = ToolSet(tuple(own), "openai", is_late=True) if self.has_tools else None
+        own = self._calls.definitions
+        size = session.counter.scale(
+            definitions_tokens("openai", session.counter) + session.counter.base(compact_json(own))
+        )
+        is_room = size <= MOST_TOOLS_SHARE * session.info.budget_tokens
+        if toolbox and has_tools and not is_room:
+            raise InputError(
+                f"the definitions of the tools take {size:,} tokens, more than {MOST_TOOLS_SHARE:.0%} of the budget of "
+                f"{session.info.budget_tokens:,}; use a larger budget or a smaller pack"
+            )
+        self.has_tools = has_tools and is_room
+        self._offer = ToolSet(own, "openai", is_late=True) if self.has_tools else None
 
     async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
         """Record a prompt and answer it. Raises `ModelError` if no model answered; the prompt stays recorded.
@@ -160,16 +171,21 @@ class Chat:
         """
         if not text.strip():
             raise InvalidMessage("prompt", "has no text")
+        await self._end_calls()
         recorded = await self.session.record(Message("user", (Text(text),)), key=key)
         async with aclosing(self._answer(recorded.number)) as events:
             async for event in events:
                 yield event
 
-    async def answer(self) -> AsyncGenerator[ChatEvent, None]:
-        """Answer the newest turn if it has no answer yet, e.g. after a failure or a crash."""
+    async def answer(self, *, unstarted: str | None = None) -> AsyncGenerator[ChatEvent, None]:
+        """Answer the newest turn if it has no answer yet, e.g. after a failure or a crash.
+
+        Tool calls that a crash left without a result get one first. `unstarted` is the id of a call that is known not
+        to have been started.
+        """
         if await self.waiting() is None:
             raise InputError("the newest turn has its answer; there is nothing to ask again")
-        async with aclosing(self._answer(self.session.info.turns)) as events:
+        async with aclosing(self._answer(self.session.info.turns, unstarted)) as events:
             async for event in events:
                 yield event
 
@@ -183,12 +199,16 @@ class Chat:
         if not turns or (await self.session.outline(turns))[0].is_pruned:
             return None
         said = [message for message in (await self.session.load_turn(turns)).messages if message.kind == "message"]
-        return turn_id(turns) if said and said[-1].role in ("user", "tool") else None
+        is_open = bool(said) and (said[-1].role in ("user", "tool") or bool(unanswered_calls(said)))
+        return turn_id(turns) if is_open else None
 
-    async def _answer(self, turn: int) -> AsyncGenerator[ChatEvent, None]:
+    async def _answer(self, turn: int, unstarted: str | None = None) -> AsyncGenerator[ChatEvent, None]:
         taken = _Answering(turn, await self._spent_nano_usd())
         try:
-            for rounds_left in range(MAX_TOOL_ROUNDS, -1, -1):
+            async with aclosing(self._resume_calls(taken, unstarted)) as resumed:
+                async for event in resumed:
+                    yield event
+            for rounds_left in range(self._max_tool_rounds, -1, -1):
                 await self._check_newest(taken.turn)
                 async with aclosing(self._ask(taken, may_call=rounds_left > 0)) as pieces:
                     async for piece in pieces:
@@ -196,22 +216,95 @@ class Chat:
                             yield piece
                             continue
                         answer = piece
-                message = answer.message if rounds_left else _without_calls(answer)
-                results: list[Message] = []
-                for call in message.tool_calls:
-                    yield ToolRequest(call.name, call.arguments)
-                    text = await self._execute(call) if len(results) < MAX_CALLS_PER_ROUND else TOO_MANY_CALLS
-                    results.append(_result(call, text))
-                    yield ToolResponse(call.name, self.session.counter.count(text))
-                # Together, so that no call is ever left without its result.
-                await self._record(taken, [message, *results])
-                taken.said.clear()
-                if self._is_complete(message):
+                message = answer.message if rounds_left else _without_calls(answer, self._max_tool_rounds)
+                async with aclosing(self._take(taken, message)) as events:
+                    async for event in events:
+                        yield event
+                if self._calls.are_last(message.tool_calls):
                     yield await self._finished(answer, taken)
                     return
         except (asyncio.CancelledError, GeneratorExit):
             await self._keep_partial(taken)
             raise
+
+    async def _take(self, taken: _Answering, message: Message) -> AsyncGenerator[ToolRequest | ToolResponse, None]:
+        """Record an answer with the results of its calls."""
+        if self._calls.need_record(message.tool_calls):
+            await self._record(taken, [message])
+            taken.said.clear()
+            async with aclosing(self._execute_recorded(taken, message.tool_calls)) as events:
+                async for event in events:
+                    yield event
+            return
+        results: list[Message] = []
+        for place, call in enumerate(message.tool_calls):
+            yield ToolRequest(call.name, call.arguments)
+            result = await self._result(call, place)
+            results.append(Message("tool", (result,)))
+            yield self._response(result)
+        # Together, so that no call is ever left without its result.
+        await self._record(taken, [message, *results])
+        taken.said.clear()
+
+    async def _execute_recorded(
+        self, taken: _Answering, calls: Sequence[ToolCall], interrupted: ToolCall | None = None
+    ) -> AsyncGenerator[ToolRequest | ToolResponse, None]:
+        """Execute calls that are recorded already, and record each result; one that was interrupted is not repeated."""
+        taken.pending = list(calls)
+        for place, call in enumerate(calls):
+            yield ToolRequest(call.name, call.arguments)
+            if call is interrupted:
+                result = failed_result(call, INTERRUPTED_CALL)
+            else:
+                taken.is_executing = True
+                result = await self._result(call, place)
+            await self._record(taken, [Message("tool", (result,))])
+            taken.pending.pop(0)
+            taken.is_executing = False
+            yield self._response(result)
+
+    async def _resume_calls(
+        self, taken: _Answering, unstarted: str | None
+    ) -> AsyncGenerator[ToolRequest | ToolResponse, None]:
+        """Give the calls of the newest turn their results that a crash left without. They are executed in order, so
+        only the first one can have been started."""
+        calls = unanswered_calls((await self.session.load_turn(taken.turn)).messages)
+        if not calls:
+            return
+        first = calls[0]
+        is_safe = self._calls.is_repeatable(first) or (first.id is not None and first.id == unstarted)
+        async with aclosing(self._execute_recorded(taken, calls, None if is_safe else first)) as events:
+            async for event in events:
+                yield event
+
+    async def _end_calls(self) -> None:
+        """Calls that a crash left without a result get an error, so that another prompt can follow."""
+        info = await self.session.refresh()
+        turns = info.turns
+        if turns and turn_id(turns) != info.fork_turn_id and await self.waiting():
+            calls = unanswered_calls((await self.session.load_turn(turns)).messages)
+            await self._record_interruption(_Answering(turns, 0, pending=list(calls), is_executing=True))
+
+    async def _record_interruption(self, taken: _Answering) -> None:
+        """Of the calls in progress only the first can have been started."""
+        problems = [INTERRUPTED_CALL if taken.is_executing else NOT_STARTED]
+        problems += [NOT_STARTED] * len(taken.pending)
+        results = [failed_result(call, problem) for call, problem in zip(taken.pending, problems, strict=False)]
+        if results:
+            await self._record(taken, [Message("tool", (result,)) for result in results])
+
+    async def _result(self, call: ToolCall, place: int) -> ToolResult:
+        if place >= MAX_CALLS_PER_ROUND:
+            return failed_result(call, TOO_MANY_CALLS)
+        if self._admit:
+            await self._admit()
+        return await self._calls.execute(call)
+
+    def _response(self, result: ToolResult) -> ToolResponse:
+        text = "".join(part.text for part in result.content if isinstance(part, Text))
+        return ToolResponse(
+            result.name or "", self.session.counter.count(text), is_error=result.is_error, exit_code=result.exit_code
+        )
 
     async def _check_newest(self, turn: int) -> None:
         """Where another program talks in the session too, a model would answer what that one asked."""
@@ -230,15 +323,12 @@ class Chat:
             await self.session.record(Message("assistant", (late,), kind="display"))
             raise
 
-    def _is_complete(self, message: Message) -> bool:
-        """Whether nothing it calls is to be answered with more than a result."""
-        called = [self._own_tools.get(call.name) for call in message.tool_calls]
-        return all(tool is not None and tool.is_last for tool in called)
-
     async def _ask(
         self, taken: _Answering, *, may_call: bool
     ) -> AsyncGenerator[RequestSent | AnswerPiece | Notice | Answer, None]:
         """One call of the model; once more with less, if the prompt was too long for it."""
+        if self._admit:
+            await self._admit()
         context = await self.context()
         if not taken.made and (cut := await self._cut_turn(context)):
             yield Notice(f"{cut} is larger than its room: the model is shown a part of it.")
@@ -324,14 +414,6 @@ class Chat:
     def _written(self, messages: Iterable[Message]) -> list[_Sent]:
         return [_Sent(text, self.session.counter.count(text)) for text in map(message_text, messages)]
 
-    async def _execute(self, call: ToolCall) -> str:
-        if call.name in self._own_tools:
-            return await self._own_tools[call.name].answer(call.arguments)
-        if call.name not in HISTORY_TOOLS:
-            known = ", ".join([*(tool.name for tool in TOOLS), *self._own_tools])
-            return f"Error: there is no tool {call.name!r} here; available: {known}.\n"
-        return await self.session.call_tool(call.name, call.arguments)
-
     async def _learn(self, context: Context, answer: Answer) -> None:
         """How the provider counts; one that reports nothing teaches nothing."""
         reported = answer.usage.input_tokens
@@ -342,7 +424,13 @@ class Chat:
         await self.session.calibrate(context, reported_tokens=int(reported_tokens))
 
     async def _keep_partial(self, taken: _Answering) -> None:
-        """What was said before someone stopped it, with a note for people; nothing said is nothing kept."""
+        """What was said before someone stopped it, with a note for people; nothing said is nothing kept.
+
+        Calls in progress get a result that says that they were interrupted.
+        """
+        if self._keeps_partial:
+            with suppress(TurnBegun):
+                await self._record_interruption(taken)
         text = "".join(taken.said)
         if text.strip() and self._keeps_partial:
             said = Message("assistant", (Text(text),), model=self.models[0])
@@ -374,16 +462,12 @@ class Chat:
         return sum(row.nano_usd for row in rows if row.purpose == "chat")
 
 
-def _result(call: ToolCall, text: str) -> Message:
-    return Message("tool", (ToolResult(call.id, (Text(text),), name=call.name, is_error=text.startswith("Error: ")),))
-
-
-def _without_calls(answer: Answer) -> Message:
+def _without_calls(answer: Answer, rounds: int) -> Message:
     """The words of a model that was given no more tools; one that calls them all the same has not answered."""
     message = answer.message
     words = tuple(part for part in message.parts if not isinstance(part, ToolCall))
     if not answer.text.strip():
-        problem = f"it went on calling tools, {MAX_TOOL_ROUNDS} times and without any being offered"
+        problem = f"it went on calling tools, {rounds} times and without any being offered"
         raise ModelFailed(message.model or "asked", problem, reason="malformed")
     return message if len(words) == len(message.parts) else replace(message, parts=words, original=None)
 
@@ -416,6 +500,8 @@ class ToolResponse:
 
     name: str
     tokens: int
+    is_error: bool = False
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

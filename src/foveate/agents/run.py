@@ -22,7 +22,17 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from foveate.agents.chat import DEFAULT_MAX_OUTPUT_TOKENS, AnswerSummary, Chat, ChatEvent, Costs, Notice, OwnTool
+from foveate.agents.calls import OwnTool
+from foveate.agents.chat import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
+    MAX_TOOL_ROUNDS,
+    Admit,
+    AnswerSummary,
+    Chat,
+    ChatEvent,
+    Costs,
+    Notice,
+)
 from foveate.agents.signals import (
     REASONS,
     UPDATE,
@@ -42,6 +52,7 @@ from foveate.session import Session
 from foveate.session.documents import NO_TASKS, RUN
 from foveate.store.rows import NANO
 from foveate.text import turn_text
+from foveate.tools import Toolbox
 from foveate.turn import Json, Message, Turn
 
 STRATEGY = "oneshot"
@@ -133,17 +144,22 @@ async def run(
     max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
     window_tokens: int | None = None,
     has_tools: bool = True,
+    toolbox: Toolbox | None = None,
+    max_tool_rounds: int = MAX_TOOL_ROUNDS,
     temperature: float | None = None,
+    admit: Admit | None = None,
+    unstarted: str | None = None,
 ) -> AsyncGenerator[RunEvent, None]:
     """Work on the epic until something says stop; the last event is `RunEnd`.
 
     Without an epic the session's title says what to do. `tasks` is Markdown; given again with changes, what is new or
     ticked in it is taken over. `answer` is for the question or the blocker that the run stopped at. `costs` is
-    `Foveate.costs`. A `ModelError` leaves the iteration to be asked again; a session has one run at a time.
+    `Foveate.costs`. A `ModelError` leaves the iteration to be asked again; a session has one run at a time. `toolbox`,
+    `admit` and `unstarted` are those of `Chat`.
     """
     if session.info.strategy != STRATEGY:
         await session.use(STRATEGY)
-    work = _Run(session, costs, caps or Caps())
+    work = _Run(session, costs, caps or Caps(), unstarted)
     work.chat = Chat(
         session,
         caller,
@@ -155,7 +171,10 @@ async def run(
         temperature=temperature,
         costs=costs,
         own_tools=work.tools(),
+        toolbox=toolbox,
+        max_tool_rounds=max_tool_rounds,
         keeps_partial=False,
+        admit=admit,
     )
     async with aclosing(work.events(epic, tasks, answer)) as events:
         async for event in events:
@@ -167,8 +186,9 @@ class _Run:
 
     chat: Chat
 
-    def __init__(self, session: Session, costs: Costs, caps: Caps) -> None:
+    def __init__(self, session: Session, costs: Costs, caps: Caps, unstarted: str | None = None) -> None:
         self._session = session
+        self._unstarted = unstarted
         self._costs = costs
         self._caps = caps
         self._began = time.monotonic()
@@ -213,7 +233,7 @@ class _Run:
         self._draft = read_outcome(waiting.messages, before, self._accept).tasks if waiting else before
         yield IterationStart(number, is_again=waiting is not None)
         if waiting:
-            stream = self.chat.answer()
+            stream = self.chat.answer(unstarted=self._unstarted)
         else:
             prompt = PROMPT if answer is None else ANSWERED.format(answer.strip())
             stream = self.chat.say(prompt, key=f"run/iteration-{number}")

@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from foveate.context import board as boards
@@ -23,6 +23,7 @@ from foveate.context.signatures import is_signed
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound
+from foveate.events import Event, EventKind
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
 from foveate.recall.search import Hit, SearchFilter
@@ -65,7 +66,7 @@ from foveate.settings import make_strategy, session_strategy
 from foveate.store import Draft, Place, SessionRow
 from foveate.store.codec import draft_messages, draft_turn
 from foveate.tokens import Counter, calibrate, session_counter
-from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_number
+from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id, turn_number
 
 
 class Session:
@@ -252,6 +253,11 @@ class Session:
         if self._events.is_watched:
             announce(self._events, self._key, drafts=drafts, places=places)
         return places
+
+    def publish(self, kind: EventKind, data: Mapping[str, Json]) -> None:
+        """Publish an event of this session, e.g. that a tool was called."""
+        turn = turn_id(self._row.last_turn) if self._row.last_turn else None
+        self._events.publish(Event(kind, self._key, datetime.now(UTC), turn, data))
 
     async def get_turn(
         self,

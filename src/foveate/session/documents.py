@@ -18,6 +18,8 @@ GIVEN = ("epic", "tasks")
 """What can be given; goals have commands of their own."""
 RUN = "run"
 """What a run keeps of itself."""
+PACK = "pack"
+"""The tool packs that the session last used."""
 
 
 class Documents:
@@ -31,7 +33,7 @@ class Documents:
 
     async def give(self, name: str, text: str) -> None:
         """Set or replace a document. An empty text removes it."""
-        if name not in (*GIVEN, RUN):
+        if name not in (*GIVEN, RUN, PACK):
             raise InputError(f"a session has no document {name!r}; available: {', '.join(GIVEN)}")
         check_text(name, text)
         self.check(name, text)

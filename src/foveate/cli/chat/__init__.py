@@ -12,6 +12,7 @@ import click
 
 from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
 from foveate.cli.ui.terminal import console, line
+from foveate.cli.ui.tool_options import ToolOptions, tool_options
 from foveate.errors import InputError, ModelUnavailable, SessionExists, SessionNotFound
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ chat works, and costs nothing; its answers are poor."""
 @click.command(name="chat", short_help="Chat with a model; resume any session, imported ones too.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--new", "is_new", is_flag=True, help="Start a new session, with this id if one is given.")
+@click.option("--continue", "is_continued", is_flag=True, help="Resume the session that was used last.")
 @click.option("--model", metavar="NAME", help="The model that answers, e.g. openai:gpt-5-mini.")
+@click.option("--strategy", metavar="NAME", help="How the history is shown, e.g. topics; stored with the session.")
 @click.option(
     "--budget",
     "budget_tokens",
@@ -51,18 +54,22 @@ chat works, and costs nothing; its answers are poor."""
 @click.option("--window", type=TOKENS, metavar="TOKENS", help="The model's window, prompt and answer.")
 @click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Limit of an answer.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model can read and search old turns.")
+@tool_options
 @store_option
 @json_option
 def command(
     *,
     session_id: str | None,
     is_new: bool,
+    is_continued: bool,
     model: str | None,
+    strategy: str | None,
     budget_tokens: int | None,
     system_path: Path | None,
     window: int | None,
     max_output: int | None,
     has_tools: bool,
+    tools: ToolOptions,
     store_path: Path,
     as_json: bool,
 ) -> None:
@@ -72,11 +79,15 @@ def command(
     prompt, too; the first failure ends the chat with exit code 1. --json prints one JSON object for each answer or
     error. The model is --model, or models.chat of the settings, or the last one of the session.
 
+    With --pack the model also gets tools for files, commands or the web, confined to --root. Before a call that needs
+    approval you are asked; from a pipe such calls are refused, unless --approve (or --allow-exec for exec) allows them.
+
     \b
     foveate chat --model openai:gpt-5-mini
     foveate chat --model qwen3@http://127.0.0.1:11434/v1 --budget 8k
     foveate import ~/.claude/projects && foveate chat 3fe1 --model anthropic:claude-sonnet-4-5
     echo "Which port did we choose?" | foveate chat demo --json
+    foveate chat --continue --pack core-codex --allow-exec
     """
     from foveate.agents.budget import check_model
     from foveate.cli.chat.commands import COMMANDS
@@ -84,15 +95,21 @@ def command(
     from foveate.cli.chat.loop import LoopThread
     from foveate.cli.chat.room import Room, Wishes
     from foveate.cli.context import read_text
-    from foveate.settings import load_settings
+    from foveate.settings import check_strategy, load_settings
 
+    if is_continued and (session_id or is_new):
+        raise click.UsageError("--continue resumes the session that was used last; leave SESSION and --new out")
     settings = load_settings()
+    if strategy is not None:
+        check_strategy(strategy)
     wishes = Wishes(
         model=model,
         system=read_text(system_path),
         window_tokens=window,
         max_output_tokens=max_output,
         has_tools=has_tools,
+        strategy=strategy,
+        tools=tools,
     )
     lines = Lines(is_typed=sys.stdin.isatty(), commands=[f"/{name}" for name in COMMANDS])
     with LoopThread() as loop:
@@ -106,7 +123,7 @@ def command(
         fov = loop.run(_open(store_file(store_path, create=True), settings))
         try:
             room = Room(fov, wishes, is_typed=lines.is_typed, as_json=as_json)
-            chosen = loop.run(_find(room, session_id, is_new=is_new))
+            chosen = loop.run(_find(room, session_id, is_new=is_new, is_continued=is_continued))
             answering = _model(wishes.model, lines, settings=settings.models, own=chosen.own_model)
             loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
             with suppress(KeyboardInterrupt):  # who does not want to wait need not
@@ -136,9 +153,11 @@ async def _open(path: Path, settings: Settings) -> Foveate:
     return await foveate.open(path, settings=settings)
 
 
-async def _find(room: Room, session_id: str | None, *, is_new: bool) -> ChosenSession:
+async def _find(room: Room, session_id: str | None, *, is_new: bool, is_continued: bool = False) -> ChosenSession:
     from foveate.cli.chat.room import new_name
 
+    if is_continued and (known := await room.fov.sessions()):
+        return ChosenSession(known[0].id, known[0].model)
     if session_id is None:
         return ChosenSession(await room.new_id(new_name()))
     if not is_new:

@@ -181,6 +181,46 @@ async def _model(room: Room, text: str) -> None:
     room.notes.print(line((name, "bold"), f" answers from now on; its tokens are counted as {info.counter}."))
 
 
+async def _tools(room: Room, text: str) -> None:
+    from foveate.agents.toolboxes import read_packs
+
+    if text:
+        await room.switch_packs(() if text == "none" else read_packs(text))
+    toolbox = room.chat.toolbox
+    if toolbox is None:
+        history = "can read and search old turns" if room.chat.has_tools else "has no tools"
+        room.notes.print(line(f"The model {history}. /tools PACK adds tools, e.g. /tools core-codex."))
+        return
+    for tool in toolbox.tools.values():
+        asks = {"never": "", "ask": " (asks first)", "always": " (asks each time)"}[tool.approval]
+        room.notes.print(line((f"  {tool.name}", "bold"), (asks, "yellow"), f"  {tool.description}"), soft_wrap=True)
+    roots = ", ".join(map(str, toolbox.workspace.roots))
+    room.notes.print(line((f"Confined to {roots}. /tools none takes them away.", "dim")), soft_wrap=True)
+
+
+async def _goal(room: Room, text: str) -> None:
+    action, _, rest = text.partition(" ")
+    goals = room.session.goals
+    if action == "done" and rest.strip():
+        goal = await goals.done(rest.strip())
+        room.notes.print(line(f"{goal.id} is done."))
+    elif text:
+        goal = await goals.add(text)
+        room.notes.print(line((goal.id, "bold"), f" is a goal now. /goal done {goal.id} ends it."))
+        if not room.session.shows_goals:
+            room.notes.print(line((f"{room.session.info.strategy} does not show goals to the model.", "yellow")))
+    elif found := await goals.list():
+        for goal in found:
+            room.notes.print(line((goal.id, "bold"), f" {goal.title} ({goal.status})"))
+    else:
+        room.notes.print("No goals. /goal TITLE adds one.")
+
+
+async def _seal(room: Room, _: str) -> None:
+    topic = await room.session.topics.seal_current_topic()
+    room.notes.print(line(("Sealed ", "green"), (topic.id, "bold"), f" {topic.first} to {topic.last}: {topic.summary}"))
+
+
 async def _cost(room: Room, _: str) -> None:
     from foveate.cli.stats import Bill, print_bill
 
@@ -220,6 +260,9 @@ COMMANDS: dict[str, Command] = {
     "fork": Command("[NAME]", "go on in a copy from here; this conversation stays as it is", _fork),
     "budget": Command("[N]", "limit of a prompt in tokens, e.g. 8k", _budget),
     "model": Command("[NAME]", "the model that answers, e.g. openai:gpt-5-mini or local", _model),
+    "tools": Command("[PACK|none]", "the model's tools, e.g. /tools core-codex for those of a pack", _tools),
+    "goal": Command("[TITLE|done G-n]", "list the goals, add one, or end one", _goal),
+    "seal": Command("", "end the current topic (strategy topics)", _seal),
     "cost": Command("", "what the calls of this session took", _cost),
     "retry": Command("", "ask again for a prompt that has no answer", _retry),
     "quit": Command("", "leave; everything is kept", _quit),

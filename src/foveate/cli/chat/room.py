@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import (
     INTERRUPTED,
+    MAX_TOOL_ROUNDS,
     AnswerPiece,
     AnswerSummary,
     Chat,
@@ -26,6 +27,7 @@ from foveate.cli.chat.flow import LineFlow
 from foveate.cli.chat.keyboard import WaitLine
 from foveate.cli.chat.status import status
 from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
+from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox
 from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
 from foveate.text import as_typed, compact_json, several
 
@@ -59,6 +61,8 @@ class Wishes:
     window_tokens: int | None = None
     max_output_tokens: int | None = None
     has_tools: bool = True
+    strategy: str | None = None
+    tools: ToolOptions = field(default_factory=ToolOptions)
 
 
 class Room:
@@ -75,6 +79,9 @@ class Room:
         self._flow = LineFlow(self._write, lambda: out.width if out.is_terminal else None)
         self._reading = WaitLine(out)
         self._is_begun_here = False
+        # A person decides about each command; a pipe has only what the command line says.
+        granted = {"exec"} if wishes.tools.allow_exec and not is_typed else set()
+        self._approve = TerminalApprover(is_typed, {*wishes.tools.approved, *granted}, self.end_line)
 
     @property
     def chat(self) -> Chat:
@@ -100,8 +107,11 @@ class Room:
             window_tokens=window_tokens,
             option=self._option,
         )
-        session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens)
+        strategy = None if self._chat else self._wishes.strategy
+        session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens, strategy=strategy)
         session.limit_budget(fitting)
+        tools = self._wishes.tools if self._wishes.has_tools else ToolOptions()
+        toolbox = await make_toolbox(self.fov, session, tools, self._approve)
         chat = Chat(
             session,
             self.fov.caller,
@@ -110,6 +120,8 @@ class Room:
             max_output_tokens=output_tokens,
             has_tools=self._wishes.has_tools,
             costs=self.fov.costs,
+            toolbox=toolbox,
+            max_tool_rounds=settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS,
         )
         if budget_tokens and (known is None or known.budget_tokens != budget_tokens):
             await self._try_budget(chat, known)
@@ -118,6 +130,16 @@ class Room:
             self.notes.print(line((f"{told} {window_tokens:,}. {self._option} changes it.", "dim")))
         self._is_begun_here = self._is_begun_here or known is None
         self._chat = chat
+
+    async def switch_packs(self, packs: tuple[str, ...]) -> None:
+        """Give the model the tools of other packs from now on."""
+        before = self._wishes
+        self._wishes = replace(before, tools=replace(before.tools, packs=packs))
+        try:
+            await self.enter(self.session.id, self.chat.models[0])
+        except FoveateError:
+            self._wishes = before
+            raise
 
     @property
     def _option(self) -> str:
@@ -197,7 +219,7 @@ class Room:
                 tools.append({"name": name, "arguments": arguments})
                 self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
             case ToolResponse(name, tokens):
-                self._note(f"← {name}: {tokens:,} tokens")
+                self._note(f"← {name}: {tokens:,} tokens{outcome_of(event)}")
             case Notice(text):
                 self._note(text)
             case AnswerSummary():
@@ -302,6 +324,13 @@ class Room:
         self.notes.print(told, no_wrap=True, overflow="ellipsis")
         if self.notes is self.out:
             self.out.print()
+
+
+def outcome_of(response: ToolResponse) -> str:
+    """How a tool call ended, where that is worth a word."""
+    if response.exit_code is not None:
+        return f", exit code {response.exit_code}"
+    return ", failed" if response.is_error else ""
 
 
 def new_name() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
+from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, tool_options
 from foveate.errors import InputError, SessionNotFound
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class _Order:
     budget_tokens: int | None
     max_output_tokens: int | None
     has_tools: bool
+    tools: ToolOptions
     caps: Caps
 
 
@@ -61,6 +64,7 @@ class _Place(NamedTuple):
 @click.option("--max-minutes", type=click.FloatRange(min=0), metavar="N", help="Limit of this call of the command.")
 @click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Limit of an answer.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model is given tools to call.")
+@tool_options
 @click.option(
     "--write-tasks",
     "written_path",
@@ -83,6 +87,7 @@ def command(
     max_minutes: float | None,
     max_output: int | None,
     has_tools: bool,
+    tools: ToolOptions,
     written_path: Path | None,
     store_path: Path,
     as_json: bool,
@@ -93,10 +98,14 @@ def command(
     with --answer TEXT; 4 a limit was reached; 1 the model could not be asked, or an input was rejected; 2 a usage
     error. --json prints a line for each iteration.
 
+    With --pack the model gets tools for files, commands or the web, confined to --root. Nobody is asked about exec,
+    because --allow-exec allows it; other tools that need approval ask at a terminal, or need --approve TOOL.
+
     \b
     foveate run --epic spec.md --tasks tasks.md --model openai:gpt-5-mini
     foveate run --session run-spec --answer "Use port 8443."
     foveate run --epic spec.md --max-iterations 300 --max-usd 5
+    foveate run --epic fix.md --pack core-codex --allow-exec --root ~/src/shop
     """
     import asyncio
 
@@ -116,6 +125,7 @@ def command(
         budget_tokens=budget,
         max_output_tokens=max_output,
         has_tools=has_tools,
+        tools=tools,
         caps=Caps(
             max_iterations=max_iterations or DEFAULT_MAX_ITERATIONS,
             max_tokens=max_tokens,
@@ -131,6 +141,7 @@ def command(
 
 async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
     import foveate
+    from foveate.agents.chat import MAX_TOOL_ROUNDS
     from foveate.agents.run import RunEnd, run
     from foveate.cli.run.view import RunView
     from foveate.errors import ModelError
@@ -140,6 +151,11 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
         session, model = place.session, place.model
         view = RunView(session.id, as_json=as_json)
         view.introduce(model, session.info.budget_tokens)
+        toolbox = None
+        if order.has_tools:
+            granted = {"exec"} if order.tools.allow_exec else set()
+            approve = TerminalApprover(sys.stdin.isatty(), {*order.tools.approved, *granted}, view.end_line)
+            toolbox = await make_toolbox(fov, session, order.tools, approve)
         events = run(
             session,
             fov.caller,
@@ -151,6 +167,8 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
             caps=order.caps,
             max_output_tokens=place.output_tokens,
             has_tools=order.has_tools,
+            toolbox=toolbox,
+            max_tool_rounds=fov.settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS,
         )
         try:
             async with aclosing(events):

@@ -9,6 +9,7 @@ from foveate.agents.chat import AnswerPiece, ChatEvent, Notice, ToolRequest, Too
 from foveate.agents.run import IterationEnd, IterationStart, RunEnd, RunEvent, RunStart, TaskUpdate
 from foveate.agents.signals import REASONS, UPDATE
 from foveate.cli.chat.flow import LineFlow
+from foveate.cli.chat.room import outcome_of
 from foveate.cli.chat.status import dollars, status
 from foveate.cli.ui.terminal import amount, console, line, print_json_line, shorten, to_copy
 from foveate.text import compact_json
@@ -61,9 +62,13 @@ class RunView:
                 self._note(f"→ {name} {shorten(compact_json(arguments), CALL_CHARS)}")
             case ToolResponse(name, tokens):
                 if name != UPDATE and name not in REASONS:
-                    self._note(f"← {name}: {tokens:,} tokens")
+                    self._note(f"← {name}: {tokens:,} tokens{outcome_of(event)}")
             case Notice(text):
                 self._notice(text)
+
+    def end_line(self) -> None:
+        """End a line that was begun."""
+        self._flow.end()
 
     def give_up(self) -> None:
         """A model that could not be asked: say that nothing is lost."""

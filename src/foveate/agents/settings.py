@@ -1,0 +1,33 @@
+"""The `agents` section of the settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class AgentsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Models that call tools: chats and runs with a pack, and background agents."""
+
+    max_tool_rounds: Annotated[int, Meta(ge=1, le=10_000)] = 200
+    """Limit of tool rounds for one prompt, with a pack; then the model is asked once more, without tools."""
+    max_depth: Annotated[int, Meta(ge=1, le=20)] = 3
+    """Levels of agents below a session: an agent that a session starts is at level 1, one that this agent starts at
+    level 2."""
+    max_agents: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    """Agents of a tree that are not ended yet."""
+    max_tokens: Annotated[int, Meta(ge=1)] = 20_000_000
+    """Tokens that all agents of a tree may read and write together."""
+    max_usd: Annotated[float, Meta(ge=0)] = 20.0
+    """Cost of all agents of a tree together."""
+    concurrency: Annotated[int, Meta(ge=1, le=1_000)] = 4
+    """Agents that one worker runs at the same time."""
+    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
+    """An agent whose worker gave no sign of life for this long is resumed by another worker."""
+    poll_seconds: Annotated[float, Meta(gt=0, le=60)] = 0.5
+    """How often a worker looks for queued and cancelled agents, and a wait for the end of its agent."""
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+    """Workers that may die with the same agent; then it is marked as lost."""
+    roots: tuple[str, ...] = ()
+    """Folders that the tools of agents spawned over HTTP may use."""

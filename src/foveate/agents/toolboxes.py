@@ -1,0 +1,84 @@
+"""The toolbox of a session: the tools of its packs, confined to its folders.
+
+The definitions of tools are at the beginning of every request, so other packs than before change the cached prefix;
+that is published as the event `pack-switched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from foveate.client import Foveate
+from foveate.errors import InputError
+from foveate.session import Session
+from foveate.session.documents import PACK
+from foveate.tools import Tool, Toolbox, Workspace, packs, registry
+from foveate.tools.settings import ToolsSettings
+from foveate.tools.toolbox import EXEC, Approver, refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    """Which tools a model may use, and what those may touch."""
+
+    packs: tuple[str, ...] = ()
+    """Names of packs; their tools together. Without one there are the history tools alone."""
+    roots: tuple[str, ...] = ()
+    """Folders that tools are confined to. Relative paths of a model are below the first."""
+    allow_exec: bool = False
+    allow_unsandboxed: bool = False
+    """Execute commands even where the sandbox can't be enforced."""
+
+
+def read_packs(text: str) -> tuple[str, ...]:
+    """The packs in a comma-separated list, e.g. `core-codex,agents`."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+async def open_toolbox(
+    fov: Foveate,
+    session: Session,
+    choice: ToolChoice,
+    *,
+    approve: Approver = refuse,
+    extra: Sequence[Tool] = (),
+) -> Toolbox | None:
+    """The toolbox for a session; None without packs and `extra` tools, such as those of MCP servers."""
+    if not choice.packs and not extra:
+        return None
+    settings: ToolsSettings = fov.settings.tools
+    allow_exec = choice.allow_exec or settings.allow_exec
+    workspace = Workspace.at(
+        choice.roots,
+        session=session,
+        fov=fov,
+        settings=settings,
+        allow_exec=allow_exec,
+        allow_unsandboxed=choice.allow_unsandboxed,
+    )
+    names = {name for pack in choice.packs for name in packs.tools_of(pack, settings.packs)}
+    chosen = [registry.find(name) for name in sorted(names) if name != EXEC or allow_exec]
+    taken = sorted(names & {tool.name for tool in extra})
+    if taken:
+        raise InputError(f"an MCP server has a tool {taken[0]!r}, and so has a pack; allow it in one of them only")
+    return Toolbox([*chosen, *extra], workspace, approve=approve)
+
+
+async def note_packs(session: Session, choice: ToolChoice) -> bool:
+    """Store the packs that a session uses from now on; whether they differ from those that it used before."""
+    now = ",".join(choice.packs)
+    before = await session.documents.get(PACK)
+    if now == before:
+        return False
+    await session.documents.give(PACK, now)
+    is_switch = session.info.turns > 0
+    if is_switch:
+        session.publish("pack-switched", {"from": before, "to": now})
+    return is_switch
+
+
+def folders(given: Sequence[Path]) -> tuple[str, ...]:
+    """The folders that a command line names; the current one by default."""
+    return tuple(str(folder) for folder in given) or (str(Path.cwd()),)

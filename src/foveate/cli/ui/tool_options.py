@@ -1,0 +1,166 @@
+"""The options of `foveate chat` and `foveate run` that give a model tools, and the question before a call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from foveate.cli.ui.terminal import console, line
+
+if TYPE_CHECKING:
+    from foveate.agents.toolboxes import ToolChoice
+    from foveate.client import Foveate
+    from foveate.session import Session
+    from foveate.tools import Tool, Toolbox
+
+F = TypeVar("F", bound=Callable[..., Any])
+MAX_SHOWN_CHARS = 4_000
+"""Of an argument, in the question whether a call may be executed."""
+QUESTION = "Execute it? [y]es, [n]o, [s] yes for the rest of the session: "
+QUESTION_EACH = "Execute it? [y]es, [n]o: "
+NOBODY = "{name} needs approval, and nobody can be asked because standard input is not a terminal; the user can allow \
+it with --approve {name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOptions:
+    """What the command line says about tools."""
+
+    packs: tuple[str, ...] = ()
+    roots: tuple[Path, ...] = ()
+    allow_exec: bool = False
+    allow_unsandboxed: bool = False
+    mcp: tuple[Path, ...] = ()
+    approved: frozenset[str] = frozenset()
+    """Tools that need no approval any more."""
+
+    @property
+    def choice(self) -> ToolChoice:
+        from foveate.agents.toolboxes import ToolChoice, folders
+
+        return ToolChoice(
+            packs=self.packs,
+            roots=folders(self.roots),
+            allow_exec=self.allow_exec,
+            allow_unsandboxed=self.allow_unsandboxed,
+        )
+
+
+def tool_options(function: F) -> F:
+    """`--pack`, `--root`, `--allow-exec`, `--allow-unsandboxed`, `--approve` and `--mcp`, as one argument `tools`."""
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        from foveate.agents.toolboxes import read_packs
+
+        names = ("root_paths", "allow_exec", "allow_unsandboxed", "mcp_paths", "approved")
+        roots, allow_exec, allow_unsandboxed, mcp, approved = (named.pop(name) for name in names)
+        tools = ToolOptions(
+            packs=read_packs(named.pop("pack") or ""),
+            roots=roots,
+            allow_exec=allow_exec,
+            allow_unsandboxed=allow_unsandboxed,
+            mcp=mcp,
+            approved=frozenset(approved),
+        )
+        return function(*arguments, tools=tools, **named)
+
+    wrapped.__name__ = function.__name__
+    wrapped.__doc__ = function.__doc__
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+_OPTIONS = (
+    click.option("--pack", metavar="PACK", help="Tools for the model, e.g. core-codex; several with commas."),
+    click.option(
+        "--root",
+        "root_paths",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder that tools are confined to; repeatable. Default: the current one.",
+    ),
+    click.option("--allow-exec", is_flag=True, help="Offer the tool exec: commands in a sandbox without a network."),
+    click.option(
+        "--allow-unsandboxed", is_flag=True, help="Execute commands even where the sandbox can't be enforced."
+    ),
+    click.option("--approve", "approved", multiple=True, metavar="TOOL", help="Execute TOOL without asking."),
+    click.option(
+        "--mcp",
+        "mcp_paths",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A file with MCP servers whose tools the model may use; repeatable.",
+    ),
+)
+
+
+async def make_toolbox(fov: Foveate, session: Session, tools: ToolOptions, approve: TerminalApprover) -> Toolbox | None:
+    """The toolbox that the options ask for; other packs than before are published as an event."""
+    from foveate.agents.toolboxes import note_packs, open_toolbox
+
+    toolbox = await open_toolbox(fov, session, tools.choice, approve=approve)
+    if toolbox is not None:
+        await note_packs(session, tools.choice)
+    return toolbox
+
+
+@dataclass(slots=True)
+class TerminalApprover:
+    """Asks the person at the terminal whether a call may be executed."""
+
+    is_typed: bool
+    """Somebody is at the keyboard."""
+    approved: set[str] = field(default_factory=set)
+    """Tools that are not asked about any more."""
+    before: Callable[[], object] = lambda: None
+    """Called before a question, e.g. to end a line that was begun."""
+
+    async def __call__(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        from foveate.tools import ToolError
+
+        if tool.name in self.approved:
+            return True
+        if not self.is_typed:
+            raise ToolError(NOBODY.format(name=tool.name))
+        self.before()
+        out = console(stderr=True)
+        out.print(line((f"{tool.name} needs your approval:", "bold yellow")))
+        for name, value in arguments.items():
+            text = str(value)
+            cut = f"… ({len(text) - MAX_SHOWN_CHARS:,} more characters)" if len(text) > MAX_SHOWN_CHARS else ""
+            out.print(line((f"  {name}: ", "dim"), text[:MAX_SHOWN_CHARS], (cut, "dim")), soft_wrap=True)
+        can_remember = tool.approval == "ask"
+        answer = (await read_answer(QUESTION if can_remember else QUESTION_EACH)).strip().lower()
+        if can_remember and answer in ("s", "session"):
+            self.approved.add(tool.name)
+            return True
+        return answer in ("y", "yes")
+
+
+async def read_answer(question: str) -> str:
+    """A line from the keyboard, without keeping the event loop or a thread busy; empty where there is none."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    loop = asyncio.get_running_loop()
+    reading: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        if not reading.done():
+            reading.set_result(os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace"))
+
+    try:
+        loop.add_reader(sys.stdin.fileno(), read)
+    except NotImplementedError:  # Windows
+        return await asyncio.to_thread(sys.stdin.readline)
+    try:
+        return await reading
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
