@@ -121,8 +121,8 @@ def command(
             loop.run(check_model(answering, settings.models))
             wishes = replace(wishes, model=answering)
         fov = loop.run(_open(store_file(store_path, create=True), settings))
+        room = Room(fov, wishes, is_typed=lines.is_typed, as_json=as_json)
         try:
-            room = Room(fov, wishes, is_typed=lines.is_typed, as_json=as_json)
             chosen = loop.run(_find(room, session_id, is_new=is_new, is_continued=is_continued))
             answering = _model(wishes.model, lines, settings=settings.models, own=chosen.own_model)
             loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
@@ -133,6 +133,7 @@ def command(
             succeeded = _talk(loop, room, lines)
             is_kept = loop.run(room.leave())
         finally:
+            loop.run(room.close())
             loop.run(fov.close())
     if lines.is_typed and is_kept:
         console().print(line(("Everything is saved. To resume: ", "dim"), room.command))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +27,7 @@ from foveate.cli.chat.flow import LineFlow
 from foveate.cli.chat.keyboard import WaitLine
 from foveate.cli.chat.status import status
 from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
-from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox
+from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, open_mcp
 from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
 from foveate.text import as_typed, compact_json, several
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
     from foveate.session import Session
     from foveate.session.values import SessionInfo
+    from foveate.tools import Tool
     from foveate.turn import Turn
 
 TURNS_SHOWN = 3
@@ -81,6 +82,9 @@ class Room:
         self._is_begun_here = False
         # A person decides about each command; a pipe has only what the command line says.
         granted = {"exec"} if wishes.tools.allow_exec and not is_typed else set()
+        self._connections = AsyncExitStack()
+        self._mcp: list[Tool] | None = None
+        """The tools of MCP servers, once they are connected."""
         self._approve = TerminalApprover(is_typed, {*wishes.tools.approved, *granted}, self.end_line)
 
     @property
@@ -111,7 +115,9 @@ class Room:
         session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens, strategy=strategy)
         session.limit_budget(fitting)
         tools = self._wishes.tools if self._wishes.has_tools else ToolOptions()
-        toolbox = await make_toolbox(self.fov, session, tools, self._approve)
+        if self._mcp is None:
+            self._mcp = await open_mcp(self._connections, tools, self._approve)
+        toolbox = await make_toolbox(self.fov, session, tools, approve=self._approve, extra=self._mcp)
         chat = Chat(
             session,
             self.fov.caller,
@@ -271,6 +277,10 @@ class Room:
         if is_empty:
             await self.fov.delete_session(info.id)
         return not is_empty
+
+    async def close(self) -> None:
+        """End the connections to MCP servers."""
+        await self._connections.aclose()
 
     async def new_id(self, beginning: str) -> str:
         """An id that no session has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
-from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, tool_options
+from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, open_mcp, tool_options
 from foveate.errors import InputError, SessionNotFound
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
     from foveate.cli.run.view import RunView
     from foveate.errors import ModelError
 
-    async with foveate.open(path) as fov:
+    async with foveate.open(path) as fov, AsyncExitStack() as stack:
         place = await _enter(fov, order)
         session, model = place.session, place.model
         view = RunView(session.id, as_json=as_json)
@@ -155,7 +155,8 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
         if order.has_tools:
             granted = {"exec"} if order.tools.allow_exec else set()
             approve = TerminalApprover(sys.stdin.isatty(), {*order.tools.approved, *granted}, view.end_line)
-            toolbox = await make_toolbox(fov, session, order.tools, approve)
+            extra = await open_mcp(stack, order.tools, approve)
+            toolbox = await make_toolbox(fov, session, order.tools, approve=approve, extra=extra)
         events = run(
             session,
             fov.caller,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from foveate.cli.ui.terminal import console, line
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
     from foveate.agents.toolboxes import ToolChoice
     from foveate.client import Foveate
     from foveate.session import Session
@@ -56,6 +59,7 @@ class ToolOptions:
 def tool_options(function: F) -> F:
     """`--pack`, `--root`, `--allow-exec`, `--allow-unsandboxed`, `--approve` and `--mcp`, as one argument `tools`."""
 
+    @functools.wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> Any:
         from foveate.agents.toolboxes import read_packs
 
@@ -71,11 +75,10 @@ def tool_options(function: F) -> F:
         )
         return function(*arguments, tools=tools, **named)
 
-    wrapped.__name__ = function.__name__
-    wrapped.__doc__ = function.__doc__
+    command: Any = wrapped
     for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[return-value]
+        command = option(command)
+    return cast("F", command)
 
 
 _OPTIONS = (
@@ -102,11 +105,23 @@ _OPTIONS = (
 )
 
 
-async def make_toolbox(fov: Foveate, session: Session, tools: ToolOptions, approve: TerminalApprover) -> Toolbox | None:
+async def open_mcp(stack: AsyncExitStack, tools: ToolOptions, approve: TerminalApprover) -> list[Tool]:
+    """The tools of the MCP servers that the options name; they are connected until the stack is closed."""
+    if not tools.mcp:
+        return []
+    from foveate.tools.mcp_client import load_config, mcp_tools
+
+    servers = {name: server for path in tools.mcp for name, server in load_config(path).items()}
+    return await stack.enter_async_context(mcp_tools(servers, consent=approve.consent))
+
+
+async def make_toolbox(
+    fov: Foveate, session: Session, tools: ToolOptions, *, approve: TerminalApprover, extra: Sequence[Tool] = ()
+) -> Toolbox | None:
     """The toolbox that the options ask for; other packs than before are published as an event."""
     from foveate.agents.toolboxes import note_packs, open_toolbox
 
-    toolbox = await open_toolbox(fov, session, tools.choice, approve=approve)
+    toolbox = await open_toolbox(fov, session, tools.choice, approve=approve, extra=extra)
     if toolbox is not None:
         await note_packs(session, tools.choice)
     return toolbox
@@ -143,6 +158,15 @@ class TerminalApprover:
             self.approved.add(tool.name)
             return True
         return answer in ("y", "yes")
+
+    async def consent(self, server: str, changed: Sequence[str]) -> bool:
+        """Whether the definitions of a server's tools may be used that have changed since they were first seen."""
+        if not self.is_typed:
+            return False
+        self.before()
+        told = f"The MCP server {server!r} has changed the definitions of {', '.join(changed)}."
+        console(stderr=True).print(line((told, "bold yellow")), soft_wrap=True)
+        return (await read_answer("Use them? [y]es, [n]o: ")).strip().lower() in ("y", "yes")
 
 
 async def read_answer(question: str) -> str:
