@@ -162,8 +162,7 @@ def _show_output(output: ToolOutput, *, as_json: bool) -> None:
     else:
         print_exactly(output.text)
         for attachment in output.attachments:
-            size = len(attachment.data or "") * 3 // 4
-            click.echo(printable(f"[{attachment.media_type} {attachment.name or ''}, {size:,} bytes]"), err=True)
+            click.echo(printable(f"[{attachment.media_type} for the model; --json has its data]"), err=True)
     if failed:
         raise click.exceptions.Exit(1)
 

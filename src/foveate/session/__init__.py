@@ -117,7 +117,7 @@ class Session:
 
     @property
     def goals(self) -> Goals:
-        """Goals of the conversation: `goals.add("…")`, `step`, `decide`, `artifact`, `done`, `list`."""
+        """Goals of the conversation: `goals.add("…")`, `step`, `plan`, `decide`, `artifact`, `done`, `list`."""
         return Goals(self._store, self._key)
 
     @property

@@ -109,6 +109,12 @@ class Goals:
         changed[place] = GoalStep(titles[place], checked)
         return await self._update(replace(goal, steps=_limit("steps", tuple(changed))))
 
+    async def plan(self, goal_id: str, steps: Sequence[GoalStep]) -> Goal:
+        """Replace all steps of a goal."""
+        status: Any = get_args(StepStatus)
+        checked = tuple(GoalStep(_line("step", step.title), _one_of("status", step.status, status)) for step in steps)
+        return await self._update(replace(await self._get(goal_id), steps=_limit("steps", checked)))
+
     async def decide(self, goal_id: str, decision: str) -> Goal:
         """Lock a decision: it is included verbatim in every context. Locking it again changes nothing."""
         goal = await self._get(goal_id)

@@ -199,17 +199,24 @@ def _schema(arguments: type[Struct]) -> dict[str, Json]:
     """As providers accept it: no references, and an optional argument without null and its default."""
     _, components = msgspec.json.schema_components([arguments])
     body = components[arguments.__name__]
-    properties = {name: _plain(value) for name, value in body["properties"].items()}
+    properties = {name: _plain(value, components) for name, value in body["properties"].items()}
     return {"type": "object", "properties": properties, "required": body["required"], "additionalProperties": False}
 
 
-def _plain(schema: Mapping[str, Any]) -> dict[str, Json]:
+def _plain(schema: Mapping[str, Any], components: Mapping[str, Mapping[str, Any]]) -> dict[str, Json]:
     kept = {key: value for key, value in schema.items() if key not in ("default", "title")}
+    if reference := kept.pop("$ref", None):
+        kept = {**components[reference.rpartition("/")[2]], **kept}
+        kept.pop("title", None)
     options = [option for option in kept.pop("anyOf", ()) if option != {"type": "null"}]
     if len(options) == 1:
-        kept |= options[0]
+        kept |= _plain(options[0], components)
     elif options:
-        kept["anyOf"] = options
+        kept["anyOf"] = [_plain(option, components) for option in options]
+    if "items" in kept:
+        kept["items"] = _plain(kept["items"], components)
+    if "properties" in kept:
+        kept["properties"] = {name: _plain(value, components) for name, value in kept["properties"].items()}
     if "enum" in kept and "type" not in kept:
         kept["type"] = "string"
     return kept

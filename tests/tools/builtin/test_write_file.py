@@ -1,0 +1,79 @@
+"""`write_file` and `edit_file`: whole or not at all, within the roots."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from foveate.tools import Workspace
+from foveate.tools.settings import ToolsSettings
+from support.tooling import answer, refusal
+
+
+def test_a_file_is_created_with_its_folders_and_replaced_with_its_mode(tmp_path: Path) -> None:
+    assert answer(tmp_path, "write_file", path="a/b/run.sh", content="one\n") == "Created a/b/run.sh (4 bytes).\n"
+    (tmp_path / "a/b/run.sh").chmod(0o751)
+    assert answer(tmp_path, "write_file", path="a/b/run.sh", content="zwölf") == "Replaced a/b/run.sh (6 bytes).\n"
+    assert (tmp_path / "a/b/run.sh").stat().st_mode & 0o777 == 0o751
+    assert list((tmp_path / "a/b").iterdir()) == [tmp_path / "a/b/run.sh"]
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    assert "a.txt: no space left on device" in refusal(tmp_path, "write_file", path="a.txt", content="new")
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.txt"]
+
+
+def test_what_can_not_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/tmp")
+    os.mkfifo(tmp_path / "pipe")
+    small = Workspace.at([tmp_path], settings=ToolsSettings(max_file_bytes=3))
+    assert "is a folder" in refusal(tmp_path, "write_file", path=".", content="x")
+    assert "not a regular file" in refusal(tmp_path, "write_file", path="pipe", content="x")
+    assert "outside the folders" in refusal(tmp_path, "write_file", path="out/x", content="x")
+    assert "outside the folders" in refusal(tmp_path, "write_file", path="../x", content="x")
+    assert "lone surrogate at character 1" in refusal(tmp_path, "write_file", path="x", content="a\ud800")
+    assert "tools.max_file_bytes (3)" in refusal(small, "write_file", path="x", content="long")
+    assert "missing required field 'content'" in refusal(tmp_path, "write_file", path="x")
+
+
+def test_a_read_only_folder_is_named() -> None:
+    """Not even root can create a file below /sys."""
+    assert refusal(Path("/sys/kernel"), "write_file", path="x", content="x").startswith("Error: x: ")
+
+
+def test_a_passage_is_replaced_where_it_is_unique(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b"a = 1\r\nb = 2\r\na = 1\r\n")
+    answer(tmp_path, "edit_file", path="a.py", old_text="1\nb = 2\n", new_text="1\nb = 3\n")
+    assert file.read_bytes() == b"a = 1\r\nb = 3\r\na = 1\r\n"
+    said = refusal(tmp_path, "edit_file", path="a.py", old_text="a = 1", new_text="a = 2")
+    assert "occurs 2 times in a.py (at lines 1, 3)" in said
+    assert answer(tmp_path, "edit_file", path="a.py", old_text="a = 1", new_text="", replace_all=True) == (
+        "Replaced 2 occurrences in a.py.\n"
+    )
+
+
+def test_a_passage_that_is_not_there_is_answered_with_the_nearest_place(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def f():\n    return 1\n\ndef g():\n    return  2\n")
+    said = refusal(tmp_path, "edit_file", path="a.py", old_text="def g():\n  return 2\n", new_text="")
+    assert "Nearest place:\n     4\tdef g():\n     5\t    return  2\n" in said
+    assert "nothing to change" in refusal(tmp_path, "edit_file", path="a.py", old_text="f", new_text="f")
+
+
+def test_an_edit_keeps_the_encoding(tmp_path: Path) -> None:
+    for encoding in ("utf-16", "latin-1", "utf-8-sig"):
+        (tmp_path / "a.txt").write_bytes("grün\n".encode(encoding))
+        answer(tmp_path, "edit_file", path="a.txt", old_text="grün", new_text="blau ü")
+        assert (tmp_path / "a.txt").read_bytes() == "blau ü\n".encode(encoding)
+    (tmp_path / "a.txt").write_bytes(b"gr\xfcn")
+    said = refusal(tmp_path, "edit_file", path="a.txt", old_text="grün", new_text="5 €")
+    assert "encoded in latin-1, which has no '€'" in said
