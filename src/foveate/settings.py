@@ -16,13 +16,22 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast, get_type_hints
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta, Struct
 
 from foveate.compress.settings import CompressSettings
-from foveate.config import SettingKey, converted, drop_retired_keys, is_list, keys_of, refuse_unknown_keys, takes
+from foveate.config import (
+    SettingKey,
+    converted,
+    drop_retired_keys,
+    field_hints,
+    is_list,
+    keys_of,
+    refuse_unknown_keys,
+    takes,
+)
 from foveate.context.allotments import Allotments
 from foveate.context.settings import ContextSettings
 from foveate.errors import SettingsError, UnknownStrategy
@@ -257,7 +266,7 @@ def _convert(values: dict[str, object]) -> Settings:
     given = {key: strategy for key in values if (strategy := _strategy_named(key))}
     strategies = {strategy: _strategy_section(strategy, values.pop(key)) for key, strategy in given.items()}
     upper = {key: _upper_values(key, values.pop(key)) for key in UPPER_SECTIONS if key in values}
-    own = {name: hint for name, hint in get_type_hints(Settings).items() if name not in _BY_NAME}
+    own = {name: hint for name, hint in field_hints(Settings).items() if name not in _BY_NAME}
     for key in values:
         if key not in own:
             known = [*own, *UPPER_SECTIONS, *(name.replace("-", "_") for name in names())]
@@ -310,7 +319,7 @@ def _strategy_section(name: str, values: object) -> Strategy:
 
 
 def _with_lists(values: Mapping[str, object], section: type[Struct]) -> dict[str, object]:
-    hints = get_type_hints(section)
+    hints = field_hints(section)
     return {key: _as_list(value, hints[key]) for key, value in values.items()}
 
 

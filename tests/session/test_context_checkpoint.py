@@ -137,12 +137,13 @@ def check(session: foveate.Session, budget_tokens: int) -> None:
 
 
 @needs_transcripts
-@pytest.mark.parametrize("budget_tokens", [2_000, 16_000])
+@pytest.mark.parametrize("budget_tokens", [pytest.param(2_000, marks=pytest.mark.thorough), 16_000])
 def test_the_pi_session_never_exceeds_and_keeps_every_word_of_the_user(pi: Path, budget_tokens: int) -> None:
     with foveate.open(pi) as fov:
         check(fov.find_session("pi"), budget_tokens)
 
 
+@pytest.mark.thorough
 @needs_transcripts
 def test_three_hundred_turns_with_aider_never_exceed_and_keep_every_word_of_the_user(tmp_path: Path) -> None:
     (messages,) = loaded("aider", "aider-chat-history.md")
@@ -154,6 +155,7 @@ def test_three_hundred_turns_with_aider_never_exceed_and_keep_every_word_of_the_
             check(session, budget)
 
 
+@pytest.mark.thorough
 @needs_transcripts
 def test_tau_bench_runs_never_exceed_and_keep_every_word_of_the_user(tmp_path: Path) -> None:
     with foveate.open(tmp_path / "tau.db", settings=RAW) as fov:
@@ -182,7 +184,10 @@ def test_at_16k_with_a_system_prompt_of_1000_tokens_what_is_available_is_as_desi
     assert [seen[compressions] for compressions in range(5)] == [12_600, 11_400, 10_800, 10_500, 10_500]
 
 
-@pytest.mark.parametrize("budget_tokens", [3_000, 8_000, 16_000, 32_000])
+@pytest.mark.parametrize(
+    "budget_tokens",
+    [pytest.param(3_000, marks=pytest.mark.thorough), 8_000, pytest.param(16_000, marks=pytest.mark.thorough), 32_000],
+)
 def test_architecture_decisions_and_user_words_stay_in_every_tier(tmp_path: Path, budget_tokens: int) -> None:
     decided = [f"We decided to use PostgreSQL table t{number} with a primary key." for number in range(3)]
     with foveate.open(tmp_path / "chat.db") as fov:

@@ -41,7 +41,7 @@ def check(session: foveate.Session, context: Context, budget_tokens: int) -> Non
 
 
 @needs_transcripts
-@pytest.mark.parametrize("budget_tokens", [2_000, 16_000])
+@pytest.mark.parametrize("budget_tokens", [pytest.param(2_000, marks=pytest.mark.thorough), 16_000])
 def test_the_pi_session_never_exceeds_its_budget(pi: Path, budget_tokens: int) -> None:
     with foveate.open(pi) as fov:
         session = fov.find_session("pi")
@@ -78,6 +78,7 @@ def test_three_hundred_turns_with_aider_show_three_tiers_and_never_exceed(tmp_pa
             check(session, session.context("?", budget_tokens=budget), budget)
 
 
+@pytest.mark.thorough
 @needs_transcripts
 def test_tau_bench_runs_never_exceed_their_budget(tmp_path: Path) -> None:
     runs = import_bytes("tau-bench", (FOLDER / "tau-airline.json").read_bytes(), "tau-airline.json").sessions

@@ -270,10 +270,10 @@ def test_fifty_megabytes_in_one_message_come_back_exactly(tmp_path: Path) -> Non
     fresh(tmp_path, job)
 
 
-def test_a_hundred_thousand_one_word_messages_are_a_hundred_thousand_turns(tmp_path: Path) -> None:
+def test_twenty_thousand_one_word_messages_are_twenty_thousand_turns(tmp_path: Path) -> None:
     async def job(session: Session) -> None:
-        assert (await session.record([{"role": "user", "content": "ping"}] * 100_000)).id == "T-100000"
-        assert (await session.stats()).messages == 100_000
+        assert (await session.record([{"role": "user", "content": "ping"}] * 20_000)).id == "T-20000"
+        assert (await session.stats()).messages == 20_000
 
     fresh(tmp_path, job)
 
