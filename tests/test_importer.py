@@ -1,7 +1,9 @@
 """Importing through the library: nothing twice, nothing unseen, and back out again exactly."""
 
+import asyncio
 import json
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,27 @@ def test_importing_twice_adds_nothing_and_a_grown_file_only_what_is_new(tmp_path
         session = fov.open_session(grown.sessions[0].id)
         assert json.loads(export(session, "openai")) == LINES
         assert session.stats().turns == 2
+
+
+def test_a_transcript_is_read_and_detected_outside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def watched(function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            with suppress(RuntimeError):
+                loops.append(asyncio.get_running_loop())
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(formats, "detect_transcript", watched(formats.detect_transcript))
+    monkeypatch.setattr(importing._Batches, "take", watched(importing._Batches.take))
+    monkeypatch.setattr(importing._Import, "_dated", watched(importing._Import._dated))
+    with foveate.open(tmp_path / "chat.db") as fov:
+        assert fov.import_file(write_lines(tmp_path / "talk.jsonl", LINES)).added == len(LINES)
+    assert loops == []
 
 
 def test_a_line_without_a_time_has_that_of_the_one_before_it_or_of_the_next(tmp_path: Path) -> None:

@@ -268,6 +268,14 @@ class PinLocked(Refused):
         self.pin_id = pin_id
 
 
+class KeyReused(InputError):
+    """A key under which other messages were recorded."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key!r} was used for different messages; use a new key for each request")
+        self.key = key
+
+
 class TurnBegun(Refused):
     """Messages belong to a turn, but a later one has begun."""
 
@@ -279,6 +287,16 @@ class TurnBegun(Refused):
         self.session_id = session_id
         self.turn = turn
         self.newest = newest
+
+
+class SessionContinued(Refused):
+    """Messages follow a certain message of a session, but others were recorded behind it."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"session {session_id!r} was continued by another program in the meantime; read it again, or fork it"
+        )
+        self.session_id = session_id
 
 
 class ModelError(FoveateError):

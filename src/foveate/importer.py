@@ -116,12 +116,8 @@ async def import_transcript(
     """Read one file and record what is in it; `open_session` opens or creates each session that it names."""
     try:
         with await asyncio.to_thread(path.open, "rb") as stream:
-            head = stream.read(formats.HEAD_BYTES)
-            stream.seek(0)
-            name = format_name or formats.detect_transcript(head, path.name)
+            name, items = await asyncio.to_thread(_read, stream, path, format_name, progress)
             report = ImportReport(str(path), name)
-            counted = io.BufferedReader(_Counted(stream, progress), buffer_size=1 << 20)
-            items = formats.load_transcript(name).read(counted, path.name)
             written = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
             await _Import(report, open_session, written=written).run(items)
             report.bytes_read = stream.tell()
@@ -130,6 +126,17 @@ async def import_transcript(
             return report
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def _read(
+    stream: BinaryIO, path: Path, format_name: str | None, progress: Progress | None
+) -> tuple[str, Iterator[TranscriptItem]]:
+    """The format of a file, and its items, which are read as they are taken."""
+    head = stream.read(formats.HEAD_BYTES)
+    stream.seek(0)
+    name = format_name or formats.detect_transcript(head, path.name)
+    counted = io.BufferedReader(_Counted(stream, progress), buffer_size=1 << 20)
+    return name, formats.load_transcript(name).read(counted, path.name)
 
 
 async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str], tenant: str = "") -> str:
@@ -172,13 +179,17 @@ class _Import:
 
     async def run(self, items: Iterator[TranscriptItem]) -> None:
         batches = _Batches(items)
-        while batch := await asyncio.to_thread(batches.take):
-            for found in self._runs(self._dated(batch)):
+        while batch := await asyncio.to_thread(self._next, batches):
+            for found in self._runs(batch):
                 await self._record(found)
         for header in self._headers.values():
             if header.session in self._sessions:
                 await self._open_session(header, ())  # a title that became known later
         self._report.skipped_sessions = len(self._held)
+
+    def _next(self, batches: _Batches) -> list[TranscriptItem]:
+        """The next batch with times. Runs in a thread, so that a server answers others meanwhile."""
+        return list(self._dated(batches.take()))
 
     def _dated(self, batch: list[TranscriptItem]) -> Iterator[TranscriptItem]:
         """The batch, each message with a time: its own, else that of the one before it in its session, else of the next
@@ -196,7 +207,7 @@ class _Import:
             else:
                 yield item
 
-    def _runs(self, batch: Iterator[TranscriptItem]) -> Iterator[list[TranscriptMessage]]:
+    def _runs(self, batch: Sequence[TranscriptItem]) -> Iterator[list[TranscriptMessage]]:
         """The batch's messages, consecutive ones of a session together; headers and problems are noted on the way."""
         run: list[TranscriptMessage] = []
         for item in batch:

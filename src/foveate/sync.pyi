@@ -164,8 +164,12 @@ class Session:
         format: str | None = None,
         key: str | Sequence[str | None] | None = None,
         turn: str | int | None = None,
+        after: str | None = None,
+        exact: bool = False,
     ) -> list[RecordedTurn]: ...
-    def append(self, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]: ...
+    def append(
+        self, drafts: Sequence[Draft], *, newest_turn: int | None = None, after: str | None = None, exact: bool = False
+    ) -> list[Place]: ...
     def publish(self, kind: EventKind, data: Mapping[str, Json]) -> None: ...
     def get_turn(
         self, turn: str | int, level: str = "R", format: Literal["tagged", "plain"] = "tagged"

@@ -287,6 +287,22 @@ def test_a_recorded_turn_is_known_by_its_key_after_a_restart(tmp_path: Path) -> 
             assert client.get(f"{API}/sessions/chat").json()["turns"] == 1
 
 
+def test_the_key_of_a_recorded_turn_is_refused_for_another_body_after_a_restart(tmp_path: Path) -> None:
+    key = {"Idempotency-Key": "turn-1"}
+    for messages, status in ((HELLO, 201), ([{"role": "user", "content": "another"}], 422), (HELLO[:1], 422)):
+        with client_of(tmp_path / "a.db") as client:
+            client.post(f"{API}/sessions", json={"id": "chat"})
+            answer = client.post(f"{API}/sessions/chat/turns", json={"messages": messages}, headers=key)
+            assert answer.status_code == status
+            assert status == 201 or answer.json()["type"] == "urn:foveate:key-reused"
+            assert client.get(f"{API}/sessions/chat").json()["turns"] == 1
+
+
+def test_a_session_says_whether_its_budget_was_chosen(client: ServerClient) -> None:
+    for body, chosen in (({"id": "a"}, False), ({"id": "b", "budget_tokens": 32_000}, True)):
+        assert client.post(f"{API}/sessions", json=body).json()["budget_chosen"] is chosen
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

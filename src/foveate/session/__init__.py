@@ -210,10 +210,14 @@ class Session:
         format: str | None = None,  # noqa: A002
         key: str | Sequence[str | None] | None = None,
         turn: str | int | None = None,
+        after: str | None = None,
+        exact: bool = False,
     ) -> list[RecordedTurn]:
         """Like `record`, but return every turn that was created or extended, in order.
 
-        `key` may be a list with the key of each message.
+        `key` may be a list with the key of each message. With `after`, the key of the last message that has one must
+        be this, or else nothing is recorded (`SessionContinued`). With `exact`, a `key` that was used for different
+        messages is an error (`KeyReused`).
         """
         moment = None if at is None else parse_time(at)
         for each in (key,) if isinstance(key, str | None) else key:
@@ -232,7 +236,8 @@ class Session:
         newest = None if turn is None else turn_number(turn)
         if turn is not None and newest is None:
             raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
-        placed = list(zip(drafts, await self.append(drafts, newest_turn=newest), strict=True))
+        places = await self.append(drafts, newest_turn=newest, after=after, exact=exact)
+        placed = list(zip(drafts, places, strict=True))
         return [
             RecordedTurn(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
             for number, group in by_turn(placed).items()
@@ -246,9 +251,16 @@ class Session:
             return messages
         return [*messages[:place], replace(messages[place], prefix=context.prefix()), *messages[place + 1 :]]
 
-    async def append(self, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
+    async def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        newest_turn: int | None = None,
+        after: str | None = None,
+        exact: bool = False,
+    ) -> list[Place]:
         """Record drafts, all or none, and publish events."""
-        places = await self._store.append(self._key, drafts, newest_turn=newest_turn)
+        places = await self._store.append(self._key, drafts, newest_turn=newest_turn, after=after, exact=exact)
         self._shared.worker.wake(self._key)
         if self._events.is_watched:
             announce(self._events, self._key, drafts=drafts, places=places)

@@ -10,8 +10,10 @@ from typing import Any
 from foveate.errors import (
     ForkInUse,
     InputError,
+    KeyReused,
     PinLocked,
     PinNotFound,
+    SessionContinued,
     SessionExists,
     SessionNotFound,
     TurnBegun,
@@ -79,6 +81,9 @@ READ_SIZES = f"""SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(tool_ca
     FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN}"""  # noqa: S608
 READ_OUTLINES = f"""SELECT turn, role, kind, tokens, tool_results, at_us, pruned_us IS NOT NULL
     FROM messages WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
+LAST_KEY = """SELECT key FROM messages WHERE session = :session AND key IS NOT NULL
+    ORDER BY turn DESC, position DESC LIMIT 1"""
+FIND_DIGEST = "SELECT digest FROM messages WHERE session = :session AND key = :key"
 READ_KEYS = f"""SELECT key FROM messages WHERE {SPAN} AND kind <> 'display' ORDER BY turn, position"""  # noqa: S608
 SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {SPAN}"  # noqa: S608
 LAST_POSITION = f"SELECT coalesce(max(position), 0) FROM messages WHERE {SPAN}"  # noqa: S608
@@ -191,7 +196,13 @@ def delete_session(connection: Connection, session_id: str) -> None:
 
 
 def append(
-    connection: Connection, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None
+    connection: Connection,
+    session_id: str,
+    drafts: Sequence[Draft],
+    *,
+    newest_turn: int | None = None,
+    after: str | None = None,
+    exact: bool = False,
 ) -> list[Place]:
     row = connection.execute(GET_HEAD, {"id": session_id}).fetchone()
     if row is None:
@@ -200,12 +211,16 @@ def append(
     state = HeadState(turn, position, head)
     known = dict(_known_places(connection, number, drafts))
     fresh = [draft for index, draft in enumerate(drafts) if index not in known]
+    if exact:
+        _check_same(connection, number, drafts, known)
     if not fresh:
         return [known[index] for index in range(len(drafts))]
     if newest_turn is not None and newest_turn > turn:
         raise TurnNotFound(session_id, f"T-{newest_turn}", turn)
     if newest_turn is not None and newest_turn < turn:
         raise TurnBegun(session_id, turn=newest_turn, newest=turn)
+    if after is not None and after != _last_key(connection, number):
+        raise SessionContinued(session_id)
     moment = now_us()
     placed = list(state.place(fresh))
     for draft, place in zip(fresh, placed, strict=True):
@@ -224,6 +239,23 @@ def _known_places(connection: Connection, session: int, drafts: Sequence[Draft])
             row = connection.execute(FIND_KEY, {"session": session, "key": draft.key}).fetchone()
             if row is not None:
                 yield index, Place(row[0], row[1], is_new=False)
+
+
+def _last_key(connection: Connection, session: int) -> str:
+    row = connection.execute(LAST_KEY, {"session": session}).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def _check_same(connection: Connection, session: int, drafts: Sequence[Draft], known: Mapping[int, Place]) -> None:
+    """Compare drafts that are numbered under one key with what is stored under it."""
+    last = drafts[-1].key
+    if last is None or not known:
+        return
+    key = last.rpartition("#")[0]
+    following = connection.execute(FIND_KEY, {"session": session, "key": f"{key}#{len(drafts)}"}).fetchone()
+    digests = [connection.execute(FIND_DIGEST, {"session": session, "key": draft.key}).fetchone() for draft in drafts]
+    if following is not None or digests != [(draft.digest,) for draft in drafts]:
+        raise KeyReused(key)
 
 
 def _add_message(connection: Connection, session: int, draft: Draft, place: Place, moment: int) -> None:

@@ -116,10 +116,20 @@ class Store(Protocol):
     async def delete_session(self, session_id: str) -> None:
         """Remove a session and all its own turns; `ForkInUse` while forks read them."""
 
-    async def append(self, session_id: str, drafts: Sequence[Draft], *, newest_turn: int | None = None) -> list[Place]:
-        """Store all drafts, in order and durably, or none.
+    async def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        *,
+        newest_turn: int | None = None,
+        after: str | None = None,
+        exact: bool = False,
+    ) -> list[Place]:
+        """Store all drafts, in order and durably, or none. A draft whose key the session has is not stored again.
 
-        With `newest_turn`: `TurnBegun` if a later turn has begun.
+        With `newest_turn`: `TurnBegun` if a later turn has begun. With `after`: `SessionContinued` if the last message
+        of the session that has a key has another one; an empty `after` means that none has. With `exact`: `KeyReused`
+        if messages were stored under these keys that are not the same as the drafts.
         """
 
     async def read(self, session_id: str, first: int, last: int) -> list[MessageRow]:

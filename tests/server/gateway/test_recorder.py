@@ -115,6 +115,73 @@ def test_twins_with_the_same_first_message_are_kept_apart(run: Run) -> None:
     run(scenario)
 
 
+def second_server(recorder: Recorder, meanwhile: Callable[[], Coroutine[Any, Any, object]]) -> Recorder:
+    """Another server on the same store; after its first decision, something happens at the first one."""
+    other = Recorder(recorder._view, recorder._clients, recorder._tenant)
+    resolve = other._resolver.resolve
+    waiting = [meanwhile]
+
+    async def resolve_late(*arguments: Any) -> Decision:
+        decision = await resolve(*arguments)
+        if waiting:
+            await waiting.pop()()
+        return decision
+
+    other._resolver.resolve = resolve_late  # type: ignore[method-assign, assignment]
+    return other
+
+
+@pytest.mark.parametrize("named", [None, ClientId("claude-code-1", "header"), ClientId("mine", "path", is_ours=True)])
+def test_two_servers_that_continue_one_conversation_make_a_branch(run: Run, named: ClientId | None) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        begun = [user("one"), assistant("1")]
+        await exchange(recorder, begun[:1], "1", named)
+        cats, dogs = [*begun, user("cats")], [*begun, user("dogs")]
+        kept: list[Placement] = []
+
+        async def meanwhile() -> None:
+            kept.append(await exchange(recorder, cats, "meow", named))
+
+        branch = await exchange(second_server(recorder, meanwhile), dogs, "woof", named)
+        assert branch.name != kept[0].name
+        assert await log_of(kept[0]) == ["one", "1", "cats", "meow"]
+        assert await log_of(branch) == ["one", "1", "dogs", "woof"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("named", [None, ClientId("claude-code-1", "header"), ClientId("mine", "path", is_ours=True)])
+def test_two_servers_that_begin_one_conversation_make_two(run: Run, named: ClientId | None) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        kept: list[Placement] = []
+
+        async def meanwhile() -> None:
+            kept.append(await exchange(recorder, [user("cats")], "meow", named))
+
+        branch = await exchange(second_server(recorder, meanwhile), [user("dogs")], "woof", named)
+        first, second = await log_of(kept[0]), await log_of(branch)
+        if named and named.is_ours:  # a prompt alone goes on in the session it names
+            assert (first, second) == (["cats", "meow", "dogs", "woof"],) * 2
+        else:
+            assert (first, second) == (["cats", "meow"], ["dogs", "woof"])
+
+    run(scenario)
+
+
+def test_a_request_that_two_servers_answer_has_each_answer_once(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        other = Recorder(recorder._view, recorder._clients, recorder._tenant)
+        named = ClientId("claude-code-1", "header")
+        placed = [await place(server, [user("one")], named) for server in (recorder, other)]
+        for server, placement, text in zip((recorder, other), placed, ("1", "uno"), strict=True):
+            assert isinstance(placement, Placement)
+            await answer(server, placement, text)
+        logs = [await log_of(placement) for placement in placed if isinstance(placement, Placement)]
+        assert logs == [["one", "1"], ["one", "uno"]]
+
+    run(scenario)
+
+
 def test_an_edited_history_is_a_fork_from_the_shared_turns(run: Run) -> None:
     async def scenario(_: Foveate, recorder: Recorder) -> None:
         begun = [user("one"), assistant("1")]

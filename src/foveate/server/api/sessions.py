@@ -32,6 +32,8 @@ class SessionResource(Struct, frozen=True, kw_only=True):
     strategy: str
     strategy_settings: dict[str, Any]
     budget_tokens: int
+    budget_chosen: bool
+    """Whether somebody chose the budget; otherwise it is reduced to the model's window where that is smaller."""
     model: str | None
     counter: str
     calibration: float

@@ -119,11 +119,12 @@ async def get_turn(call: Call, session: str, turn: str, query: TurnQuery) -> Tur
 async def record_turns(call: Call, session: str, body: RecordBody) -> RecordReport:
     """Record messages durably.
 
-    With an Idempotency-Key, messages that were recorded under it before are not recorded again.
+    With an Idempotency-Key, messages that were recorded under it before are not recorded again; other messages under
+    the same key are refused with 422.
     """
     found = await call.view.open_session(session)
     recorded = await found.record_all(
-        body.messages, at=body.at, format=body.format, key=call.idempotency_key, turn=body.turn
+        body.messages, at=body.at, format=body.format, key=call.idempotency_key, turn=body.turn, exact=True
     )
     turns = [
         RecordedResource(id=turn.id, number=turn.number, messages=turn.messages, tokens=turn.tokens)

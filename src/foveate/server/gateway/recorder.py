@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
-from foveate.errors import SessionExists, SessionNotFound, TurnBegun
+from foveate.errors import SessionContinued, SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
 from foveate.server.gateway.chain import RequestHistory, extend, mark_record, tail_hash, without_reminders
 from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Resolver, branch_of
@@ -29,6 +29,8 @@ from foveate.turn import Json, Message, Text, ToolResult, turn_id
 
 OPEN_SESSIONS = 200
 """Sessions whose handles are kept."""
+PLACE_ATTEMPTS = 5
+"""How often a request is placed again because another server continued its session."""
 PARTIAL = "(partial answer: the client disconnected or the stream was cut)"
 
 
@@ -82,12 +84,18 @@ class Recorder:
     ) -> Placement | Decision:
         """Record what is new of a request. A decision to pass it on unrecorded is returned as it is."""
         async with self._lock(named, history):
-            turns = None if named is None else await self._turns(named.name)
-            decision = await self._resolver.resolve(request, history, named, turns, self._busy)
-            if decision.action == "pass":
-                return decision
-            session = await self._open(decision, choice)
-            placement = await self._record(session, decision)
+            for attempt in range(PLACE_ATTEMPTS):
+                turns = None if named is None else await self._turns(named.name)
+                decision = await self._resolver.resolve(request, history, named, turns, self._busy)
+                if decision.action == "pass":
+                    return decision
+                session = await self._open(decision, choice)
+                try:
+                    placement = await self._record(session, decision)
+                    break
+                except (SessionContinued, TurnBegun):  # by another server on the same store
+                    if attempt == PLACE_ATTEMPTS - 1:
+                        raise
         self._hold(placement)
         if decision.action != "continue":
             await self._view.note_origin(placement.name, f"gateway: {decision.reason}")
@@ -162,17 +170,13 @@ class Recorder:
             await placement.session.record_all([message])
 
     async def _add_answer(self, placement: Placement, messages: Sequence[Message], keys: Sequence[str | None]) -> None:
-        known = await self._clients.find(self._tenant, [placement.key]) if placement.key else []
-        at_end = [place for place in known if place.session_id == self._stored(placement.name) and place.is_head]
-        if at_end or not known:
-            try:
-                recorded = await placement.session.record_all(list(messages), key=list(keys), turn=placement.turn)
-                placement.turn = recorded[-1].number
-                return
-            except TurnBegun:
-                pass
-        await self._branch(placement)
-        recorded = await placement.session.record_all(list(messages), key=list(keys))
+        try:
+            recorded = await placement.session.record_all(
+                list(messages), key=list(keys), turn=placement.turn, after=placement.key or None
+            )
+        except (SessionContinued, TurnBegun):
+            await self._branch(placement)
+            recorded = await placement.session.record_all(list(messages), key=list(keys))
         placement.turn = recorded[-1].number
 
     async def _branch(self, placement: Placement) -> None:
@@ -216,7 +220,10 @@ class Recorder:
             for index, message in enumerate(messages)
         ]
         if messages:
-            recorded = await session.record_all(messages, key=_keys(history, decision.count))
+            turn_now = (decision.turn or None) if decision.action == "continue" else None
+            recorded = await session.record_all(
+                messages, key=_keys(history, decision.count), turn=turn_now, after=decision.after
+            )
             turn = recorded[-1].number
         else:
             turn = (await session.refresh()).turns

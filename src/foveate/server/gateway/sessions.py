@@ -57,7 +57,9 @@ class Decision:
     """Messages of the request that are in the log; the others are new."""
     parent: str | None = None
     turn: int = 0
-    """The last turn that a fork shares with its parent; 0 for none."""
+    """The last turn that a fork shares with its parent, or that a continued session must have; 0 for none."""
+    after: str | None = None
+    """Key of the message behind which the new ones go; empty for the first of a session, None for wherever it ends."""
     injected: int = 0
     """Messages before this index are the client's summary of what is in the log already."""
 
@@ -175,7 +177,8 @@ class Resolver:
                 session = self._public(known[0][0])
                 reason = "the last answer is known in one session only"
                 return Decision("continue", reason, history, session, answer + 1)
-        return Decision("new", "no part of the history is known", history, f"chat-{secrets.token_hex(6)}")
+        name = f"chat-{secrets.token_hex(6)}"
+        return Decision("new", "no part of the history is known", history, name, after="")
 
     async def _first(self, request: ClientRequest, history: RequestHistory, named: ClientId) -> Decision:
         """The first request of a session that its client names."""
@@ -184,7 +187,7 @@ class Resolver:
         if shared := await self._shared(history, named.name):
             return shared
         reason = f"the first request with this {named.source}"
-        return Decision("new", reason, history, named.name, parent=named.parent)
+        return Decision("new", reason, history, named.name, parent=named.parent, after="")
 
     def _alone(self, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]) -> Decision:
         """Prompts without the history before them: the client leaves that to us."""
@@ -192,14 +195,14 @@ class Resolver:
         if named.name in busy:
             reason = "a second prompt while the first is being answered"
             branch = branch_of(named.name)
-            return Decision("fork", reason, history, branch, parent=named.name, turn=turns - 1)
-        return Decision("continue", "new messages only", history, named.name)
+            return Decision("fork", reason, history, branch, parent=named.name, turn=turns - 1, after="")
+        return Decision("continue", "new messages only", history, named.name, turn=turns)
 
     async def _other_beginning(self, history: RequestHistory, named: ClientId) -> Decision:
         """A history that its client summed up or cut at the beginning."""
         if _begins_anew(history):
             reason = "another first prompt under the same id"
-            return Decision("fork", reason, history, branch_of(named.name), parent=named.name)
+            return Decision("fork", reason, history, branch_of(named.name), parent=named.name, after="")
         last_prompt = history.turn_start(len(history.marks))
         for answer in range(len(history.marks) - 1, -1, -1):
             if history.marks[answer].role != "assistant" or not (tail := history.tail(answer)):
@@ -243,7 +246,7 @@ def _placed(history: RequestHistory, place: KnownPlace, reason: str, *, always_f
     """Behind a known place: at the end of its session, else on a branch."""
     count = history.index_behind(place.key)
     if place.is_head and not always_fork:
-        return Decision("continue", reason, history, place.session_id, count)
+        return Decision("continue", reason, history, place.session_id, count, after=place.key)
     is_next = count < len(history.marks) and history.marks[count].opens_turn
     # What comes before the first message of the request was not sent, and can't be recorded again.
     shares_turn = count == 0 or (place.ends_turn and is_next)
@@ -251,5 +254,6 @@ def _placed(history: RequestHistory, place: KnownPlace, reason: str, *, always_f
     count = count if shares_turn else history.turn_start(count)
     branch = branch_of(place.session_id)
     if turn < 1:
-        return Decision("new", f"{reason}, but for the first answer", history, branch)
-    return Decision("fork", f"{reason} up to T-{turn}", history, branch, count, parent=place.session_id, turn=turn)
+        return Decision("new", f"{reason}, but for the first answer", history, branch, after="")
+    shared = f"{reason} up to T-{turn}"
+    return Decision("fork", shared, history, branch, count, parent=place.session_id, turn=turn, after="")

@@ -15,8 +15,10 @@ from dataclasses import replace
 from foveate.errors import (
     ForkInUse,
     FoveateError,
+    KeyReused,
     PinLocked,
     PinNotFound,
+    SessionContinued,
     SessionExists,
     SessionNotFound,
     StoreClosed,
@@ -158,6 +160,29 @@ async def what_belongs_to_a_turn_is_refused_once_another_has_begun(store: Store,
         await store.append("s", [draft("late", "assistant")], newest_turn=1)
     await store.append("s", [draft("q1", key="k")], newest_turn=1)
     assert await _texts(store) == [["q1", "a1"], ["q2"]]
+
+
+async def what_follows_a_message_is_refused_once_another_follows_it(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("q1", key="k1"), draft("a1", "assistant")], after="")
+    await store.append("s", [draft("q2", key="k2")], after="k1")
+    for after in ("k1", ""):
+        async with _raises(SessionContinued):
+            await store.append("s", [draft("other", key="k3")], after=after)
+    await store.append("s", [draft("q2", key="k2")], after="k1")
+    assert await _texts(store) == [["q1", "a1"], ["q2"]]
+
+
+async def a_key_is_for_the_same_messages_where_that_is_asked_for(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    same = [draft("one", key="k#0"), draft("two", "assistant", key="k#1")]
+    await store.append("s", same, exact=True)
+    assert not any(place.is_new for place in await store.append("s", same, exact=True))
+    more = [*same, draft("three", key="k#2")]
+    for other in (same[:1], more, [draft("another", key="k#0"), same[1]]):
+        async with _raises(KeyReused):
+            await store.append("s", other, exact=True)
+    assert await _texts(store) == [["one", "two"]]
 
 
 async def concurrent_appends_are_all_kept_whole(store: Store, _: OpenStore) -> None:
@@ -347,6 +372,8 @@ CASES: tuple[Case, ...] = (
     what_was_kept_is_there_after_reopening,
     a_key_is_kept_once,
     what_belongs_to_a_turn_is_refused_once_another_has_begun,
+    what_follows_a_message_is_refused_once_another_follows_it,
+    a_key_is_for_the_same_messages_where_that_is_asked_for,
     concurrent_appends_are_all_kept_whole,
     a_failing_append_harms_no_other,
     a_fork_reads_its_parents_turns_up_to_the_fork,
