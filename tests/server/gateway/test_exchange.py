@@ -384,3 +384,123 @@ def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tm
             await endpoints.close()
 
     run(scenario)
+
+
+class _Slow:
+    """An upstream that answers when it is let."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._app = upstream.app
+        self.may_answer = asyncio.Event()
+        self.was_cancelled = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.may_answer.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+        await self._app(scope, receive, send)
+
+
+async def stream_of(
+    fov: Foveate, slow: _Slow, path: str, body: dict[str, Any], on_sent: Callable[[list[bytes]], bool]
+) -> list[bytes]:
+    """The pieces of a streamed answer; the client goes away when `on_sent` is true."""
+    endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
+    endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(slow)))
+    app = _AsOwner(Starlette(routes=endpoints.routes()))
+    sent: list[bytes] = []
+    gone = asyncio.Event()
+    received = iter([{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}])
+
+    async def receive() -> dict[str, Any]:
+        if (first := next(received, None)) is not None:
+            return first
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            sent.append(str(message["status"]).encode())
+        elif message.get("body"):
+            sent.append(message["body"])
+        if on_sent(sent):
+            gone.set()
+
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [], "scheme": "http"}
+    await app({**scope, "server": ("gateway", 80)}, receive, send)
+    await endpoints.close()
+    return sent
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+def test_headers_and_keep_alives_do_not_wait_for_a_slow_upstream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr("foveate.server.gateway.reply.HEADERS_SECONDS", 0.01)
+    monkeypatch.setattr("foveate.server.gateway.reply.PING_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("at last"))
+        slow = _Slow(upstream)
+
+        def answer_after_two_pings(sent: list[bytes]) -> bool:
+            if len(sent) == 3:
+                slow.may_answer.set()
+            return False
+
+        async with gateway(tmp_path, upstream) as (fov, _):
+            body = body_of([{"role": "user", "content": "hello"}], stream=True)
+            status, *pieces = await stream_of(fov, slow, path, body, answer_after_two_pings)
+            assert status == b"200"
+            assert all(b"ping" in piece or piece.startswith(b":") for piece in pieces[:2])
+            assert b"at last" in b"".join(pieces)
+            (info,) = await fov.sessions()
+            assert await log_of(fov, info.id) == [("user", "hello"), ("assistant", "at last")]
+
+    run(scenario)
+
+
+def test_a_late_error_of_the_upstream_is_an_event_of_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.server.gateway.reply.HEADERS_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        envelope = {"type": "error", "error": {"type": "overloaded_error", "message": "too many"}}
+        upstream.fail = [JSONResponse(envelope, 529)]
+        slow = _Slow(upstream)
+
+        def answer_at_once(_: list[bytes]) -> bool:
+            slow.may_answer.set()
+            return False
+
+        async with gateway(tmp_path, upstream) as (fov, _):
+            body = body_of([{"role": "user", "content": "hello"}], stream=True)
+            sent = await stream_of(fov, slow, "/v1/messages", body, answer_at_once)
+            assert events_of(sent[-1].decode()) == [envelope]
+
+    run(scenario)
+
+
+def test_a_client_that_goes_away_before_the_upstream_answers_cancels_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.server.gateway.reply.HEADERS_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        slow = _Slow(upstream)
+        async with gateway(tmp_path, upstream) as (fov, client):
+            body = body_of([{"role": "user", "content": "hello"}], stream=True)
+            with contextlib.suppress(OSError):
+                await stream_of(fov, slow, "/v1/messages", body, lambda sent: len(sent) == 2)
+            assert slow.was_cancelled
+            again = await client.post("/v1/messages", json=body, headers=HEADERS)
+            (info,) = await fov.sessions()
+            assert again.headers["x-foveate-session"] == info.id
+            assert await log_of(fov, info.id) == [("user", "hello"), ("assistant", "ok")]
+
+    run(scenario)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError
 from foveate.events import Event
 from foveate.server.gateway.chain import read_history
 from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
+from foveate.server.gateway.reply import PING_SECONDS, GatewayReply, pings_until, reply_soon
 from foveate.server.gateway.sessions import ClientId, Decision
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
@@ -36,8 +37,6 @@ from foveate.session.values import Context
 T = TypeVar("T")
 Record = dict[str, Any]
 
-PING_SECONDS: Final = 10.0
-"""Silence after which a client gets a keep-alive."""
 MAX_ROUNDS: Final = 8
 """Rounds of own tools in one answer; after that its calls are not executed."""
 COMPACT_TOKENS: Final = 8_000
@@ -104,18 +103,6 @@ class Stream:
     is_closed: bool = False
 
 
-@dataclass(slots=True)
-class GatewayReply:
-    """What the client gets: a body, or a stream of bytes, which is closed whatever became of it."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes = b""
-    stream: AsyncGenerator[bytes, None] | None = None
-    close: Callable[[], Coroutine[Any, Any, None]] | None = None
-    media_type: str = "application/json"
-
-
 class Gateway:
     """Forwards the requests of one tenant."""
 
@@ -138,6 +125,13 @@ class Gateway:
         prepared = await self._prepare(call) if store else _unchanged(call, "off")
         overhead = (time.perf_counter() - call.began) * 1_000
         prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead:.1f}"
+        sending = self._sent(call, prepared)
+        if not call.request.is_stream:
+            return await sending
+        answer = call.wire.answer(call.request, own_names=frozenset())
+        return await reply_soon(sending, answer, call.wire.ping(), prepared.answer_headers)
+
+    async def _sent(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         try:
             return await self._send(call, prepared)
         except BaseException:
@@ -312,12 +306,18 @@ class Gateway:
                 if not answer.is_complete:
                     raise BadUpstream("the upstream's stream ended in the middle of an answer")
                 working = asyncio.ensure_future(self._end_round(call, stream.prepared, answer, body))
-                async for ping in _pings_until(working, call.wire.ping()):
+                async for ping in pings_until(working, call.wire.ping()):
                     yield ping
                 body = working.result()
                 if body is not None:
                     await stream.response.aclose()
-                    stream.response = await self._post_again(call, body)
+                    posting = asyncio.ensure_future(self._post_again(call, body))
+                    try:
+                        async for ping in pings_until(posting, call.wire.ping()):
+                            yield ping
+                        stream.response = posting.result()
+                    finally:
+                        posting.cancel()
             stream.is_recorded = True
             for piece in answer.finish():
                 yield piece
@@ -536,8 +536,3 @@ async def _with_pings(pieces: AsyncIterator[bytes], ping: bytes) -> AsyncGenerat
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
     return await anext(pieces, None)
-
-
-async def _pings_until(working: asyncio.Future[T], ping: bytes) -> AsyncIterator[bytes]:
-    while not (await asyncio.wait({working}, timeout=PING_SECONDS))[0]:
-        yield ping

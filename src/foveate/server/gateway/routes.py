@@ -18,8 +18,9 @@ from starlette.types import Receive, Scope, Send
 from foveate.client import Foveate
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
 from foveate.server.bodies import read_body
-from foveate.server.gateway.exchange import ClientCall, Gateway, GatewayReply
+from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.recorder import Recorder, SessionChoice
+from foveate.server.gateway.reply import GatewayReply
 from foveate.server.gateway.sessions import client_id
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire

@@ -330,10 +330,10 @@ class AnthropicAnswer(UpstreamAnswer):
     def _all_shown(self) -> list[Record]:
         return self._shown + [block.whole() for block in self._kept() if block.index is not None]
 
-    def abort(self, message: str) -> list[bytes]:
+    def abort(self, message: str, *, kind: str | None = None) -> list[bytes]:
         if self.has_failed:
             return []
-        error = {"type": "error", "error": {"type": "api_error", "message": message}}
+        error = {"type": "error", "error": {"type": kind or "api_error", "message": message}}
         return [write_event(encode(error), name="error")]
 
     def _client_usage(self) -> Record:

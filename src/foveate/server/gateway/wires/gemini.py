@@ -412,10 +412,10 @@ class GeminiAnswer(UpstreamAnswer):
             shown[index] = shown.get(index, []) + candidate.shown.whole()
         return shown
 
-    def abort(self, message: str) -> list[bytes]:
+    def abort(self, message: str, *, kind: str | None = None) -> list[bytes]:
         if self.has_failed:
             return self._closed()
-        return [self._write(encode(error_body(502, message, kind="UNAVAILABLE"))), *self._closed()]
+        return [self._write(encode(error_body(502, message, kind=kind or "UNAVAILABLE"))), *self._closed()]
 
     def _client_usage(self) -> Record:
         """The usage for the client."""

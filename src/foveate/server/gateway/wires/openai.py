@@ -488,10 +488,10 @@ class OpenAIAnswer(UpstreamAnswer):
             shown[index] = _continued(shown[index], message) if index in shown else message
         return shown
 
-    def abort(self, message: str) -> list[bytes]:
+    def abort(self, message: str, *, kind: str | None = None) -> list[bytes]:
         if self.has_failed:
             return []
-        return [write_event(encode(error_body(502, message, kind="upstream_error", param=None)))]
+        return [write_event(encode(error_body(502, message, kind=kind or "upstream_error", param=None)))]
 
     def _client_usage(self) -> Record:
         """The usage for the client."""

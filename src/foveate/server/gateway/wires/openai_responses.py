@@ -341,14 +341,14 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         items = (item.shown() for item in self._items.values() if item.index is not None)
         return self._shown + [item for item in items if item is not None]
 
-    def abort(self, message: str) -> list[bytes]:
+    def abort(self, message: str, *, kind: str | None = None) -> list[bytes]:
         if self.has_failed:
             return []
         number: Record = {} if self._next_number is None else {"sequence_number": self._next_number}
         if not self._first:
-            event = {"type": "error", "code": "server_error", "message": message, "param": None}
+            event = {"type": "error", "code": kind or "server_error", "message": message, "param": None}
             return [write_event(encode({**event, **number}), name="error")]
-        error = {"code": "server_error", "message": message}
+        error = {"code": kind or "server_error", "message": message}
         output = self.shown_messages()
         response = {**self._public(self._response or self._first), "status": "failed", "error": error, "output": output}
         failed: Record = {"type": "response.failed", **number, "response": response}

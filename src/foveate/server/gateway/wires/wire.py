@@ -110,8 +110,11 @@ class UpstreamAnswer(ABC):
         """The assistant messages or items that the client has seen, in all rounds."""
 
     @abstractmethod
-    def abort(self, message: str) -> list[bytes]:
-        """The end of a stream that failed upstream; empty if the provider's own error was passed on."""
+    def abort(self, message: str, *, kind: str | None = None) -> list[bytes]:
+        """The end of a stream that failed upstream; empty if the provider's own error was passed on.
+
+        `kind` is the error's type, by default that of a failed upstream.
+        """
 
     @abstractmethod
     def usage(self) -> dict[str, int]:
