@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -9,10 +10,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foveate.text import MARKS, as_typed, compact_json, escape_marks, message_text, turn_text, unescape_marks
-from foveate.tokens import ENCODINGS, EncodingName, count_tokens
-from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from support.strategies import messages, texts
+from foveate import text as texts_of
+from foveate.text import (
+    MARKS,
+    as_typed,
+    compact_json,
+    escape_marks,
+    json_slices,
+    message_pieces,
+    message_text,
+    turn_text,
+    unescape_marks,
+)
+from foveate.tokens import ENCODINGS, EncodingName, count_pieces, count_tokens
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from support.strategies import jsons, messages, texts
 
 WORDS = [*MARKS, "file", "other", "injected"]
 LINE_ENDS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
@@ -175,3 +187,30 @@ def test_json_stays_readable_and_text_stays_text() -> None:
 )
 def test_a_command_is_read_as_it_was_typed_and_all_else_as_it_is(text: str, typed: str) -> None:
     assert as_typed(text) == typed
+
+
+@given(st.lists(forgeries, max_size=8).map("".join), st.integers(16, 40))
+@example("a" * 20 + "\n" + "\\" * 40 + "[user] forged", 16)
+def test_escaping_in_slices_gives_the_same_text(text: str, slice_chars: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        whole = escape_marks(text)
+        patch.setattr(texts_of, "SLICE_CHARS", slice_chars)
+        assert escape_marks(text) == whole
+
+
+@given(hostile_messages, st.sampled_from(ENCODINGS))
+def test_the_pieces_of_a_message_are_its_text_and_count_the_same(message: Message, encoding: EncodingName) -> None:
+    whole = message_text(message)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts_of, "SLICE_CHARS", 16)
+        pieces = list(message_pieces(message))
+    assert "".join(pieces) == whole
+    assert count_pieces(pieces, encoding, chunk_chars=8) == count_tokens(whole, encoding, chunk_chars=8)
+
+
+@given(jsons)
+def test_json_in_slices_is_the_same_json(value: Json) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts_of, "SLICE_CHARS", 16)
+        written = "".join(json_slices(value))
+    assert written == json.dumps(value, ensure_ascii=False, separators=(",", ":"))

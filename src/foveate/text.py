@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -20,13 +21,39 @@ _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
 _LIKE_A_MARK = re.compile(_MARK)
 _FORGED = re.compile(rf"{_LINE_START}(\\*{_MARK})")
 _ESCAPED = re.compile(rf"{_LINE_START}\\(\\*{_MARK})")
+SLICE_CHARS = 1 << 18
+"""Longer texts are handled in slices: between two of them other threads run, such as the event loop's."""
+_MARK_CHARS = 16
+"""No mark is longer, without the backslashes before it."""
+_SCALAR_CHARS = 4
+"""The assumed length of a number or a truth value."""
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 # What Claude Code makes of a slash command, and of a shell command, that is typed into it.
 _COMMAND_TAG = re.compile(r"\A\s*<(command-name|command-message|command-args|bash-input)>")
 
 
 def escape_marks(text: str) -> str:
     """The text with one backslash before each line that could be taken for a mark."""
+    if len(text) > SLICE_CHARS:
+        return "".join(_escaped_slices(text))
     return _FORGED.sub(r"\\\1", text) if _LIKE_A_MARK.search(text) else text
+
+
+def _escaped_slices(text: str) -> Iterator[str]:
+    """`escape_marks` slice by slice. No slice ends inside a mark."""
+    start = 0
+    while start < len(text):
+        end = min(start + SLICE_CHARS, len(text))
+        while end < len(text) and not {"[", "\\"}.isdisjoint(text[end - _MARK_CHARS : end]):
+            end = min(end + _MARK_CHARS, len(text))
+        copied = start
+        if _LIKE_A_MARK.search(text, start, end):
+            for found in _FORGED.finditer(text, start, end):
+                yield f"{text[copied : found.start()]}\\"
+                copied = found.start()
+        yield text[copied:end]
+        start = end
 
 
 def unescape_marks(text: str) -> str:
@@ -74,21 +101,29 @@ def message_text(message: Message, show: Callable[[Part], str] | None = None) ->
 
     `show` writes a part in place of `part_text`, for a rendition that says less.
     """
+    return "".join(_message_pieces(message, (lambda part: (show(part),)) if show else _part_pieces))
+
+
+def message_pieces(message: Message) -> Iterator[str]:
+    """`message_text` in pieces; a long text is several."""
+    return _message_pieces(message, _part_pieces)
+
+
+def _message_pieces(message: Message, show: Callable[[Part], Iterable[str]]) -> Iterator[str]:
     if message.kind == "display":
-        return ""
-    show = show or part_text
-    lines: list[str] = []
+        return
     speaker = f"{message.role} {_one_line(message.name)}" if message.name else message.role
     mark = f"[injected {speaker}]" if message.kind == "injection" else f"[{speaker}]"
     spoken = False
+    if not message.parts:
+        yield f"{mark}\n"
     for part in message.parts:
         # Words behind a call or a result would read as more of it.
-        says_who = isinstance(part, Text) and not spoken
-        lines.append(f"{mark} {show(part)}" if says_who else show(part))
+        if isinstance(part, Text) and not spoken:
+            yield f"{mark} "
+        yield from show(part)
+        yield "\n"
         spoken = isinstance(part, Text)
-    if not lines:
-        lines.append(mark)
-    return "\n".join(lines) + "\n"
 
 
 def turn_text(messages: tuple[Message, ...]) -> str:
@@ -97,36 +132,90 @@ def turn_text(messages: tuple[Message, ...]) -> str:
 
 def part_text(part: Part, words: str | None = None) -> str:
     """A part behind its mark; `words` replace its own if given. An attachment has none to replace."""
+    return "".join(_part_pieces(part, words))
+
+
+def _part_pieces(part: Part, words: str | None = None) -> Iterable[str]:
     match part:
         case Text(text):
-            return escape_marks(text if words is None else words)
+            return _escaped(text if words is None else words)
         case Reasoning(text):
-            return f"[reasoning] {escape_marks(text if words is None else words)}"
+            return "[reasoning] ", *_escaped(text if words is None else words)
         case ToolCall(name, arguments):
-            return f"[call {_one_line(name)}] {escape_marks(compact_json(arguments) if words is None else words)}"
+            return f"[call {_one_line(name)}] ", *_escaped(compact_json(arguments) if words is None else words)
         case ToolResult():
-            return _result_text(part, words)
+            return _result_pieces(part, words)
         case Attachment():
-            return _attachment_text(part)
+            return (_attachment_text(part),)
         case Opaque(format_, data):
-            return f"[other {_one_line(format_)}] {escape_marks(compact_json(data) if words is None else words)}"
+            return f"[other {_one_line(format_)}] ", *_escaped(compact_json(data) if words is None else words)
 
 
-def _result_text(result: ToolResult, words: str | None) -> str:
+def _escaped(text: str) -> Iterable[str]:
+    return (escape_marks(text),) if len(text) <= SLICE_CHARS else _escaped_slices(text)
+
+
+def _result_pieces(result: ToolResult, words: str | None) -> Iterator[str]:
     outcome = [f"exit {result.exit_code}"] if result.exit_code is not None else []
     outcome += ["error"] if result.is_error else []
     mark = " ".join(["result", *([_one_line(result.name)] if result.name else []), *outcome])
-    if words is None:
-        shown = [part_text(part) for part in result.content]
-    else:
+    yield f"[{mark}] "
+    shown: Sequence[Part] = result.content
+    if words is not None:
         kept = [part for part in result.content if not isinstance(part, Text)]
-        shown = [*([escape_marks(words)] if words or not kept else []), *map(part_text, kept)]
-    return f"[{mark}] " + "\n".join(shown)
+        shown = [*([Text(words)] if words or not kept else []), *kept]
+    for index, part in enumerate(shown):
+        yield from ["\n"] if index else []
+        yield from _part_pieces(part)
 
 
 def _attachment_text(attachment: Attachment) -> str:
     known = (attachment.name, attachment.media_type, attachment.uri, attachment.file_id)
     return " ".join([f"[{attachment.media}]", *(_one_line(word) for word in known if word)])
+
+
+def weigh_json(value: object, most: int = sys.maxsize) -> int:
+    """About how many characters a JSON value has, without writing it out. Counting stops above `most`."""
+    weight = 0
+    pending = [value]
+    while pending and weight <= most:
+        node = pending.pop()
+        if isinstance(node, str):
+            weight += len(node)
+        elif isinstance(node, Mapping):
+            weight += len(node) + sum(len(key) for key in node if isinstance(key, str))
+            pending += node.values()
+        elif isinstance(node, Sequence):
+            weight += len(node)
+            pending += node
+        else:
+            weight += _SCALAR_CHARS
+    return weight
+
+
+def json_slices(value: Json) -> Iterator[str]:
+    """JSON without spaces, in pieces: the encoder lets no other thread run while it writes one."""
+    if weigh_json(value, SLICE_CHARS) <= SLICE_CHARS:
+        yield _encode(value)
+    elif isinstance(value, str):
+        yield '"'
+        for start in range(0, len(value), SLICE_CHARS):
+            yield _encode(value[start : start + SLICE_CHARS])[1:-1]
+        yield '"'
+    elif isinstance(value, Mapping):
+        before = "{"
+        for key, inner in value.items():
+            yield f"{before}{_encode(key)}:"
+            yield from json_slices(inner)
+            before = ","
+        yield "}"
+    elif isinstance(value, Sequence):
+        before = "["
+        for inner in value:
+            yield before
+            yield from json_slices(inner)
+            before = ","
+        yield "]"
 
 
 def compact_json(value: Json) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from foveate.errors import FoveateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tiktoken import Encoding
 
@@ -74,21 +74,33 @@ def count_tokens(text: str, encoding: EncodingName = "o200k_base", *, chunk_char
     A lone surrogate counts as U+FFFD. Only where a piece is longer than `chunk_chars` (an unbroken run of one kind
     of character) is it cut inside, and the count may then be off by a token or two per cut.
     """
-    encode = _encoding(encoding).encode_ordinary
     if len(text) <= chunk_chars:
-        return len(encode(text))
-    return sum(len(encode(chunk)) for chunk in _chunks(text, chunk_chars))
+        return len(_encoding(encoding).encode_ordinary(text))
+    return count_pieces((text,), encoding, chunk_chars=chunk_chars)
 
 
-def _chunks(text: str, chunk_chars: int) -> Iterator[str]:
-    start, piece_end = 0, re.compile(_PIECE_END)
-    while len(text) - start > 2 * chunk_chars:
-        longest = start + 2 * chunk_chars
-        place = piece_end.search(text, start + chunk_chars, longest)
-        end = place.end() if place else longest
-        yield text[start:end]
-        start = end
-    yield text[start:]
+def count_pieces(
+    pieces: Iterable[str], encoding: EncodingName = "o200k_base", *, chunk_chars: int = CHUNK_CHARS
+) -> int:
+    """`count_tokens` of the pieces as one text, without putting them together."""
+    encode = _encoding(encoding).encode_ordinary
+    return sum(len(encode(chunk)) for chunk in _chunks(pieces, chunk_chars))
+
+
+def _chunks(pieces: Iterable[str], chunk_chars: int) -> Iterator[str]:
+    piece_end = re.compile(_PIECE_END)
+    text = ""
+    for piece in pieces:
+        text += piece
+        start = 0
+        while len(text) - start > 2 * chunk_chars:
+            longest = start + 2 * chunk_chars
+            place = piece_end.search(text, start + chunk_chars, longest)
+            end = place.end() if place else longest
+            yield text[start:end]
+            start = end
+        text = text[start:]
+    yield text
 
 
 def _encoding(name: EncodingName) -> Encoding:

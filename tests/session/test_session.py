@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from foveate.errors import (
     TurnNotFound,
     TurnPruned,
 )
+from foveate.text import SLICE_CHARS
 from foveate.tokens import count_tokens
 from foveate.turn import MAX_NESTING, split_turns
 
@@ -268,6 +270,41 @@ def test_fifty_megabytes_in_one_message_come_back_exactly(tmp_path: Path) -> Non
 
     assert len(text) > 50_000_000
     fresh(tmp_path, job)
+
+
+@pytest.mark.parametrize("shape", ["text", "result", "arguments"])
+def test_a_large_message_is_encoded_in_slices_so_that_the_event_loop_runs_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    words = "word " * (4 * SLICE_CHARS // 5)
+    shapes: dict[str, dict[str, Any]] = {
+        "text": {"role": "user", "content": words},
+        "result": {"role": "tool", "tool_call_id": "1", "content": words},
+        "arguments": {
+            "role": "assistant",
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": words}}],
+        },
+    }
+    encoded: list[int] = []
+
+    def encode(value: object) -> str:
+        assert threading.current_thread() is not threading.main_thread()
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        encoded.append(len(text))
+        return text
+
+    async def main() -> str:
+        async with foveate.open(tmp_path / "f.db") as fov:
+            session = await fov.session("s")
+            await session.record({"role": "user", "content": "Hello."})
+            monkeypatch.setattr("foveate.text._encode", encode)
+            turn = await session.record(shapes[shape])
+            monkeypatch.undo()
+            return (await session.get_turn(turn.id)).content
+
+    assert words in asyncio.run(main())
+    assert len(encoded) > 4
+    assert max(encoded) <= SLICE_CHARS + 2
 
 
 def test_twenty_thousand_one_word_messages_are_twenty_thousand_turns(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem
+from foveate.text import json_slices
 from foveate.turn import Json, check_json
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def decode_json(raw: bytes) -> Json:
 
 def encode_json(value: Json) -> str:
     """JSON on one line, in UTF-8's own characters; lone surrogates are written as escapes, so any value can be."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = "".join(json_slices(value))
     return text if text.isascii() or not _has_surrogates(text) else json.dumps(value, separators=(",", ":"))
 
 

@@ -270,10 +270,14 @@ def _bytes_of(data: str) -> int:
     return len(data) * 3 // 4
 
 
-@lru_cache(maxsize=512)
 def image_size(data: str) -> Pixels | None:
-    """Width and height of a base64 image, from its header; None where it has none that is known."""
-    head = _decoded(data[:MAX_HEADER_CHARS])
+    """Width and height of a base64 image, from its header; None if its kind is unknown."""
+    return _header_size(data[:MAX_HEADER_CHARS])
+
+
+@lru_cache(maxsize=64)
+def _header_size(data: str) -> Pixels | None:
+    head = _decoded(data)
     try:
         if head.startswith(b"\x89PNG\r\n\x1a\n"):
             return Pixels(*struct.unpack_from(">II", head, 16))

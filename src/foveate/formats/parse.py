@@ -87,14 +87,20 @@ def parse_content(value: Json, path: str, parse_block: Callable[[ContentBlock], 
     return tuple(parse_block(block) for block in blocks(value, path))
 
 
+MAX_ARGUMENTS_CHARS = 5_000_000
+"""Longer arguments stay text: reading them as JSON would stop all other threads for long."""
+
+
 def parse_arguments(value: Json, path: str) -> Json:
-    """A call's arguments: the object its text spells, or the text itself where that would lose something."""
+    """A call's arguments: the object in the text, or the text itself if that would lose something or is too long."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, str):
         raise InvalidMessage(path, f"must be text or an object, not {_kind(value)}")
+    if len(value) > MAX_ARGUMENTS_CHARS:
+        return value
     try:
         parsed = json.loads(value, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unique)
         return check_json(parsed, path) if isinstance(parsed, dict) else value

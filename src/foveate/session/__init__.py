@@ -45,6 +45,7 @@ from foveate.session.record import (
     check_text,
     numbered_keys,
     pin_number,
+    read_messages,
 )
 from foveate.session.shared import SharedParts
 from foveate.session.tenant import public_id
@@ -229,7 +230,7 @@ class Session:
                 raise InvalidMessage("key", "is a list; a whole turn takes one key")
             drafts = await draft_turn(messages, moment, key, self.sizes, self.compression_level)
         else:
-            given = self._bound(as_messages(messages, format))
+            given = self._bound(await read_messages(messages, format))
             drafts = await draft_messages(
                 given, moment, numbered_keys(key, len(given)), self.sizes, self.compression_level
             )

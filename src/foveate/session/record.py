@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
@@ -10,6 +11,8 @@ from foveate import formats
 from foveate.errors import InvalidMessage, PinNotFound
 from foveate.events import Event, EventBus
 from foveate.store import Draft, Place
+from foveate.store.codec import LARGE_CHARS
+from foveate.text import weigh_json
 from foveate.turn import Json, Message, Turn, turn_id
 
 MAX_SESSION_ID_CHARS = 300
@@ -60,6 +63,13 @@ def pin_number(session_id: str, pin_id: str) -> int:
 def printable_text(text: str) -> str:
     """A transcript's title with what can't be written replaced; its record keeps the original."""
     return text.encode("utf-8", "replace").decode()
+
+
+async def read_messages(given: object, format_name: str | None) -> list[Message]:
+    """`as_messages`, in a thread if the messages are large."""
+    if isinstance(given, Mapping | Sequence) and weigh_json(given, LARGE_CHARS) > LARGE_CHARS:
+        return await asyncio.to_thread(as_messages, given, format_name)
+    return as_messages(given, format_name)
 
 
 def as_messages(given: object, format_name: str | None) -> list[Message]:

@@ -6,10 +6,12 @@ import hashlib
 import json
 import threading
 from dataclasses import dataclass
+from io import BytesIO
 
 import zstandard
 
 from foveate.errors import InputError
+from foveate.text import json_slices
 from foveate.turn import Json
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -19,7 +21,6 @@ SMALLEST_COMPRESSED_BYTES = 200
 MAX_BODY_BYTES = 512 * 1024 * 1024
 """Half of what one SQLite row holds."""
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _local = threading.local()
 
 
@@ -41,7 +42,9 @@ def pack(value: Json, compression_level: int) -> Body:
 
 
 def encode(value: Json) -> bytes:
-    return _encode(value).encode("utf-8", "surrogatepass")
+    out = BytesIO()
+    out.writelines(piece.encode("utf-8", "surrogatepass") for piece in json_slices(value))
+    return out.getvalue()
 
 
 def squeeze(value: Json, compression_level: int = 3) -> bytes:

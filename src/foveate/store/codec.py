@@ -7,7 +7,7 @@ version that understands a format better reads more out of the same bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
@@ -18,7 +18,8 @@ from foveate.errors import FoveateError
 from foveate.formats.sizes import SentSizes
 from foveate.store import bodies
 from foveate.store.rows import Draft, MessageRow
-from foveate.text import message_text
+from foveate.text import message_pieces, weigh_json
+from foveate.tokens import count_pieces
 from foveate.turn import (
     Attachment,
     Json,
@@ -40,8 +41,6 @@ CANONICAL = "foveate"
 LARGE_CHARS = 50_000
 """From here on a batch is packed and counted in threads: tiktoken, zstd and sha256 let others run meanwhile."""
 PACKERS = 2
-SCALAR_CHARS = 4
-"""What a number or a truth value is taken to weigh."""
 
 
 async def draft_messages(
@@ -99,7 +98,7 @@ def _draft(message: Message, at: datetime | None, key: str | None, sizes: SentSi
         kind=message.kind,
         opens_turn=message.opens_turn,
         is_preamble=message.is_preamble,
-        tokens=sizes.counter.base(message_text(message)) + sizes.extra_tokens([message]),
+        tokens=count_pieces(message_pieces(message), sizes.counter.encoding) + sizes.extra_tokens([message]),
         tool_calls=len(message.tool_calls),
         tool_results=len(message.tool_results),
         at_us=None if moment is None else to_us(moment),
@@ -131,26 +130,9 @@ def weigh_part(part: Part) -> int:
         case Attachment(data=data):
             return len(data or "")
         case ToolCall(arguments=value) | Opaque(data=value):
-            return _weigh_json(value)
+            return weigh_json(value)
         case ToolResult(content=content):
             return sum(map(weigh_part, content))
-
-
-def _weigh_json(value: Json) -> int:
-    weight = 0
-    pending = [value]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, str):
-            weight += len(node)
-        elif isinstance(node, Mapping):
-            weight += sum(map(len, node))
-            pending += node.values()
-        elif isinstance(node, Sequence):
-            pending += node
-        else:
-            weight += SCALAR_CHARS
-    return weight
 
 
 @cache
