@@ -2,9 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+
+
+class ExecSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of commands that `exec` executes."""
+
+    seconds: Annotated[float, Meta(gt=0, le=3_600)] = 120.0
+    """Time limit of a command that names none."""
+    memory_bytes: Annotated[int, Meta(ge=16_000_000)] = 4_000_000_000
+    """Memory of a command and all its processes."""
+    disk_bytes: Annotated[int, Meta(ge=1)] = 4_000_000_000
+    """Largest file that a command writes, and how much of a disk's free space it uses."""
+    processes: Annotated[int, Meta(ge=1, le=100_000)] = 500
+    """Processes and threads at the same time."""
+    output_bytes: Annotated[int, Meta(ge=1_000)] = 1_000_000
+    """Output that is kept: the first and the last half of it."""
+    read_folders: tuple[str, ...] = ()
+    """Folders that commands may read and execute from, besides the system's and the Python in use."""
+
+
+class WebSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`fetch_url` and `web_search`."""
+
+    search: Literal["", "perplexity", "searxng"] = ""
+    """Service that `web_search` uses; empty: none."""
+    search_url: str = ""
+    """Base URL of the search service. Empty: Perplexity's own; SearXNG has none."""
+    search_key_variable: str = "PERPLEXITY_API_KEY"
+    """Environment variable with the key of the search service."""
+    firecrawl_url: str = ""
+    """Base URL of a Firecrawl service that fetches pages, e.g. https://api.firecrawl.dev. Empty: plain HTTP."""
+    firecrawl_key_variable: str = "FIRECRAWL_API_KEY"
+    """Environment variable with Firecrawl's key."""
+    allow_hosts: tuple[str, ...] = ()
+    """Hosts that may be fetched though their addresses are private, e.g. wiki.intranet or 127.0.0.1:8080."""
+    seconds: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    """Time limit of a fetch or a search, redirects included."""
+    max_bytes: Annotated[int, Meta(ge=1_000)] = 5_000_000
+    """Largest page, decompressed."""
+    cache_seconds: Annotated[float, Meta(ge=0)] = 900.0
+    """How long a page or a search result is used again. 0: never."""
 
 
 class ToolsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,3 +62,7 @@ class ToolsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Memory of a script."""
     script_calls: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """Tool calls of one script."""
+    exec: ExecSettings = ExecSettings()
+    """Limits of commands."""
+    web: WebSettings = WebSettings()
+    """Pages and searches."""

@@ -1,0 +1,1 @@
+"""Commands in a sandbox: files, network, processes, memory, disk, output and time are limited."""

@@ -1,0 +1,193 @@
+"""Starts a command in its sandbox, watches over all its descendants, and leaves none behind.
+
+standard input    the specification, one line of JSON; when it ends, the command is cancelled
+standard output   the command's, errors included
+standard error    one line of JSON at the end: how it ended
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from . import enter, kernel, namespaces, syscalls, tree
+from .notify import Listener
+
+_TICK_SECONDS = 0.1
+_KILL_SECONDS = 10.0
+_START_SECONDS = 20.0
+_MAX_MESSAGE = 4096
+
+
+def main() -> None:
+    """Execute the command that standard input specifies."""
+    spec: dict[str, Any] = json.loads(_read_line())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with its input
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if spec["linux"]:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    ended = _Supervisor(spec).run()
+    os.write(2, json.dumps(ended).encode() + b"\n")
+
+
+def _read_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(0, 1 << 16)
+        if not part:
+            sys.exit(1)
+        line += part
+    return line
+
+
+class _Supervisor:
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.limits: dict[str, int] = spec["limits"]
+        self.started = time.monotonic()
+        self.listener: Listener | None = None
+        self.main = 0
+        self.status: int | None = None
+        self.free = self._free_space()
+
+    def run(self) -> dict[str, object]:
+        problem = self._start()
+        if problem:
+            self._end()
+            return {"problem": problem}
+        stopped = self._watch()
+        self._end()
+        seconds = time.monotonic() - self.started
+        code = os.waitstatus_to_exitcode(self.status) if self.status is not None else -signal.SIGKILL
+        refused = self.listener.refused_processes if self.listener else 0
+        return {"exit_code": code, "seconds": seconds, "stopped": stopped, "refused_processes": refused}
+
+    def _start(self) -> str:
+        """Start the command; why it could not be confined, or nothing."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_START_SECONDS)
+        self.main = os.fork()
+        if self.main == 0:
+            ours.close()
+            self._child(theirs)
+        theirs.close()
+        try:
+            if self.spec["bubblewrap"]:
+                ours.send(json.dumps(self.spec).encode())
+            message, descriptors, _, _ = socket.recv_fds(ours, _MAX_MESSAGE, 1)
+        except OSError as failure:
+            return f"start: {failure}"
+        finally:
+            ours.close()
+        if message != enter.READY:
+            return message.decode("utf-8", "replace") or "start: the process ended before the command began"
+        if descriptors:
+            machine = syscalls.this_machine()
+            assert machine is not None, "the filter is installed"
+            self.listener = Listener(
+                descriptors[0],
+                machine,
+                writable=self.spec["write"],
+                protected=[*self.spec["hidden"], *self.spec["frozen"]],
+                max_processes=self.limits["processes"],
+                count=lambda: tree.tasks(tree.descendants(os.getpid())),
+            )
+        return ""
+
+    def _child(self, channel: socket.socket) -> None:
+        try:
+            spec = self.spec
+            if not spec["bubblewrap"]:
+                enter.enter(spec, channel)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.set_inheritable(channel.fileno(), True)
+            given = {key: spec[key] for key in ("read", "write", "hidden", "frozen", "folder")}
+            command = namespaces.bubblewrap(spec["bubblewrap"], **given)
+            os.execve(command[0], [*command, *spec["inside"], str(channel.fileno())], spec["environment"])  # noqa: S606
+        finally:
+            os._exit(127)
+
+    def _watch(self) -> str:
+        """Until the command ends or has to be stopped; why it was, or nothing."""
+        poll = select.poll()
+        poll.register(0, select.POLLIN | select.POLLHUP)
+        if self.spec["linux"]:
+            poll.register(os.pidfd_open(self.main), select.POLLIN)
+        if self.listener:
+            poll.register(self.listener.descriptor, select.POLLIN)
+        next_tick = 0.0
+        while True:
+            now = time.monotonic()
+            if now >= next_tick:
+                if stopped := self._check(now):
+                    return stopped
+                next_tick = now + _TICK_SECONDS
+            if self._main_ended():
+                return ""
+            for descriptor, event in poll.poll(_TICK_SECONDS * 1000):
+                if descriptor == 0:
+                    return "cancelled"  # nothing is written after the specification: it is the end
+                if self.listener and descriptor == self.listener.descriptor:
+                    self._serve(poll, event)
+
+    def _serve(self, poll: select.poll, event: int) -> None:
+        assert self.listener is not None, "it is registered"
+        if event & select.POLLIN:
+            self.listener.answer()
+        else:  # the last process that is filtered ended
+            poll.unregister(self.listener.descriptor)
+
+    def _main_ended(self) -> bool:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self.main:
+                self.status = status
+                return True
+
+    def _check(self, now: float) -> str:
+        if now - self.started > self.limits["seconds"]:
+            return "time"
+        pids = tree.descendants(os.getpid())
+        if tree.memory(pids) > self.limits["memory_bytes"]:
+            return "memory"
+        for (space, files), (space_then, files_then) in zip(self._free_space(), self.free, strict=True):
+            if space_then - space > self.limits["disk_bytes"] or files_then - files > self.limits["files"]:
+                return "disk"
+        return ""
+
+    def _free_space(self) -> list[tuple[int, int]]:
+        found = [os.statvfs(path) for path in self.spec["write"]]
+        return [(each.f_bfree * each.f_frsize, each.f_ffree) for each in found]
+
+    def _end(self) -> None:
+        """Kill every descendant. None can be added meanwhile: the listener refuses, or nobody answers."""
+        deadline = time.monotonic() + _KILL_SECONDS
+        if self.listener:
+            self.listener.closing = True
+        while time.monotonic() < deadline:
+            if self.spec["linux"]:
+                tree.kill(tree.descendants(os.getpid()))
+            else:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.main, signal.SIGKILL)
+            if not tree.reap():
+                return
+            if self.listener:
+                ready, _, _ = select.select([self.listener.descriptor], [], [], 0.002)
+                with suppress(OSError):
+                    if ready:
+                        self.listener.answer()
+            else:
+                time.sleep(0.002)

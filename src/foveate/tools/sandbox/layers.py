@@ -1,0 +1,195 @@
+"""What this machine can enforce, and whether it is enough for a command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import foveate
+from foveate.settings import config_file
+from foveate.tools.sandbox.jail.landlock import MIN_ABI, SCOPES_ABI
+from foveate.tools.tool import ToolError
+from foveate.tools.workspace import Workspace
+
+_PROBE_SECONDS = 30
+_LAUNCH = "import sys; sys.path.append(sys.argv.pop(1)); from jail import launch; launch.main()"
+_STORE_FILES = ("", "-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """What the kernel and the installed programs offer."""
+
+    linux: bool = False
+    machine: bool = False
+    """There is a filter of system calls for this processor."""
+    landlock: int = 0
+    """Version of Landlock; 0: none."""
+    seccomp: bool = False
+    """System calls can be filtered and handed to a supervisor."""
+    namespaces: bool = False
+    """This process may make mount namespaces."""
+    bubblewrap: str = ""
+    """Path of the program, if it works here."""
+
+    @property
+    def scoped_signals(self) -> bool:
+        """Signals don't leave the sandbox, so they need not be forbidden."""
+        return bool(self.bubblewrap) or self.landlock >= SCOPES_ABI
+
+    def missing(self) -> tuple[str, ...]:
+        """The layers that confinement needs and this machine lacks."""
+        if not self.linux:
+            return ("file and network confinement: this system is not Linux",)
+        found: list[str] = []
+        if not self.bubblewrap and self.landlock < MIN_ABI:
+            have = f"Landlock here is version {self.landlock}" if self.landlock else "Landlock is missing or off"
+            found.append(f"file confinement: {have} ({MIN_ABI} is needed, Linux 6.2), and there is no bubblewrap")
+        if not self.machine:
+            found.append("network confinement: there is no system call filter for this processor")
+        elif not self.seccomp:
+            found.append("network confinement: seccomp with a supervisor is missing, or another supervisor has it")
+        return tuple(found)
+
+    def summary(self) -> str:
+        """The layers in one line."""
+        if self.missing():
+            return f"exec would refuse: {'; '.join(self.missing())}"
+        files = ["bubblewrap"] if self.bubblewrap else []
+        files += [f"Landlock {self.landlock}"] if self.landlock else []
+        return f"exec is confined by {', '.join(files)}, seccomp and resource limits"
+
+
+def program(name: str) -> list[str]:
+    """The command line of a program in `jail`: isolated, and without site packages."""
+    return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(Path(__file__).parent), name]
+
+
+@cache
+def detect() -> Layers:
+    """The layers of this machine; found out once."""
+    try:
+        tried = subprocess.run(program("probe"), capture_output=True, timeout=_PROBE_SECONDS, check=True, env={})  # noqa: S603
+        return Layers(**json.loads(tried.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return Layers()
+
+
+async def detected() -> Layers:
+    """The same, without blocking the event loop."""
+    return await asyncio.to_thread(detect)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """The paths and layers of one command."""
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    """Inside a writable folder, and still not readable."""
+    frozen: tuple[str, ...] = ()
+    """Inside a writable folder, and still not writable."""
+    layers: Layers
+    confined: bool = True
+
+
+_SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/passwd", "/etc/group",
+    "/etc/nsswitch.conf", "/etc/localtime", "/etc/timezone", "/etc/os-release", "/etc/mime.types", "/etc/gitconfig",
+    "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/terminfo",
+    "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version",
+    "/proc/filesystems", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max", "/proc/sys/kernel/ngroups_max",
+    "/proc/sys/vm/overcommit_memory", "/sys/devices/system/cpu",
+)  # fmt: skip
+"""What programs read: not the home folder, not the processes in /proc, not the rest of /etc."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+def confine(workspace: Workspace, layers: Layers, temporary: Path) -> Confinement:
+    """How a command in this workspace is confined; `ToolError` names the layer that is missing.
+
+    With `allow_unsandboxed`, it is confined by the layers that there are.
+    """
+    missing = list(layers.missing())
+    hidden = _inside(_store_files(workspace), workspace.roots)
+    frozen = _inside(_own_files(), workspace.roots)
+    if not (layers.bubblewrap or layers.namespaces):
+        missing += [_in_the_way(path, workspace.roots) for path in (*hidden, *frozen)]
+    missing += [problem for root in workspace.roots if (problem := _too_wide(root))]
+    if missing and not workspace.allow_unsandboxed:
+        raise ToolError(
+            f"exec can't be confined here, so nothing was executed. Missing: {'; '.join(missing)}. "
+            "--allow-unsandboxed executes commands with what there is"
+        )
+    extra = [str(Path(folder).expanduser().resolve()) for folder in workspace.settings.exec.read_folders]
+    return Confinement(
+        read=tuple(path for path in (*_SYSTEM, *_python_folders(), *extra) if Path(path).exists()),
+        write=(*map(str, workspace.roots), str(temporary)),
+        hidden=tuple(map(str, hidden)) if layers.bubblewrap or layers.namespaces else (),
+        frozen=tuple(map(str, frozen)) if layers.bubblewrap or layers.namespaces else (),
+        layers=layers,
+        confined=not missing,
+    )
+
+
+def _inside(paths: Sequence[Path], roots: Sequence[Path]) -> list[Path]:
+    found = (path.resolve() for path in paths if path.exists())
+    return sorted({path for path in found if any(root in path.parents for root in roots)})
+
+
+def _in_the_way(path: Path, roots: Sequence[Path]) -> str:
+    root = next(root for root in roots if root in path.parents)
+    return (
+        f"protection of {path}, which lies inside {root}: it needs bubblewrap or mount namespaces; "
+        "move it, or give another folder"
+    )
+
+
+def _too_wide(root: Path) -> str:
+    """Folders that can't be given whole: what they hold decides what runs outside the sandbox."""
+    home = Path.home().resolve()
+    if root == home or root in home.parents:
+        return f"protection of the home folder, which {root} includes; give a folder below it"
+    python = Path(sys.base_prefix).resolve()
+    return (
+        f"protection of Python in {python}, which {root} includes" if root == python or root in python.parents else ""
+    )
+
+
+def _store_files(workspace: Workspace) -> list[Path]:
+    if workspace.fov is None:
+        return []
+    location = workspace.fov.location
+    return [Path(location + suffix) for suffix in _STORE_FILES]
+
+
+def _own_files() -> list[Path]:
+    """What runs outside the sandbox, next time: Foveate, the environment it is in, and its settings."""
+    settings = config_file()
+    folders = map(Path, (sys.prefix, sys.base_prefix))
+    return [Path(foveate.__file__).parent, *folders, *([settings] if settings else [])]
+
+
+def _python_folders() -> list[str]:
+    """The Python in use, so that a command's `python` is this one."""
+    prefixes = dict.fromkeys(map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix)))
+    parts = ("bin", "lib", "lib64", "include", "share", "pyvenv.cfg")
+    found = [prefix / part for prefix in prefixes if prefix != Path("/") for part in parts]
+    # Inside bubblewrap the last steps are taken by our own program.
+    return [str(path) for path in (*found, Path(sys.executable).resolve(), Path(__file__).parent / "jail")]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The whole environment of a command: none of this process's variables."""
+    programs = [str(Path(sys.executable).parent), *os.defpath.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin"]
+    path = os.pathsep.join(dict.fromkeys(folder for folder in programs if Path(folder).is_absolute()))
+    return {"PATH": path, "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(home)}

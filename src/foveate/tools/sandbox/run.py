@@ -1,0 +1,218 @@
+"""Executes a command in its sandbox and reads its output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from foveate.tools.sandbox import layers as sandbox_layers
+from foveate.tools.sandbox.jail.landlock import MIN_ABI
+from foveate.tools.sandbox.layers import Confinement, Layers
+from foveate.tools.settings import ExecSettings
+from foveate.tools.tool import ToolError
+from foveate.tools.workspace import Workspace
+
+MAX_COMMAND_CHARS = 100_000
+FLOOD_FACTOR = 64
+"""A command that writes this many times what is kept is stopped."""
+MAX_FILES = 500_000
+"""Files that a command may create."""
+_CHUNK_BYTES = 1 << 16
+_END_SECONDS = 15.0
+_STOPPED = {
+    "time": "stopped at its time limit of {seconds:g} seconds",
+    "memory": "stopped: it used more than {memory_bytes:,} bytes of memory",
+    "disk": "stopped: it used more than {disk_bytes:,} bytes of disk, or too many files",
+    "flood": "stopped: it wrote too much output",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """How a command ended."""
+
+    output: str
+    """Standard output and standard error, in the order of writing; the middle is left out if it is long."""
+    output_bytes: int
+    """How much it wrote, whatever is kept of it."""
+    exit_code: int
+    """Negative: the signal that ended it."""
+    seconds: float
+    stopped: str = ""
+    """Why it was stopped, in words; empty if it ended by itself."""
+    refused_processes: int = 0
+    """New processes that were refused because of the limit."""
+    confined: bool = True
+
+    @property
+    def truncated(self) -> bool:
+        return self.output_bytes > len(self.output.encode("utf-8", "replace"))
+
+
+class _Output:
+    """The first and the last bytes of a stream; what is between them is counted and dropped."""
+
+    def __init__(self, limit: int) -> None:
+        self.total = 0
+        self._half = max(1, limit // 2)
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:] if room > 0 else data
+        if len(self._tail) > 2 * self._half:
+            del self._tail[: -self._half]
+
+    def text(self) -> str:
+        tail = self._tail[-self._half :]
+        dropped = self.total - len(self._head) - len(tail)
+        between = f"\n[… {dropped:,} bytes left out …]\n".encode() if dropped else b""
+        return bytes(self._head + between + tail).decode("utf-8", "replace")
+
+
+async def run(
+    workspace: Workspace, command: str, *, folder: Path, seconds: float, layers: Layers | None = None
+) -> CommandResult:
+    """Execute a command in this folder. Cancelling it kills the command and every process that it started.
+
+    `ToolError` if the command can't be confined here; it names the missing layer.
+    """
+    if len(command) > MAX_COMMAND_CHARS or "\0" in command:
+        raise ToolError(
+            f"a command has up to {MAX_COMMAND_CHARS:,} characters and no null characters; use a script file"
+        )
+    layers = layers or await sandbox_layers.detected()
+    temporary = await asyncio.to_thread(_temporary_folder)
+    try:
+        confinement = sandbox_layers.confine(workspace, layers, temporary)
+        spec = {
+            "command": command,
+            "folder": str(folder),
+            "environment": sandbox_layers.environment(temporary),
+            "limits": _limits(workspace.settings.exec, seconds),
+            **_confinement_spec(confinement),
+        }
+        return await _supervised(spec, workspace.settings.exec, confinement)
+    finally:
+        await asyncio.to_thread(_remove, temporary)
+
+
+def _temporary_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="foveate-exec-")).resolve()
+
+
+def _limits(settings: ExecSettings, seconds: float) -> dict[str, float]:
+    return {
+        "seconds": seconds,
+        "cpu_seconds": int(seconds * (os.cpu_count() or 1)) + 1,
+        "memory_bytes": settings.memory_bytes,
+        "file_bytes": settings.disk_bytes,
+        "disk_bytes": settings.disk_bytes,
+        "files": MAX_FILES,
+        "processes": settings.processes,
+    }
+
+
+def _confinement_spec(confinement: Confinement) -> dict[str, object]:
+    layers = confinement.layers
+    return {
+        "shell": shutil.which("bash", path="/usr/bin:/bin") or "/bin/sh",
+        "read": confinement.read,
+        "write": confinement.write,
+        "devices": sandbox_layers.DEVICES,
+        "hidden": confinement.hidden,
+        "frozen": confinement.frozen,
+        "linux": layers.linux,
+        "landlock": layers.landlock >= MIN_ABI,
+        "seccomp": layers.seccomp,
+        "scoped_signals": layers.scoped_signals,
+        "bubblewrap": layers.bubblewrap,
+        "cover": bool(confinement.hidden or confinement.frozen) and not layers.bubblewrap,
+        "inside": sandbox_layers.program("enter"),
+    }
+
+
+async def _supervised(spec: dict[str, object], settings: ExecSettings, confinement: Confinement) -> CommandResult:
+    output = _Output(settings.output_bytes)
+    flooded = False
+    async with _supervisor() as (process, report):
+        assert process.stdin, "a pipe"
+        assert process.stdout, "a pipe"
+        process.stdin.write(json.dumps(spec).encode() + b"\n")
+        with suppress(ConnectionError):
+            await process.stdin.drain()
+        while data := await process.stdout.read(_CHUNK_BYTES):
+            output.add(data)
+            if output.total > settings.output_bytes * FLOOD_FACTOR and not flooded:
+                flooded = True
+                process.stdin.close()
+        told = (await report).decode("utf-8", "replace")
+    try:
+        ended = json.loads(told.strip().rpartition("\n")[2])
+    except ValueError:
+        raise ToolError(f"the sandbox failed, so the command was not executed or was killed: {told[-500:]}") from None
+    if "problem" in ended:
+        raise ToolError(f"the command was not executed: a layer of the sandbox failed: {ended['problem']}")
+    stopped = "flood" if flooded else ended["stopped"]
+    limits = spec["limits"]
+    assert isinstance(limits, dict), "made above"
+    return CommandResult(
+        output=output.text(),
+        output_bytes=output.total,
+        exit_code=ended["exit_code"],
+        seconds=ended["seconds"],
+        stopped=_STOPPED.get(stopped, stopped).format(**limits),
+        refused_processes=ended["refused_processes"],
+        confined=confinement.confined,
+    )
+
+
+@asynccontextmanager
+async def _supervisor() -> AsyncIterator[tuple[Process, asyncio.Future[bytes]]]:
+    """The supervisor's process and its report. At the end, however that comes, the command and it have ended."""
+    command = sandbox_layers.program("supervise")
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}, start_new_session=True
+    )
+    assert process.stderr, "a pipe"
+    report = asyncio.ensure_future(process.stderr.read())
+    try:
+        yield process, report
+    finally:
+        await asyncio.shield(_end(process, report))
+
+
+async def _end(process: Process, report: asyncio.Future[bytes]) -> None:
+    assert process.stdin, "a pipe"
+    assert process.stdout, "a pipe"
+    process.stdin.close()  # the supervisor kills the command and ends
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            while await process.stdout.read(_CHUNK_BYTES):
+                pass
+            await report
+            await process.wait()
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that a command could write, whatever modes and depths it made."""
+    with suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        for command in (["/bin/chmod", "-R", "u+rwx"], ["/bin/rm", "-rf", "--"]):
+            subprocess.run([*command, str(folder)], check=False, capture_output=True)  # noqa: S603
