@@ -80,7 +80,7 @@ def servers(*, budget: int = 100_000) -> Iterator[dict[str, str]]:
         try:
             for url in urls.values():
                 _wait_for(url)
-            yield {**urls, "pid": str(started[-1].pid)}
+            yield {**urls, "pid": str(started[-1].pid), "proxy_pid": str(started[1].pid)}
         finally:
             for process in started:
                 process.send_signal(signal.SIGTERM)
@@ -114,16 +114,20 @@ async def latency(count: int) -> None:
 async def streams(count: int) -> None:
     """Requests per second with 64 streams at once, each a conversation of its own."""
     with servers() as urls:
-        rates = {}
+        rates, cpu = {}, {}
+        pids = {"proxy": urls["proxy_pid"], "gateway": urls["pid"]}
         memory = [_resident_mb(urls["pid"])]
         for where in ("proxy", "gateway", "proxy", "gateway"):
+            used = _cpu_ms(pids[where])
             async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=64)) as client:
                 began = time.perf_counter()
                 await asyncio.gather(*(_conversation(client, urls[where], n, count // 64) for n in range(64)))
                 rates[where] = count // 64 * 64 / (time.perf_counter() - began)
+            cpu[where] = (_cpu_ms(pids[where]) - used) / (count // 64 * 64)
             memory.append(_resident_mb(urls["pid"]))
         ratio = rates["gateway"] / rates["proxy"]
         print(f"64 streams: proxy {rates['proxy']:.0f}/s, gateway {rates['gateway']:.0f}/s, ratio {ratio:.2f}")
+        print(f"CPU per request: proxy {cpu['proxy']:.1f} ms, gateway {cpu['gateway']:.1f} ms")
         print(f"memory of the gateway, MB: {', '.join(f'{megabytes:.0f}' for megabytes in memory)}")
 
 
@@ -250,6 +254,12 @@ def _common(before: bytes, after: bytes) -> int:
 def _percentile(values: list[float], percent: int) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def _cpu_ms(pid: str) -> float:
+    """CPU time of a process so far, with the processes it started and waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") * 1_000
 
 
 def _resident_mb(pid: str) -> float:

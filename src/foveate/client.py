@@ -217,6 +217,10 @@ class Foveate:
         """Open an existing session."""
         return self._opened(await self._row(session_id))
 
+    def open_row(self, row: SessionRow) -> Session:
+        """Open a session whose data were just read."""
+        return self._opened(row)
+
     async def find_session(self, address: str) -> Session:
         """Open a session by its id, a unique beginning of its id, or its title."""
         return await self.open_session(find_session(await self.sessions(), address).id)

@@ -10,6 +10,7 @@ import math
 import re
 import threading
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 from foveate.errors import FoveateError
@@ -77,6 +78,11 @@ def count_tokens(text: str, encoding: EncodingName = "o200k_base", *, chunk_char
     if len(text) <= chunk_chars:
         return len(_encoding(encoding).encode_ordinary(text))
     return count_pieces((text,), encoding, chunk_chars=chunk_chars)
+
+
+@lru_cache(maxsize=256)
+def _count_stable(text: str, encoding: EncodingName) -> int:
+    return count_tokens(text, encoding)
 
 
 def count_pieces(
@@ -152,6 +158,10 @@ class Counter:
     def base(self, text: str) -> int:
         """The exact count in `encoding`; bases add up, scaled counts round up each time."""
         return count_tokens(text, self.encoding)
+
+    def stable_base(self, text: str) -> int:
+        """`base` of a text that comes again and again, such as a system prompt; remembered."""
+        return _count_stable(text, self.encoding)
 
     def scale(self, base_tokens: int, calibration: float = 1.0) -> int:
         """A base count in tokens of this family, rounded up."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Literal
 
 from foveate.context import invariants
@@ -25,7 +24,7 @@ from foveate.errors import BudgetExceeded
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.plan import Block
 from foveate.text import turn_text
-from foveate.tokens import Counter, EncodingName, count_tokens
+from foveate.tokens import Counter
 from foveate.turn import Message, Text
 
 Order = Literal["cache-first", "documented"]
@@ -193,14 +192,14 @@ def _prompt_text(prompt: str | Sequence[Message]) -> str:
 
 def _fixed_segments(parts: ContextParts, pins_tokens: int) -> list[Segment]:
     """The system message; like all segments before `_scale_segments`, in base tokens."""
-    encoding = parts.counter.encoding
+    count = parts.counter.stable_base
     segments = []
     if parts.system:
         # The next part begins on a new line, or the counts would not add up.
         system = parts.system if parts.system.endswith("\n") else f"{parts.system}\n"
-        segments.append(Segment("system", _counted(system, encoding), is_stable=True, text=system))
+        segments.append(Segment("system", count(system), is_stable=True, text=system))
     if explanation := parts.explanation:
-        segments.append(Segment("explanation", _counted(explanation, encoding), is_stable=True, text=explanation))
+        segments.append(Segment("explanation", count(explanation), is_stable=True, text=explanation))
     if parts.pins:
         segments.append(Segment("pins", pins_tokens, is_stable=True, text=write_pins(parts.pins)))
     for name, text in parts.documents.items():
@@ -331,7 +330,7 @@ def _framing_tokens(layout: Layout, system: str, note_tokens: int) -> int:
 def _note_tokens(parts: ContextParts, native_from: int) -> int:
     if not 0 < native_from < len(parts.history):
         return 0
-    return _counted(native_note(parts.history[native_from].row), parts.counter.encoding)
+    return parts.counter.stable_base(native_note(parts.history[native_from].row))
 
 
 def _scaled(parts: ContextParts, base_tokens: int) -> int:
@@ -349,8 +348,3 @@ def _scale_segments(parts: ContextParts, segments: Sequence[Segment]) -> tuple[S
             found.append(replace(segment, tokens=upto - scaled))
         scaled = upto
     return tuple(found)
-
-
-@lru_cache(maxsize=64)
-def _counted(text: str, encoding: EncodingName) -> int:
-    return count_tokens(text, encoding)

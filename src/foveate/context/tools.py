@@ -244,7 +244,7 @@ class ToolSet:
 
     def tokens(self, counter: Counter) -> int:
         """Base tokens of all of them, in whichever format they are sent."""
-        own = counter.base(compact_json(self.extra)) if self.extra else 0
+        own = counter.stable_base(compact_json(self.extra)) if self.extra else 0
         return (most_definitions_tokens(counter) if self.has_history else 0) + own
 
     def late_tokens(self, counter: Counter) -> int:

@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from foveate.context import board as boards
-from foveate.context.assemble import Order
+from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Order
 from foveate.context.board import Board
 from foveate.context.context import Context
-from foveate.context.signatures import is_signed
+from foveate.context.signatures import is_signed, request_prefix
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound
@@ -66,6 +66,8 @@ from foveate.session.values import (
 from foveate.settings import make_strategy, session_strategy
 from foveate.store import Draft, Place, SessionRow
 from foveate.store.codec import draft_messages, draft_turn
+from foveate.store.rows import Standing
+from foveate.text import compact_json
 from foveate.tokens import Counter, calibrate, session_counter
 from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id, turn_number
 
@@ -230,10 +232,8 @@ class Session:
                 raise InvalidMessage("key", "is a list; a whole turn takes one key")
             drafts = await draft_turn(messages, moment, key, self.sizes, self.compression_level)
         else:
-            given = self._bound(await read_messages(messages, format))
-            drafts = await draft_messages(
-                given, moment, numbered_keys(key, len(given)), self.sizes, self.compression_level
-            )
+            given = await read_messages(messages, format)
+            drafts = await self.draft(given, numbered_keys(key, len(given)), at=moment)
         newest = None if turn is None else turn_number(turn)
         if turn is not None and newest is None:
             raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
@@ -244,13 +244,19 @@ class Session:
             for number, group in by_turn(placed).items()
         ]
 
-    def _bound(self, messages: list[Message]) -> list[Message]:
-        """The messages, the first answer with a hash of the context it came from if its thinking is signed."""
+    async def draft(
+        self, messages: Sequence[Message], keys: Sequence[str | None], *, at: datetime | None = None
+    ) -> list[Draft]:
+        """Messages as they are stored, counted and packed, each with its key; see `append`."""
+        return await draft_messages(self._bound(messages), at, keys, self.sizes, self.compression_level)
+
+    def _bound(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages, the first answer with a hash of the request it came from if its thinking is signed."""
         place = next((index for index, message in enumerate(messages) if message.role == "assistant"), None)
-        context = self._shared.asked.pop(self.id) if place is not None else None
-        if place is None or context is None or context.layout.open_call or not is_signed(messages[place]):
+        asked = self._shared.asked.pop(self.id) if place is not None else None
+        if place is None or asked is None or not is_signed(messages[place]) or (prefix := asked()) is None:
             return messages
-        return [*messages[:place], replace(messages[place], prefix=context.prefix()), *messages[place + 1 :]]
+        return [*messages[:place], replace(messages[place], prefix=prefix), *messages[place + 1 :]]
 
     async def append(
         self,
@@ -259,9 +265,12 @@ class Session:
         newest_turn: int | None = None,
         after: str | None = None,
         exact: bool = False,
+        tail: str = "",
     ) -> list[Place]:
-        """Record drafts, all or none, and publish events."""
-        places = await self._store.append(self._key, drafts, newest_turn=newest_turn, after=after, exact=exact)
+        """Record drafts, all or none, and publish events; see `foveate.store.protocol.Store.append`."""
+        places = await self._store.append(
+            self._key, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail
+        )
         self._shared.worker.wake(self._key)
         if self._events.is_watched:
             announce(self._events, self._key, drafts=drafts, places=places)
@@ -418,7 +427,39 @@ class Session:
 
     def came_from(self, context: Context) -> None:
         """The answer that is recorded next came from this context."""
-        self._shared.asked[self.id] = context
+        self._shared.asked[self.id] = lambda: None if context.layout.open_call else context.prefix()
+
+    def came_from_client(
+        self, system: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """The answer that is recorded next came from a client's own request."""
+        self._shared.asked[self.id] = lambda: request_prefix(system, tools, messages)
+
+    def whole_tokens(
+        self, standing: Standing, drafts: Sequence[Draft], *, system: str, tools: Sequence[Mapping[str, Any]]
+    ) -> int | None:
+        """Tokens of a request with all that is recorded and these messages, as they are.
+
+        None if that is more than the budget, or if contexts of the session show something else.
+        """
+        strategy = session_strategy(self._row.strategy, self._shared.settings, given_settings(self._row)).strategy
+        if not standing.is_plain or strategy.keeps_story or strategy.rebuild_schedule is None:
+            return None
+        recorded = standing.tokens + sum(draft.tokens for draft in drafts)
+        framing = MESSAGE_TOKENS * (bool(system) + standing.messages + len(drafts)) + REPLY_TOKENS
+        offered = self._counter.stable_base(compact_json(tools)) if tools else 0
+        base = recorded + framing + offered + self._counter.stable_base(system)
+        tokens = self._counter.scale(base, self._row.calibration)
+        return tokens if tokens <= self._row.budget_tokens else None
+
+    @property
+    def empty_standing(self) -> Standing:
+        """What a session that was just created holds."""
+        return Standing(self._row, 0, 0, 0, is_plain=True)
+
+    def take(self, row: SessionRow) -> None:
+        """Go on with the session's data as they were just read."""
+        self._take(row)
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.
@@ -436,10 +477,14 @@ class Session:
         system: str = "",
         extra_tools: Sequence[Mapping[str, Any]] = (),
         history_tools: bool = True,
+        is_late: bool = False,
         budget_tokens: int | None = None,
     ) -> Context:
-        """The context for what is recorded, with tools in a provider's format; no prompt is added."""
-        offer = ToolSet(tuple(extra_tools), format, has_history=history_tools)
+        """The context for what is recorded, with tools in a provider's format; no prompt is added.
+
+        With `is_late` the history tools are offered only once a turn is not shown word for word.
+        """
+        offer = ToolSet(tuple(extra_tools), format, has_history=history_tools, is_late=is_late)
         return await self.context_with(
             offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
         )

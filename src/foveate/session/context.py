@@ -256,14 +256,14 @@ class Contexts:
         changing = await self._documents(session, strategy, strategy.changing_documents)
         explanation = strategy.explanation if self._settings.context.explain else ""
         system = f"{request.system}\n" if request.system else ""
-        explained = counter.base(f"{system}{explanation}") + FRAMING_TOKENS
+        explained = counter.stable_base(f"{system}{explanation}") + FRAMING_TOKENS
         shown = sum(map(counter.base, [write_pins(request.pins), *documents.values(), *changing.values()]))
         return _FixedPart(
             explanation=explanation,
             documents=documents,
             changing=changing,
             tokens=explained + shown + request.tools_tokens,
-            own_tokens=explained - counter.base(request.system),
+            own_tokens=explained - counter.stable_base(request.system),
         )
 
     async def _assembled(

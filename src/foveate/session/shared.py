@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from foveate.cache import BoundedCache
-from foveate.context.context import Context
 from foveate.events import EventBus
 from foveate.models.caller import Caller
 from foveate.plan import AgentStatus
@@ -17,7 +18,9 @@ from foveate.store import Store
 from foveate.worker.loop import Worker
 
 MAX_ASKED = 256
-"""Sessions whose last context is kept until its answer is recorded."""
+"""Sessions whose last request is kept until its answer is recorded."""
+PrefixSource: TypeAlias = Callable[[], str | None]
+"""Computes the hash of a request; see `foveate.context.signatures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class SharedParts:
     searcher: Searcher
     turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """One for each session whose turn is in progress by `Session.turn`."""
-    asked: BoundedCache[str, Context] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
-    """The context that each session was last asked for, by any handle: the answer recorded next came from it."""
+    asked: BoundedCache[str, PrefixSource] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
+    """The request that each session was last asked for, by any handle: the answer recorded next came from it."""
     agents: dict[str, AgentStatus] = field(default_factory=dict)
     """By stored id: sessions whose agent is running, or leaves the next compression to the strategy."""

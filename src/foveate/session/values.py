@@ -21,22 +21,32 @@ from foveate.recall.search import Hit
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
 from foveate.store.protocol import Clients
-from foveate.store.rows import AnswerTail, Backlog, CostRow, IndexState, KnownPlace, ResponseRow
+from foveate.store.rows import (
+    Backlog,
+    CostRow,
+    Draft,
+    IndexState,
+    KnownPlace,
+    LocatedHistory,
+    ResponseRow,
+    Standing,
+)
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import session_counter
 from foveate.turn import Json, from_us, turn_id
 
 __all__ = [
-    "AnswerTail",
     "Board",
     "Clients",
     "Context",
     "CostRow",
+    "Draft",
     "Finding",
     "Hit",
     "IndexState",
     "KnownPlace",
     "LevelDetails",
+    "LocatedHistory",
     "ModelReport",
     "ModelStatus",
     "ModelTarget",
@@ -52,6 +62,7 @@ __all__ = [
     "Segment",
     "SessionInfo",
     "SessionStats",
+    "Standing",
     "TextPage",
     "TurnContent",
     "TurnDetails",

@@ -6,25 +6,28 @@ beginning of a history is a lookup by keys. Messages that a client never saw hav
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from foveate.store import bodies
-from foveate.store.lineage import number_of
-from foveate.store.rows import AnswerTail, KnownPlace, ResponseRow
+from foveate.store.lineage import NO_LIMIT, SPAN, chain_of, number_of, select_spans
+from foveate.store.rows import KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.sql import Connection, now_us
 
 BATCH_KEYS = 400
 """Keys in one statement; databases limit its parameters."""
+NEWEST_KEYS = 16
+"""Looked up first: all but the newest messages of a history are known as a rule."""
+NOT_SHOWN = ("origin", "run")
+"""Documents that no context shows."""
 
 _LATER = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.key IS NOT NULL
-    AND (n.turn > m.turn OR (n.turn = m.turn AND n.position > m.position)))"""
+    AND (n.turn, n.position) > (m.turn, m.position))"""
 _LATER_IN_TURN = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.turn = m.turn
     AND n.key IS NOT NULL AND n.position > m.position)"""
 FIND = f"""SELECT m.key, s.id, m.turn, NOT {_LATER}, NOT {_LATER_IN_TURN}, s.updated_us
     FROM messages m JOIN sessions s ON s.number = m.session WHERE s.tenant = :tenant
     AND (:family IS NULL OR s.id = :family OR substr(s.id, 1, length(:family) + 1) = :family || '~')
     AND m.key IN """  # noqa: S608
-ADD_TAIL = "INSERT INTO answer_tails (hash, session, turn) VALUES (:hash, :session, :turn) ON CONFLICT DO NOTHING"
 FIND_TAILS = """SELECT s.id, t.turn FROM answer_tails t JOIN sessions s ON s.number = t.session
     WHERE t.hash = :hash AND s.tenant = :tenant ORDER BY s.updated_us DESC, t.turn DESC LIMIT 10"""
 ADD_RESPONSE = """INSERT INTO responses (id, tenant, session, turn, chain, data, created_us)
@@ -32,6 +35,11 @@ ADD_RESPONSE = """INSERT INTO responses (id, tenant, session, turn, chain, data,
     ON CONFLICT (tenant, id) DO NOTHING"""
 GET_RESPONSE = """SELECT s.id, r.turn, r.chain, r.data FROM responses r JOIN sessions s ON s.number = r.session
     WHERE r.tenant = :tenant AND r.id = :id"""
+SUM_SHOWN = f"""SELECT count(*), count(key), coalesce(sum(tokens), 0), count(pruned_us) FROM messages
+    WHERE {SPAN} AND kind <> 'display'"""  # noqa: S608
+HAS_NOTES = f"""SELECT EXISTS (SELECT 1 FROM pins WHERE session = :session AND removed_us IS NULL)
+    OR EXISTS (SELECT 1 FROM boards WHERE session = :session)
+    OR EXISTS (SELECT 1 FROM documents WHERE session = :session AND name NOT IN {NOT_SHOWN})"""  # noqa: S608
 DELETE_RESPONSE = "DELETE FROM responses WHERE tenant = :tenant AND id = :id"
 
 
@@ -40,8 +48,7 @@ def find(connection: Connection, tenant: str, keys: Sequence[str], family: str |
 
     A `family` is a session and those whose id is its own followed by `~` and more.
     """
-    for end in range(len(keys), 0, -BATCH_KEYS):
-        batch = keys[max(0, end - BATCH_KEYS) : end]
+    for batch in _batches(keys):
         named = {f"k{index}": key for index, key in enumerate(batch)}
         listed = ", ".join(f":{name}" for name in named)
         rows = connection.execute(f"{FIND}({listed})", {"tenant": tenant, "family": family, **named}).fetchall()
@@ -56,9 +63,29 @@ def find(connection: Connection, tenant: str, keys: Sequence[str], family: str |
     return []
 
 
-def add_tail(connection: Connection, session_id: str, tail: AnswerTail) -> None:
-    session = number_of(connection, session_id)
-    connection.execute(ADD_TAIL, {"session": session, "hash": tail.hash, "turn": tail.turn})
+def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The keys from the end, a few of them first."""
+    end, size = len(keys), NEWEST_KEYS
+    while end > 0:
+        yield keys[max(0, end - size) : end]
+        end, size = end - size, BATCH_KEYS
+
+
+def locate(connection: Connection, tenant: str, keys: Sequence[str], family: str | None = None) -> LocatedHistory:
+    """The best place of the last known key, and what its session holds: everything a request needs, in one read."""
+    found = find(connection, tenant, keys, family)
+    if not found:
+        return LocatedHistory(None, None)
+    best = max(found, key=lambda place: (place.is_head, place.updated_us))
+    return LocatedHistory(best, _standing(connection, best.session_id))
+
+
+def _standing(connection: Connection, session_id: str) -> Standing:
+    chain = chain_of(connection, session_id)
+    sums = select_spans(connection, SUM_SHOWN, chain, 1, NO_LIMIT)
+    messages, keyed, tokens, pruned = (sum(row[column] for row in sums) for column in range(4))
+    (has_notes,) = connection.execute(HAS_NOTES, {"session": chain[0].number}).fetchone()
+    return Standing(chain[0], messages, keyed, tokens, is_plain=not has_notes and not pruned)
 
 
 def find_tails(connection: Connection, tenant: str, tail: str) -> list[tuple[str, int]]:

@@ -346,7 +346,7 @@ class _Access(_Part):
 
 class _Clients(_Part):
     find = _reads(clients.find)
-    add_tail = _writes(clients.add_tail)
+    locate = _reads(clients.locate)
     find_tails = _reads(clients.find_tails)
     add_response = _writes(clients.add_response)
     get_response = _reads(clients.get_response)

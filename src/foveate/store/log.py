@@ -83,6 +83,7 @@ READ_OUTLINES = f"""SELECT turn, role, kind, tokens, tool_results, at_us, pruned
     FROM messages WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
 LAST_KEY = """SELECT key FROM messages WHERE session = :session AND key IS NOT NULL
     ORDER BY turn DESC, position DESC LIMIT 1"""
+ADD_TAIL = "INSERT INTO answer_tails (hash, session, turn) VALUES (:hash, :session, :turn) ON CONFLICT DO NOTHING"
 FIND_DIGEST = "SELECT digest FROM messages WHERE session = :session AND key = :key"
 READ_KEYS = f"""SELECT key FROM messages WHERE {SPAN} AND kind <> 'display' ORDER BY turn, position"""  # noqa: S608
 SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {SPAN}"  # noqa: S608
@@ -203,6 +204,7 @@ def append(
     newest_turn: int | None = None,
     after: str | None = None,
     exact: bool = False,
+    tail: str = "",
 ) -> list[Place]:
     row = connection.execute(GET_HEAD, {"id": session_id}).fetchone()
     if row is None:
@@ -228,6 +230,8 @@ def append(
     moved = {"last_turn": state.turn, "last_position": state.position, "head": state.head}
     newest = max(moment if draft.at_us is None else draft.at_us for draft in fresh)
     connection.execute(MOVE_HEAD, {**moved, "number": number, "newest_us": newest})
+    if tail:
+        connection.execute(ADD_TAIL, {"session": number, "hash": tail, "turn": state.turn})
     rest = iter(placed)
     return [known[index] if index in known else next(rest) for index in range(len(drafts))]
 

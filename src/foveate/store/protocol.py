@@ -13,7 +13,6 @@ from typing import Protocol
 from foveate.store.rows import (
     NEWEST_ID,
     AccessKeyRow,
-    AnswerTail,
     ArtefactRow,
     ArtefactsMark,
     Backlog,
@@ -30,6 +29,7 @@ from foveate.store.rows import (
     IndexSnapshot,
     IndexState,
     KnownPlace,
+    LocatedHistory,
     MessageOutline,
     MessageRow,
     NewContent,
@@ -124,12 +124,14 @@ class Store(Protocol):
         newest_turn: int | None = None,
         after: str | None = None,
         exact: bool = False,
+        tail: str = "",
     ) -> list[Place]:
         """Store all drafts, in order and durably, or none. A draft whose key the session has is not stored again.
 
         With `newest_turn`: `TurnBegun` if a later turn has begun. With `after`: `SessionContinued` if the last message
         of the session that has a key has another one; an empty `after` means that none has. With `exact`: `KeyReused`
-        if messages were stored under these keys that are not the same as the drafts.
+        if messages were stored under these keys that are not the same as the drafts. `tail` is the hash of a prompt and
+        its answer, by which `clients.find_tails` finds their turn.
         """
 
     async def read(self, session_id: str, first: int, last: int) -> list[MessageRow]:
@@ -439,7 +441,8 @@ class Clients(Protocol):
         A `family` is a session and those whose id is its own followed by `~` and more.
         """
 
-    async def add_tail(self, session_id: str, tail: AnswerTail) -> None: ...
+    async def locate(self, tenant: str, keys: Sequence[str], family: str | None = None) -> LocatedHistory:
+        """The best place that `find` gives (the end of a session, then the last used), and what its session holds."""
 
     async def find_tails(self, tenant: str, tail: str) -> list[tuple[str, int]]:
         """Sessions and turns with this answer, the last used first; a few at most."""

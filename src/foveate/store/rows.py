@@ -556,11 +556,25 @@ class KnownPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerTail:
-    """An answer by the hash of its prompt and itself."""
+class Standing:
+    """A session and what its log holds."""
 
-    hash: str
-    turn: int
+    row: SessionRow
+    messages: int
+    """Messages that contexts show, those of the sessions it forked from included."""
+    keyed: int
+    """Of these, the ones with a key: those that a client knows."""
+    tokens: int
+    is_plain: bool
+    """No pin, document or board is shown beside them, and nothing of them was pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedHistory:
+    """Where the longest known beginning of a client's history is; both None for an unknown one."""
+
+    place: KnownPlace | None
+    standing: Standing | None
 
 
 @dataclass(frozen=True, slots=True)

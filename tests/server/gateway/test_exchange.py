@@ -23,9 +23,11 @@ from foveate.server.access import OWNER
 from foveate.server.gateway.recorder import Recorder
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
+from foveate.store.database import Database
 from support.upstream import Blocks, Upstream, call, say
 
 HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-client"}
+CACHED = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
 LONG = "A sentence about the tide tables of the harbour, with many words in it. " * 60
 
 
@@ -42,10 +44,15 @@ class _AsOwner:
 
 @asynccontextmanager
 async def gateway(
-    path: Path, upstream: Upstream, *, budget_tokens: int = 100_000, bypass: bool = False
+    path: Path, upstream: Upstream, *, budget_tokens: int = 100_000, bypass: bool = False, compress: bool = True
 ) -> AsyncIterator[tuple[Foveate, httpx2.AsyncClient]]:
     settings = foveate.load_settings(
-        environment={}, overrides={"session": {"budget_tokens": budget_tokens}, "store": {"synchronous": "normal"}}
+        environment={},
+        overrides={
+            "session": {"budget_tokens": budget_tokens},
+            "store": {"synchronous": "normal"},
+            "compress": {"enabled": compress},
+        },
     )
     async with foveate.open(path / "chat.db", settings=settings) as fov:
         endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"), bypass=bypass)
@@ -94,6 +101,44 @@ def test_a_conversation_is_recorded_once_and_kept_within_its_budget(tmp_path: Pa
         assert upstream.bodies[-1]["messages"][-1]["content"][-1]["text"] == f"question 11: {LONG}"
         assert upstream.headers[-1]["x-api-key"] == "sk-client"
 
+    run(scenario)
+
+
+def test_a_history_that_fits_goes_upstream_as_it_came_with_one_read_and_two_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        original = getattr(Database, name)
+
+        async def method(self: Database, job: Any) -> Any:
+            work.append(name)
+            return await original(self, job)
+
+        return method
+
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, compress=False) as (fov, client):
+            for number in range(3):
+                history.append({"role": "user", "content": f"question {number}"})
+                body = body_of(history, system=[CACHED])
+                work.clear()
+                reply = await client.post("/v1/messages", json=body, headers=HEADERS)
+                assert upstream.bodies[-1] == body
+                history.append({"role": "assistant", "content": "ok"})
+                assert reply.headers["x-foveate-turn"] == f"T-{number + 1}"
+            assert sorted(work) == ["read", "write", "write"]
+            session = await fov.open_session(reply.headers["x-foveate-session"])
+            await session.pin("Speak Latin.")
+            history.append({"role": "user", "content": "and now?"})
+            await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            assert "Speak Latin." in json.dumps(upstream.bodies[-1]["system"])
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(Database, name, counted(name))
     run(scenario)
 
 
@@ -226,7 +271,10 @@ def test_a_request_that_is_too_long_is_sent_again_with_less(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_store_that_fails_does_not_fail_the_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["begin", "_append"], ids=["before it is sent", "while it is answered"])
+def test_a_store_that_fails_does_not_fail_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("ok"))
         history: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
@@ -236,7 +284,7 @@ def test_a_store_that_fails_does_not_fail_the_request(tmp_path: Path, monkeypatc
                 async def busy(*_: object, **__: object) -> None:
                     raise StoreBusy("chat.db", "locked")
 
-                patched.setattr(Recorder, "place", busy)
+                patched.setattr(Recorder, method, busy)
                 failed_open = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
             assert failed_open.status_code == 200
             assert failed_open.headers["x-foveate-bypass"] == "StoreBusy"

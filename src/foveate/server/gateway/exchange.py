@@ -28,6 +28,7 @@ from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, 
 from foveate.server.gateway.reply import PING_SECONDS, GatewayReply, pings_until, reply_soon
 from foveate.server.gateway.sessions import ClientId, Decision
 from foveate.server.gateway.upstream import Target, answer_headers
+from foveate.server.gateway.whole import CACHE_CONTROL, with_breakpoints
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.server.sse import SseParser
@@ -77,6 +78,8 @@ class ClientCall:
     target: Target
     named: ClientId | None
     choice: SessionChoice
+    raw: bytes = b""
+    """The body as the client sent it."""
     began: float = field(default_factory=time.perf_counter)
 
 
@@ -86,8 +89,11 @@ class Prepared:
 
     body: Record
     answer_headers: dict[str, str]
+    raw: bytes = b""
+    """The body as bytes, where it goes out as the client sent it."""
     placement: Placement | None = None
-    context: Context | None = None
+    tokens: int = 0
+    """Of the context."""
     own_names: frozenset[str] = frozenset()
 
 
@@ -144,6 +150,7 @@ class Gateway:
         if isinstance(placed, Decision):
             return list(call.request.messages)
         try:
+            await placed.recorded()
             budget = min(placed.session.info.budget_tokens, COMPACT_TOKENS)
             context = await placed.session.context_for(
                 call.wire.format, system=call.request.system, history_tools=False, budget_tokens=budget
@@ -158,11 +165,12 @@ class Gateway:
         return self._recorder
 
     async def _place(self, call: ClientCall) -> Placement | Decision:
+        """Find the request's session, and begin to record what is new."""
         start, named = "", call.named
         if previous := call.request.hints.get("previous_response_id"):
             start, named = await self._continued(previous)
         history = read_history(call.wire.format, call.request.messages, start=start)
-        return await self._recorder.place(call.request, history, named, call.choice)
+        return await self._recorder.begin(call.request, history, named, call.choice)
 
     async def _prepare(self, call: ClientCall) -> Prepared:
         """The request as it goes upstream; the client's own if ours can't be made."""
@@ -177,10 +185,10 @@ class Gateway:
         if isinstance(placed, Decision):
             return _unchanged(call, placed.reason)
         try:
-            return await self._assembled(call, placed)
+            return self._as_sent(call, placed) or await self._assembled(call, placed)
         except BaseException as error:
             self._recorder.release(placed)
-            if isinstance(error, BudgetExceeded) or not isinstance(error, FoveateError):
+            if isinstance(error, BudgetExceeded | InputError) or not isinstance(error, FoveateError):
                 raise
             return self._bypassed(call, error)
 
@@ -191,16 +199,41 @@ class Gateway:
             raise BadRequest(f"no response {response_id[:100]!r} is stored", "previous_response_id")
         return found.chain, ClientId(found.session_id, "previous_response_id")
 
-    async def _assembled(self, call: ClientCall, placed: Placement) -> Prepared:
+    def _as_sent(self, call: ClientCall, placed: Placement) -> Prepared | None:
+        """The client's own request, if it has all that its session holds and fits the budget.
+
+        It does not wait for its record: the end of the answer does.
+        """
         request, session = call.request, placed.session
-        reserve = request.max_output_tokens or OUTPUT_RESERVE_TOKENS
-        if (window := self._window_of(request.model)) is not None:
+        if placed.whole is None:
+            return None
+        self._limit(call, session)
+        tokens = session.whole_tokens(placed.whole, placed.drafts, system=request.system, tools=request.tools)
+        if tokens is None:
+            return None
+        session.came_from_client(request.system, request.tools, request.messages)
+        body = dict(request.body)
+        if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
+            body = with_breakpoints(body, placed.history)
+        headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(tokens)}
+        return Prepared(in_cache_order(body), headers, b"", placed, tokens)
+
+    def _limit(self, call: ClientCall, session: Session) -> None:
+        """Limit the session's budget to the window of the model."""
+        reserve = call.request.max_output_tokens or OUTPUT_RESERVE_TOKENS
+        if (window := self._window_of(call.request.model)) is not None:
             session.limit_budget(max(1, window - min(reserve, window // 2)))
+
+    async def _assembled(self, call: ClientCall, placed: Placement) -> Prepared:
+        await placed.recorded()
+        request, session = call.request, placed.session
+        self._limit(call, session)
         context = await session.context_for(
             call.wire.format,
             system=request.system,
             extra_tools=request.tools,
             history_tools=_offers_history(session, request),
+            is_late=True,
         )
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(
@@ -213,12 +246,8 @@ class Gateway:
         if call.wire.format == "anthropic":
             body = limit_breakpoints(body)
         body = in_cache_order(body)
-        headers = {
-            "x-foveate-session": placed.name,
-            "x-foveate-turn": placed.turn_id,
-            "x-foveate-context-tokens": str(context.tokens),
-        }
-        return Prepared(body, headers, placed, context, frozenset(_names(own)))
+        headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(context.tokens)}
+        return Prepared(body, headers, b"", placed, context.tokens, frozenset(_names(own)))
 
     def _bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
         _log.error("a request could not be recorded or assembled; it is forwarded as it came", exc_info=error)
@@ -228,8 +257,9 @@ class Gateway:
         return _unchanged(call, type(error).__name__, header="x-foveate-bypass")
 
     async def _send(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
-        response = await self._post(call, prepared.body)
-        if response.status_code == httpx2.codes.BAD_REQUEST and prepared.placement and prepared.context:
+        response = await self._post(call, prepared.body, prepared.raw)
+        await self._recorded(call, prepared)
+        if response.status_code == httpx2.codes.BAD_REQUEST and prepared.placement:
             data = await _limited(response)
             if not any(words in data.lower() for words in _TOO_LONG):
                 self._release(prepared)
@@ -255,22 +285,36 @@ class Gateway:
             media_type=answer.media_type,
         )
 
+    async def _recorded(self, call: ClientCall, prepared: Prepared) -> None:
+        """Wait until the request is recorded. A failure of the store is reported and does not fail the answer."""
+        placed = prepared.placement
+        if placed is None:
+            return
+        try:
+            await placed.recorded()
+        except FoveateError as error:
+            prepared.answer_headers |= self._bypassed(call, error).answer_headers
+            del prepared.answer_headers["x-foveate-session"]
+            self._release(prepared)
+        else:
+            prepared.answer_headers |= {"x-foveate-session": placed.name, "x-foveate-turn": placed.turn_id}
+
     async def _smaller(self, call: ClientCall, prepared: Prepared) -> Prepared:
         """The request again with less of the history; the session's budget stays lowered."""
-        assert prepared.placement is not None, "only an assembled request is made smaller"
-        assert prepared.context is not None, "only an assembled request is made smaller"
+        assert prepared.placement is not None, "only a recorded request is made smaller"
         session = prepared.placement.session
-        budget = int(prepared.context.tokens * TOO_LONG_SHARE)
+        budget = int(prepared.tokens * TOO_LONG_SHARE)
         await session.lower_budget(budget)
         smaller = await self._assembled(call, prepared.placement)
-        smaller.answer_headers["x-foveate-overhead-ms"] = prepared.answer_headers["x-foveate-overhead-ms"]
+        for name in ("x-foveate-overhead-ms", "x-foveate-turn"):
+            smaller.answer_headers[name] = prepared.answer_headers[name]
         return smaller
 
-    async def _post(self, call: ClientCall, body: Record) -> httpx2.Response:
+    async def _post(self, call: ClientCall, body: Record, raw: bytes = b"") -> httpx2.Response:
         headers = call.target.headers(call.headers, call.wire.format)
         headers["content-type"] = "application/json"
         request = self._client.build_request(
-            "POST", call.target.url(call.path, _query(call)), headers=headers, content=msgspec.json.encode(body)
+            "POST", call.target.url(call.path, _query(call)), headers=headers, content=raw or msgspec.json.encode(body)
         )
         try:
             return await self._client.send(request, stream=True)
@@ -437,7 +481,7 @@ def _blocks(part: object) -> list[Mapping[str, Any]]:
 
 
 def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
-    return Prepared(dict(call.request.body), {header: reason})
+    return Prepared(dict(call.request.body), {header: reason}, call.raw)
 
 
 def _offers_history(session: Session, request: ClientRequest) -> bool:

@@ -7,8 +7,9 @@ and its session has moved on, it goes to a branch of its own.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,13 +19,13 @@ from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.errors import SessionContinued, SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
-from foveate.server.gateway.chain import RequestHistory, extend, mark_record, tail_hash, without_reminders
+from foveate.server.gateway.chain import RequestHistory, extend, mark_message, mark_record, tail_hash, without_reminders
 from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Resolver, branch_of
 from foveate.server.gateway.wires import ClientRequest, OwnCall
 from foveate.session import Session
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id, stored_id
-from foveate.session.values import AnswerTail, Clients, ResponseRow
+from foveate.session.values import Clients, Draft, ResponseRow, Standing
 from foveate.turn import Json, Message, Text, ToolResult, turn_id
 
 OPEN_SESSIONS = 200
@@ -50,15 +51,27 @@ class Placement:
 
     session: Session
     name: str
-    turn: int
     history: RequestHistory
     key: str
+    drafts: Sequence[Draft]
+    """What is new."""
+    whole: Standing | None
+    """What the session held before, if the client sends all of it."""
+    turn: int = 0
+    """Known once it is recorded."""
     is_held: bool = False
     """Its session is busy with it."""
+    record: asyncio.Task[None] | None = None
+    """Records what is new."""
 
     @property
     def turn_id(self) -> str:
         return turn_id(self.turn)
+
+    async def recorded(self) -> None:
+        """Wait until what is new is durable; raises what went wrong. To stop waiting does not stop the recording."""
+        if self.record is not None:
+            await asyncio.shield(self.record)
 
 
 class Recorder:
@@ -72,6 +85,7 @@ class Recorder:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._busy: Counter[str] = Counter()
         self._handles: BoundedCache[str, Session] = BoundedCache(OPEN_SESSIONS)
+        self._records: set[asyncio.Task[None]] = set()
 
     def _stored(self, name: str) -> str:
         return stored_id(self._tenant, name)
@@ -83,24 +97,56 @@ class Recorder:
         self, request: ClientRequest, history: RequestHistory, named: ClientId | None, choice: SessionChoice
     ) -> Placement | Decision:
         """Record what is new of a request. A decision to pass it on unrecorded is returned as it is."""
-        async with self._lock(named, history):
-            for attempt in range(PLACE_ATTEMPTS):
-                turns = None if named is None else await self._turns(named.name)
-                decision = await self._resolver.resolve(request, history, named, turns, self._busy)
-                if decision.action == "pass":
-                    return decision
-                session = await self._open(decision, choice)
-                try:
-                    placement = await self._record(session, decision)
-                    break
-                except (SessionContinued, TurnBegun):  # by another server on the same store
-                    if attempt == PLACE_ATTEMPTS - 1:
-                        raise
+        placed = await self.begin(request, history, named, choice)
+        if isinstance(placed, Placement):
+            try:
+                await placed.recorded()
+            except BaseException:
+                self.release(placed)
+                raise
+        return placed
+
+    async def begin(
+        self, request: ClientRequest, history: RequestHistory, named: ClientId | None, choice: SessionChoice
+    ) -> Placement | Decision:
+        """Find the session of a request, and begin to record what is new: `Placement.recorded` waits for that.
+
+        Until it is recorded, no other request of the conversation is placed.
+        """
+        lock = self._lock(named, history)
+        await lock.acquire()
+        record: asyncio.Task[None] | None = None
+        try:
+            decision = await self._resolve(request, history, named)
+            if decision.action == "pass":
+                return decision
+            placement = await self._placement(decision, choice)
+
+            async def again() -> Decision:
+                return await self._resolve(request, history, named, placement)
+
+            record = placement.record = asyncio.create_task(self._record(placement, decision, choice, again))
+            self._records.add(record)
+        finally:
+            if record is None:
+                lock.release()
+        record.add_done_callback(lambda task: self._ended(task, lock))
         self._hold(placement)
-        if decision.action != "continue":
-            await self._view.note_origin(placement.name, f"gateway: {decision.reason}")
-        self._announce(session.id, decision, placement)
         return placement
+
+    def _ended(self, task: asyncio.Task[None], lock: asyncio.Lock) -> None:
+        self._records.discard(task)
+        lock.release()
+        if not task.cancelled():
+            task.exception()  # whoever waits for the record raises it
+
+    async def _resolve(
+        self, request: ClientRequest, history: RequestHistory, named: ClientId | None, own: Placement | None = None
+    ) -> Decision:
+        """The decision for a request; its `own` placement does not make a session busy."""
+        mine = own.name if own is not None and own.is_held else None
+        busy = {name for name, count in self._busy.items() if count > (name == mine)} if mine else self._busy
+        return await self._resolver.resolve(request, history, named, self._turns, busy)
 
     def release(self, placement: Placement) -> None:
         """The request is answered, or given up; a second call has no effect."""
@@ -114,6 +160,14 @@ class Recorder:
     def _hold(self, placement: Placement) -> None:
         placement.is_held = True
         self._busy[placement.name] += 1
+
+    def _move(self, placement: Placement, session: Session, name: str) -> None:
+        """The request goes on in another session."""
+        was_held = placement.is_held
+        self.release(placement)
+        placement.session, placement.name = session, name
+        if was_held:
+            self._hold(placement)
 
     async def add_round(
         self, placement: Placement, format_name: str, said: Sequence[Mapping[str, Any]], results: Sequence[Message]
@@ -135,19 +189,22 @@ class Recorder:
         messages = as_messages(list(said), format_name) if said else []
         if not messages:
             return
+        is_shown = said == shown and len(said) == len(messages)
+        marks = [*(map(mark_message, messages) if is_shown else (mark_record(format_name, record) for record in shown))]
+        keys: list[str | None] = []
         key = placement.key
-        items = [item for record in shown for item in mark_record(format_name, record).items]
-        for item in items:
-            key = extend(key, item)
-        keys: list[str | None] = [None] * (len(messages) - 1) + [key if items else None] + [None] * len(results)
-        async with self._lock_of(placement.name):
-            await self._add_answer(placement, [*messages, *results], keys)
-        placement.key = key
+        for mark in marks:
+            for item in mark.items:
+                key = extend(key, item)
+            keys.append(key if mark.items else None)
+        if not is_shown:
+            keys = [*[None] * (len(messages) - 1), key if key != placement.key else None]
         start = placement.history.turn_start(len(placement.history.marks))
-        asked = [item for mark in placement.history.marks[start:] for item in mark.items]
-        await self._clients.add_tail(
-            self._stored(placement.name), AnswerTail(tail_hash([*asked, *items]), placement.turn)
-        )
+        said_last = [item for mark in (*placement.history.marks[start:], *marks) for item in mark.items]
+        recorded = [*messages, *results], [*keys, *[None] * len(results)]
+        async with self._lock_of(placement.name):
+            await self._add_answer(placement, *recorded, tail_hash(said_last))
+        placement.key = key
 
     async def add_response(self, placement: Placement, response: Mapping[str, Any]) -> None:
         """Keep a response by its id, so that a later request can name it instead of sending the history."""
@@ -169,15 +226,17 @@ class Recorder:
             message = Message("assistant", (Text(f"{PARTIAL}\n{words}"),), kind="display")
             await placement.session.record_all([message])
 
-    async def _add_answer(self, placement: Placement, messages: Sequence[Message], keys: Sequence[str | None]) -> None:
+    async def _add_answer(
+        self, placement: Placement, messages: Sequence[Message], keys: Sequence[str | None], tail: str
+    ) -> None:
+        drafts = await placement.session.draft(messages, keys)
+        after = placement.key or None
         try:
-            recorded = await placement.session.record_all(
-                list(messages), key=list(keys), turn=placement.turn, after=placement.key or None
-            )
+            places = await placement.session.append(drafts, newest_turn=placement.turn, after=after, tail=tail)
         except (SessionContinued, TurnBegun):
             await self._branch(placement)
-            recorded = await placement.session.record_all(list(messages), key=list(keys))
-        placement.turn = recorded[-1].number
+            places = await placement.session.append(drafts, tail=tail)
+        placement.turn = places[-1].turn
 
     async def _branch(self, placement: Placement) -> None:
         """Move a request to a session of its own: the turns before it, and the request again."""
@@ -189,13 +248,56 @@ class Recorder:
         else:
             session = await self._view.session(name, title=parent.info.title, model=parent.info.model)
         recorded = await session.record_all(history.parse(start), key=_keys(history, start))
-        self.release(placement)
-        placement.session, placement.name, placement.turn = session, name, recorded[-1].number
-        self._hold(placement)
+        placement.turn = recorded[-1].number
+        self._move(placement, session, name)
+
+    async def _placement(self, decision: Decision, choice: SessionChoice) -> Placement:
+        """Where a request goes, with what is new of it."""
+        history = decision.history
+        session = await self._open(decision, choice)
+        messages = [
+            replace(message, kind="injection") if index + decision.count < decision.injected else message
+            for index, message in enumerate(history.parse(decision.count))
+        ]
+        drafts = await session.draft(messages, _keys(history, decision.count)) if messages else []
+        key = history.keys[-1] if history.keys else ""
+        whole = (decision.standing or session.empty_standing) if decision.is_whole else None
+        return Placement(session, decision.session, history, key, drafts, whole)
+
+    async def _record(
+        self, placement: Placement, decision: Decision, choice: SessionChoice, again: Callable[[], Awaitable[Decision]]
+    ) -> None:
+        """Record what is new. Where another server was faster, the session is found again."""
+        for attempt in itertools.count(1):
+            try:
+                await self._append(placement, decision)
+                break
+            except (SessionContinued, TurnBegun):
+                decision = await again()
+                if attempt == PLACE_ATTEMPTS or decision.action == "pass":
+                    raise
+            moved = await self._placement(decision, choice)
+            self._move(placement, moved.session, moved.name)
+            placement.history, placement.key, placement.drafts = moved.history, moved.key, moved.drafts
+        self._handles[decision.session] = placement.session
+        self._announce(placement.session.id, decision, placement)
+
+    async def _append(self, placement: Placement, decision: Decision) -> None:
+        notes: list[Awaitable[object]] = []
+        if decision.action != "continue":
+            notes.append(self._view.note_origin(placement.name, f"gateway: {decision.reason}"))
+        if placement.drafts:
+            newest = (decision.turn or None) if decision.action == "continue" else None
+            append = placement.session.append(placement.drafts, newest_turn=newest, after=decision.after)
+            places, _ = await asyncio.gather(append, asyncio.gather(*notes))  # in one commit
+            placement.turn = places[-1].turn
+        else:
+            await asyncio.gather(*notes)
+            placement.turn = (await placement.session.refresh()).turns
 
     async def _open(self, decision: Decision, choice: SessionChoice) -> Session:
         if decision.action == "continue":
-            return await self._known(decision.session)
+            return await self._known(decision.session, decision.standing)
         if decision.parent is not None:
             parent = await self._known(decision.parent)
             try:
@@ -212,25 +314,6 @@ class Recorder:
             platform=choice.platform,
         )
 
-    async def _record(self, session: Session, decision: Decision) -> Placement:
-        history = decision.history
-        messages = history.parse(decision.count)
-        messages = [
-            replace(message, kind="injection") if index + decision.count < decision.injected else message
-            for index, message in enumerate(messages)
-        ]
-        if messages:
-            turn_now = (decision.turn or None) if decision.action == "continue" else None
-            recorded = await session.record_all(
-                messages, key=_keys(history, decision.count), turn=turn_now, after=decision.after
-            )
-            turn = recorded[-1].number
-        else:
-            turn = (await session.refresh()).turns
-        self._handles[decision.session] = session
-        key = history.keys[-1] if history.keys else ""
-        return Placement(session, decision.session, turn, history, key)
-
     async def _turns(self, name: str) -> int | None:
         try:
             return (await (await self._known(name)).refresh()).turns
@@ -238,11 +321,14 @@ class Recorder:
             self._handles.pop(name)
             return None
 
-    async def _known(self, name: str) -> Session:
+    async def _known(self, name: str, standing: Standing | None = None) -> Session:
         """An existing session. Its handle is kept, since it knows what it showed last."""
         handle = self._handles.get(name)
         if handle is None:
-            handle = self._handles[name] = await self._view.open_session(name)
+            handle = self._view.open_row(standing.row) if standing else await self._view.open_session(name)
+            self._handles[name] = handle
+        elif standing:
+            handle.take(standing.row)
         return handle
 
     def _lock(self, named: ClientId | None, history: RequestHistory) -> asyncio.Lock:

@@ -102,14 +102,14 @@ class GatewayEndpoints:
         return endpoint
 
     async def _answer(self, wire: Wire, request: Request) -> Response:
-        call = self._call(wire, request, await self._body(request))
+        call = self._call(wire, request, await self._raw(request))
         is_stored = not self._bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
         reply = await self._gateway(request).handle(call, store=is_stored)
         return _response(reply)
 
-    def _call(self, wire: Wire, request: Request, body: object, target: Target | None = None) -> ClientCall:
+    def _call(self, wire: Wire, request: Request, raw: bytes, target: Target | None = None) -> ClientCall:
         path = _own_path(request)
-        asked = wire.read(body, path=f"{path}?{request.url.query}" if request.url.query else path)
+        asked = wire.read(_decoded(raw), path=f"{path}?{request.url.query}" if request.url.query else path)
         if not asked.messages and "previous_response_id" not in asked.hints:
             raise BadRequest("is empty; send at least one message", "messages")
         return ClientCall(
@@ -121,13 +121,14 @@ class GatewayEndpoints:
             target=target or self._target(asked.model, wire.format),
             named=client_id(request.headers, asked.hints, request.path_params.get("session")),
             choice=_choice(request, asked),
+            raw=raw,
         )
 
     async def _compact(self, request: Request) -> Response:
         """The conversation from stored renditions, as items that a client sends instead of its history."""
         wire = WIRES["openai-responses"]
         try:
-            call = self._call(wire, request, await self._body(request), Target(""))
+            call = self._call(wire, request, await self._raw(request), Target(""))
             items = await self._gateway(request).compact(call)
         except BadRequest as error:
             return JSONResponse(wire.error(400, str(error), param=error.param), 400)
@@ -155,9 +156,9 @@ class GatewayEndpoints:
     async def _count_tokens(self, request: Request) -> Response:
         """The provider's count of the client's own body; ours where it has none."""
         wire = WIRES["anthropic"]
-        body = await self._body(request)
+        raw = await self._raw(request)
         try:
-            asked = wire.read(body, path=_own_path(request))
+            asked = wire.read(_decoded(raw), path=_own_path(request))
         except BadRequest as error:
             return JSONResponse(wire.error(400, str(error), param=error.param), 400)
         target = choose(self._settings, asked.model, wire.format)
@@ -165,7 +166,7 @@ class GatewayEndpoints:
             headers = {**target.headers(dict(request.headers), wire.format), "content-type": "application/json"}
             url = target.url(_own_path(request), request.url.query)
             try:
-                counted = await self._http().post(url, headers=headers, content=msgspec.json.encode(body))
+                counted = await self._http().post(url, headers=headers, content=raw)
             except httpx2.HTTPError:
                 counted = None
             if counted is not None and counted.status_code == httpx2.codes.OK:
@@ -188,12 +189,8 @@ class GatewayEndpoints:
             return JSONResponse(wire.error(502, f"the upstream can't be reached: {error}"), 502)
         return Response(found.content, found.status_code, headers=answer_headers(found.headers))
 
-    async def _body(self, request: Request) -> object:
-        raw = await read_body(request, max_mb=self._settings.max_body_mb)
-        try:
-            return msgspec.json.decode(raw)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ProblemError(400, f"the body is not JSON: {error}") from error
+    async def _raw(self, request: Request) -> bytes:
+        return await read_body(request, max_mb=self._settings.max_body_mb)
 
     def _target(self, model: str, format_name: str) -> Target:
         target = choose(self._settings, model, format_name)
@@ -223,6 +220,13 @@ class GatewayEndpoints:
 
 def routes(fov: Foveate, settings: ServerSettings, *, bypass: bool = False) -> Sequence[BaseRoute]:
     return GatewayEndpoints(fov, settings, bypass=bypass).routes()
+
+
+def _decoded(raw: bytes) -> object:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProblemError(400, f"the body is not JSON: {error}") from error
 
 
 def _own_path(request: Request) -> str:

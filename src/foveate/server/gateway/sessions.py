@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from foveate.server.gateway.chain import RequestHistory, read_history
 from foveate.server.gateway.wires import ClientRequest
-from foveate.session.values import KnownPlace
+from foveate.session.values import KnownPlace, LocatedHistory, Standing
 
 MAX_ID_CHARS: Final = 200
 BRANCH: Final = "~"
@@ -24,6 +24,8 @@ TITLE_CHARS: Final = 60
 SUMMARY_CHARS: Final = 2_000
 """A client's summary says so within its first characters."""
 Action = Literal["continue", "fork", "new", "pass"]
+TurnCount = Callable[[str], Awaitable[int | None]]
+"""The number of turns of a session; None if it does not exist."""
 
 _TITLE = re.compile(
     r"\b(generat|writ|creat|provid|summari[sz]|analy[sz])\w*\b.{0,120}\b(title|topic|name for (this|the) (chat|conv))",
@@ -62,12 +64,24 @@ class Decision:
     """Key of the message behind which the new ones go; empty for the first of a session, None for wherever it ends."""
     injected: int = 0
     """Messages before this index are the client's summary of what is in the log already."""
+    standing: Standing | None = None
+    """What the session holds, where its end is known."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the client sends everything that its session holds."""
+        if self.history.start or self.injected:
+            return False
+        if self.standing is None:
+            return self.action == "new" and not self.parent and not self.count
+        keyed = sum(bool(mark.items) for mark in self.history.marks[: self.count])
+        return self.standing.keyed == keyed and self.standing.messages <= self.count
 
 
 class Places(Protocol):
     """Where known histories are, within one tenant."""
 
-    async def find(self, tenant: str, keys: list[str], family: str | None = None) -> list[KnownPlace]: ...
+    async def locate(self, tenant: str, keys: list[str], family: str | None = None) -> LocatedHistory: ...
 
     async def find_tails(self, tenant: str, tail: str) -> list[tuple[str, int]]: ...
 
@@ -117,6 +131,13 @@ def is_auxiliary(request: ClientRequest, history: RequestHistory) -> bool:
     return bool(_TITLE.search(request.system) or _TITLE.search(said[:2_000]))
 
 
+class FoundHistory(NamedTuple):
+    """The longest known beginning of a history: where it is, and what its session holds."""
+
+    place: KnownPlace
+    standing: Standing
+
+
 class Resolver:
     """Decides for one tenant."""
 
@@ -133,14 +154,17 @@ class Resolver:
         request: ClientRequest,
         history: RequestHistory,
         named: ClientId | None,
-        turns: int | None,
+        count_turns: TurnCount,
         busy: Collection[str],
     ) -> Decision:
-        """`turns` of the named session, None if it does not exist; `busy` sessions have a prompt without answer."""
+        """`busy` sessions have a prompt without answer."""
         if named is None:
             return await self._by_content(request, history)
         found = await self._best(history, named.name)
-        if found and not _is_alone(named, history, turns):
+        may_be_alone = named.is_ours and history.last_answer is None
+        turns = None if found and not may_be_alone else await count_turns(named.name)
+        # A single prompt to a session with several turns is new, even if an earlier one had the same words.
+        if found and (turns or 0) <= 1:
             return _placed(history, found, "the history continues the session named by " + named.source)
         if turns is None:
             return await self._first(request, history, named)
@@ -160,14 +184,14 @@ class Resolver:
     async def _shared(self, history: RequestHistory, name: str) -> Decision | None:
         """A fork of another session, if the history begins with one of its turns."""
         found = await self._best(history, None)
-        if found is None or not history.has_answer(history.index_behind(found.key)):
+        if found is None or not history.has_answer(history.index_behind(found.place.key)):
             return None
         forked = _placed(history, found, "a history that another session begins with", always_fork=True)
         return replace(forked, session=name) if forked.action == "fork" else None
 
     async def _by_content(self, request: ClientRequest, history: RequestHistory) -> Decision:
         found = await self._best(history, None)
-        if found and (found.is_head or history.has_answer(history.index_behind(found.key))):
+        if found and (found.place.is_head or history.has_answer(history.index_behind(found.place.key))):
             return _placed(history, found, "the history is known")
         if is_auxiliary(request, history):
             return Decision("pass", "a title or a probe", history)
@@ -214,24 +238,18 @@ class Resolver:
         reason = "the client replaced its history"
         return Decision("continue", reason, history, named.name, injected=last_prompt)
 
-    async def _best(self, history: RequestHistory, family: str | None) -> KnownPlace | None:
+    async def _best(self, history: RequestHistory, family: str | None) -> FoundHistory | None:
         keys = list(dict.fromkeys(key for key in (history.start, *history.keys) if key))
         stored = None if family is None else self._stored(family)
-        found = await self._places.find(self._tenant, keys, stored)
-        if not found:
+        found = await self._places.locate(self._tenant, keys, stored)
+        if found.place is None or found.standing is None:
             return None
-        best = max(found, key=lambda place: (place.is_head, place.updated_us))
-        return replace(best, session_id=self._public(best.session_id))
+        return FoundHistory(replace(found.place, session_id=self._public(found.place.session_id)), found.standing)
 
 
 def branch_of(name: str) -> str:
     """A new name in the family of a session."""
     return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(3)}"
-
-
-def _is_alone(named: ClientId, history: RequestHistory, turns: int | None) -> bool:
-    """A single prompt to a session with several turns is new, even if an earlier one had the same words."""
-    return named.is_ours and history.last_answer is None and (turns or 0) > 1
 
 
 def _begins_anew(history: RequestHistory) -> bool:
@@ -242,11 +260,13 @@ def _begins_anew(history: RequestHistory) -> bool:
     return not _SUMMARY.search(said[:SUMMARY_CHARS])
 
 
-def _placed(history: RequestHistory, place: KnownPlace, reason: str, *, always_fork: bool = False) -> Decision:
+def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always_fork: bool = False) -> Decision:
     """Behind a known place: at the end of its session, else on a branch."""
+    place = found.place
     count = history.index_behind(place.key)
     if place.is_head and not always_fork:
-        return Decision("continue", reason, history, place.session_id, count, after=place.key)
+        name, standing = place.session_id, found.standing
+        return Decision("continue", reason, history, name, count, after=place.key, standing=standing)
     is_next = count < len(history.marks) and history.marks[count].opens_turn
     # What comes before the first message of the request was not sent, and can't be recorded again.
     shares_turn = count == 0 or (place.ends_turn and is_next)

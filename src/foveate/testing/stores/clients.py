@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foveate.store import Store
-from foveate.store.rows import AccessKeyRow, AnswerTail, KnownPlace, ResponseRow
+from foveate.store.rows import AccessKeyRow, KnownPlace, ResponseRow
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 
 MANY_KEYS = 1_000
@@ -89,11 +89,29 @@ async def a_family_is_a_session_and_its_branches(store: Store, _: OpenStore) -> 
     assert {place.session_id for place in await store.clients.find("", ["a"], "s")} == {"s", "s~2"}
 
 
+async def a_located_history_has_what_its_session_holds(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("one", key="a"), draft("hidden", "assistant"), draft("yes", "assistant", key="b")])
+    await store.fork_session(new_session("t"), "s", 1)
+    await store.append("t", [draft("two", key="c")])
+    nowhere = await store.clients.locate("", ["x"])
+    assert (nowhere.place, nowhere.standing) == (None, None)
+    found = await store.clients.locate("", ["a", "b", "c"])
+    assert found.place is not None
+    assert found.standing is not None
+    assert (found.place.session_id, found.standing.row.id) == ("t", "t")
+    assert (found.standing.messages, found.standing.keyed, found.standing.is_plain) == (4, 3, True)
+    assert found.standing.tokens == await store.raw_tokens("t", 1, 2)
+    await store.add_pin("t", "keep", locked=False)
+    found = await store.clients.locate("", ["c"])
+    assert found.standing is not None
+    assert not found.standing.is_plain
+
+
 async def answers_and_responses_are_found_within_their_tenant(store: Store, _: OpenStore) -> None:
     await store.create_session(replace(new_session(), tenant="acme"))
-    await store.append("s", [draft("one")])
-    await store.clients.add_tail("s", AnswerTail("h", 1))
-    await store.clients.add_tail("s", AnswerTail("h", 1))
+    for _time in range(2):
+        await store.append("s", [draft("one", key="a")], tail="h")
     assert await store.clients.find_tails("acme", "h") == [("s", 1)]
     assert await store.clients.find_tails("", "h") == []
     response = ResponseRow("resp_1", "s", 1, "chain", {"output": ["…"]})
@@ -116,5 +134,6 @@ CASES: tuple[Case, ...] = (
     the_last_of_many_keys_is_found,
     a_history_of_several_sessions_is_found_in_each,
     a_family_is_a_session_and_its_branches,
+    a_located_history_has_what_its_session_holds,
     answers_and_responses_are_found_within_their_tenant,
 )
