@@ -126,8 +126,7 @@ def call(
     from foveate.tools import Toolbox, Workspace, packs, registry
 
     settings = _settings()
-    tool = registry.find(name)
-    if pack != "all" and name not in packs.tools_of(pack, settings.tools.packs):
+    if registry.find(name).name not in packs.tools_of(pack, settings.tools.packs):
         raise Refused(f"the pack {pack} has no tool {name!r}; 'foveate tools list --pack {pack}' lists its tools")
     allowed = allow_exec or settings.tools.allow_exec
     if name == EXEC and not allowed:
@@ -139,11 +138,11 @@ def call(
 
     async def execute() -> ToolOutput:
         if session_id is None:
-            return await Toolbox([tool], workspace, approve=_approve).call(name, given)
+            return await Toolbox.of_pack(pack, workspace, approve=_approve).call(name, given)
         async with foveate.open(store_file(store_path), settings=settings) as fov:
             session = await fov.find_session(session_id)
             bound = replace(workspace, fov=fov, session=session)
-            return await Toolbox([tool], bound, approve=_approve).call(name, given)
+            return await Toolbox.of_pack(pack, bound, approve=_approve).call(name, given)
 
     _show_output(asyncio.run(execute()), as_json=as_json)
 
