@@ -119,11 +119,11 @@ def test_a_pack_that_includes_itself_is_refused() -> None:
         packs.tools_of("mine", {"mine": ["yours"], "yours": ["mine"]})
 
 
-@pytest.mark.parametrize("given", ["../x", "/etc/passwd", "link/passwd", "loop", "a/../../x", "a\0b"])
+@pytest.mark.parametrize("given", ["../x", "/etc/passwd", "link/passwd", "loop", "a/../../x", "a\0b", "\ud800"])
 def test_a_path_outside_the_roots_is_refused(tmp_path: Path, given: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "link").symlink_to("/etc")
     (root / "loop").symlink_to(root / "loop")
-    with pytest.raises(InputError, match=r"outside the folders|null characters|symbolic links"):
+    with pytest.raises(InputError, match=r"outside the folders|null characters|symbolic links|lone surrogates"):
         Workspace.at([root]).path(given)

@@ -153,7 +153,7 @@ def writable_mode(path: Path, given: str) -> int | None:
 
 def write_beside(path: Path, data: bytes, mode: int | None) -> Path:
     """A durable temporary file in the same folder, with the mode that the file is to have."""
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    temporary = path.with_name(f".foveate-{secrets.token_hex(8)}.tmp")
     create_file(temporary, data, mode)
     return temporary
 

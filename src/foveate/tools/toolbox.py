@@ -16,6 +16,7 @@ from typing import Any
 from foveate.errors import FoveateError, contained
 from foveate.tools import packs, registry
 from foveate.tools.definitions import definitions
+from foveate.tools.patch.commit import recover_interrupted
 from foveate.tools.tool import Tool, ToolOutput
 from foveate.tools.workspace import Workspace
 from foveate.turn import Json
@@ -38,6 +39,7 @@ class Toolbox:
         self.workspace = replace(workspace, toolbox=self)
         self.tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._approve = approve
+        recover_interrupted(workspace)
 
     @classmethod
     def of_pack(cls, pack: str, workspace: Workspace, *, approve: Approver = refuse) -> Toolbox:

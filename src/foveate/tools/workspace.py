@@ -48,6 +48,8 @@ class Workspace:
             raise ToolError("a path has no null characters")
         try:
             found = (self.roots[0] / given).resolve()
+        except UnicodeError:
+            raise ToolError("a path has no lone surrogates") from None
         except (OSError, RuntimeError):
             raise ToolError(f"{given} can't be resolved: too many symbolic links") from None
         if not any(found == root or root in found.parents for root in self.roots):

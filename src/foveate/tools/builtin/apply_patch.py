@@ -1,0 +1,44 @@
+"""`apply_patch`: change several files at once, all or none."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from foveate.text import several
+from foveate.tools.patch.changes import FileChange
+from foveate.tools.patch.commit import commit, locked, recover
+from foveate.tools.patch.plan import parse_patch, plan_edits
+from foveate.tools.patch.syntax import syntax_warnings
+from foveate.tools.tool import tool
+from foveate.tools.workspace import Workspace
+
+_LETTERS = {"add": "A", "delete": "D", "update": "M"}
+
+
+@tool(approval="ask")
+def apply_patch(
+    workspace: Workspace,
+    *,
+    patch: Annotated[
+        str,
+        "'*** Begin Patch', then for each file '*** Update File: PATH' with '@@ LINE ABOVE' and lines that start with "
+        "' ', '-' or '+', '*** Add File: PATH' with '+' lines, or '*** Delete File: PATH', then '*** End Patch'; "
+        "or a unified diff",
+    ],
+) -> str:
+    """Change, create, rename and delete files by a patch. It is applied to all files, or to none if a part is wrong."""
+    changes = parse_patch(patch)
+    with locked(workspace):
+        recover(workspace)
+        edits = plan_edits(changes, workspace)
+        commit(edits, workspace)
+    listed = [_summary(change) for change in changes]
+    return "\n".join([f"Applied to {several(len(edits), 'file')}:", *listed, *syntax_warnings(edits)]) + "\n"
+
+
+def _summary(change: FileChange) -> str:
+    """As in `M src/app.py +3 -1`."""
+    marks = [line.mark for hunk in change.hunks for line in hunk.lines]
+    target = f" -> {change.target}" if change.target else ""
+    counts = f" +{marks.count('+')} -{marks.count('-')}" if marks else ""
+    return f"{_LETTERS[change.kind]} {change.path}{target}{counts}"

@@ -1,0 +1,254 @@
+"""New contents written to all files or to none, whatever happens on the way.
+
+    lock ──► journal ──► temporary files, backups ──► renames ──► journal: committed ──► backups removed ──► unlock
+             └────────── failure or kill: rolled back ──────────┘ └───── kill: cleaned up ─────┘
+
+A failure is rolled back at once. After a kill the journal in the root is found by the next call, or when tools are next
+opened there: a patch whose journal is not committed is undone as if the call had not been made.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from foveate.tools.files import create_file
+from foveate.tools.tool import ToolError
+from foveate.tools.workspace import Workspace
+
+JOURNAL = ".foveate-patch"
+"""The file in a root that says what a patch is about to do; there only while one is written."""
+LOCK_SECONDS = 10.0
+_LOCK_WAIT_SECONDS = 0.02
+Probe = Callable[[str], None]
+"""Called before each step, so that tests can interrupt it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A file's content before and after; None where there is no file."""
+
+    path: Path
+    shown: str
+    before: bytes | None
+    after: bytes | None
+    mode: int | None = None
+    is_mode_changed: bool = False
+
+
+class Step(Struct, frozen=True):
+    """What the journal says of a file. Paths are absolute, contents are hashes."""
+
+    path: str
+    temporary: str
+    backup: str
+    before: str | None
+    after: str | None
+
+
+class Journal(Struct, frozen=True):
+    steps: tuple[Step, ...]
+    folders: tuple[str, ...] = ()
+    """Folders that are created, outer ones first."""
+    is_committed: bool = False
+
+
+def no_probe(_step: str) -> None:
+    """The probe of real calls."""
+
+
+def commit(edits: Sequence[Edit], workspace: Workspace, probe: Probe = no_probe) -> None:
+    """Write all edits. `ToolError` means that nothing was changed. The caller holds `locked`."""
+    changed = [edit for edit in edits if edit.before != edit.after or edit.is_mode_changed]
+    if not changed:
+        return
+    journal_path = _root_of(changed[0].path, workspace) / JOURNAL
+    journal = Journal(tuple(_step(edit) for edit in changed), _missing_folders(changed))
+    try:
+        _write(journal, changed, journal_path, probe)
+    except OSError as error:
+        place = error.filename or str(journal_path.parent)
+        problem = f"{place}: {(error.strerror or str(error)).lower()}"
+        try:
+            _roll_back(journal, journal_path)
+        except OSError:
+            raise ToolError(f"{problem}; what was begun is undone by the next patch") from None
+        raise ToolError(f"{problem}; nothing was changed") from None
+    with suppress(OSError):  # what is left is removed by the next call
+        probe("clean up")
+        _clean_up(journal, journal_path)
+
+
+def recover(workspace: Workspace) -> None:
+    """Undo patches that were interrupted, and remove what finished ones left. The caller holds `locked`."""
+    for root in workspace.roots:
+        path = root / JOURNAL
+        (root / f"{JOURNAL}.tmp").unlink(missing_ok=True)
+        try:
+            journal = msgspec.json.decode(path.read_bytes(), type=Journal)
+        except FileNotFoundError:
+            continue
+        except (OSError, msgspec.DecodeError):
+            raise ToolError(
+                f"{path}, the journal of an interrupted patch, can't be read; look at it and remove it"
+            ) from None
+        for step in journal.steps:
+            for name in (step.path, step.temporary, step.backup):
+                workspace.path(name)
+        try:
+            (_clean_up if journal.is_committed else _roll_back)(journal, path)
+        except OSError as error:
+            raise ToolError(f"an interrupted patch can't be undone: {error}") from None
+
+
+def recover_interrupted(workspace: Workspace) -> None:
+    """Recover if there is something to recover, and no patch is being written right now."""
+    if any((root / JOURNAL).exists() for root in workspace.roots):
+        with suppress(ToolError), locked(workspace, seconds=0):  # the next patch reports what is wrong
+            recover(workspace)
+
+
+@contextmanager
+def locked(workspace: Workspace, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """One patch at a time in each root, across threads and processes. A killed process loses its locks."""
+    with ExitStack() as stack:
+        for root in sorted(set(workspace.roots)):
+            handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, handle)
+            _lock(handle, root, seconds)
+        yield
+
+
+def _lock(handle: int, root: Path, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise ToolError(f"another patch is being written in {root}; try again") from None
+            time.sleep(_LOCK_WAIT_SECONDS)
+
+
+def _write(journal: Journal, edits: Sequence[Edit], journal_path: Path, probe: Probe) -> None:
+    probe("journal")
+    _save(journal, journal_path)
+    for folder in journal.folders:
+        probe("folder")
+        Path(folder).mkdir()
+    for edit, step in zip(edits, journal.steps, strict=True):
+        if edit.after is not None:
+            probe("temporary file")
+            create_file(Path(step.temporary), edit.after, edit.mode)
+        if edit.before is not None:
+            probe("backup")
+            _back_up(edit.path, Path(step.backup))
+    for edit, step in zip(edits, journal.steps, strict=True):
+        probe("rename")
+        if _hash_of(edit.path) != step.before:
+            raise OSError(0, "was changed while the patch was applied", str(edit.path))
+        if edit.after is None:
+            edit.path.unlink()
+        else:
+            Path(step.temporary).replace(edit.path)
+    for parent in {edit.path.parent for edit in edits}:
+        _sync(parent)
+    probe("commit")
+    _save(msgspec.structs.replace(journal, is_committed=True), journal_path)
+
+
+def _roll_back(journal: Journal, journal_path: Path) -> None:
+    """Restore each file that has the new content. One that someone else changed since is not touched."""
+    for step in reversed(journal.steps):
+        path, temporary, backup = Path(step.path), Path(step.temporary), Path(step.backup)
+        if step.before is not None and backup.exists():
+            if _hash_of(path) == step.after:
+                backup.replace(path)
+            backup.unlink(missing_ok=True)
+        elif step.before is None and not temporary.exists() and _hash_of(path) == step.after:
+            path.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+    for folder in reversed(journal.folders):
+        with suppress(OSError):  # not empty, or not created yet
+            Path(folder).rmdir()
+    journal_path.unlink(missing_ok=True)
+    _sync(journal_path.parent)
+
+
+def _clean_up(journal: Journal, journal_path: Path) -> None:
+    for step in journal.steps:
+        Path(step.backup).unlink(missing_ok=True)
+        Path(step.temporary).unlink(missing_ok=True)
+    journal_path.unlink(missing_ok=True)
+
+
+def _save(journal: Journal, path: Path) -> None:
+    temporary = path.with_name(f"{JOURNAL}.tmp")
+    temporary.unlink(missing_ok=True)
+    create_file(temporary, msgspec.json.encode(journal), 0o600)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def _step(edit: Edit) -> Step:
+    name = f".foveate-{secrets.token_hex(8)}"
+    return Step(
+        path=str(edit.path),
+        temporary=str(edit.path.with_name(f"{name}.tmp")),
+        backup=str(edit.path.with_name(f"{name}.old")),
+        before=_hash(edit.before),
+        after=_hash(edit.after),
+    )
+
+
+def _missing_folders(edits: Sequence[Edit]) -> tuple[str, ...]:
+    needed = {folder for edit in edits if edit.after is not None for folder in edit.path.parents}
+    return tuple(sorted(str(folder) for folder in needed if not folder.exists()))
+
+
+def _root_of(path: Path, workspace: Workspace) -> Path:
+    return next(root for root in workspace.roots if root in path.parents)
+
+
+def _back_up(path: Path, backup: Path) -> None:
+    """A second name of the file; a copy where the file system has no such names."""
+    try:
+        os.link(path, backup, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(path, backup, follow_symlinks=False)
+
+
+def _hash(content: bytes | None) -> str | None:
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _hash_of(path: Path) -> str | None:
+    try:
+        return _hash(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable, where the file system can."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)

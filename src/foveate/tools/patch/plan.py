@@ -1,0 +1,143 @@
+"""A patch checked against the files: the new content of each, or all reasons why it does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from foveate.tools.files import TextFile, decode_text, file_errors, read_whole, writable_mode
+from foveate.tools.patch.changes import MAX_FILES, MAX_PATCH_CHARS, FileChange, PatchError
+from foveate.tools.patch.codex import BEGIN, parse_codex
+from foveate.tools.patch.commit import JOURNAL, Edit
+from foveate.tools.patch.match import apply_hunks
+from foveate.tools.patch.unified import parse_unified
+from foveate.tools.tool import ToolError
+from foveate.tools.workspace import Workspace
+
+MAX_REJECTS = 10
+
+
+def parse_patch(text: str) -> list[FileChange]:
+    """The changes of a patch in either format, which is detected by its content."""
+    if len(text) > MAX_PATCH_CHARS:
+        raise PatchError(f"the patch has {len(text):,} characters, more than {MAX_PATCH_CHARS:,}")
+    is_codex = any(line.strip() == BEGIN for line in text.split("\n"))
+    changes = parse_codex(text) if is_codex else parse_unified(text)
+    if not changes:
+        raise PatchError(
+            f"there is no patch: write '{BEGIN}', '*** Update File: PATH', '@@', lines with ' ', '-' or '+' in front, "
+            "'*** End Patch', or a unified diff with '--- PATH', '+++ PATH' and '@@ -1,3 +1,4 @@'"
+        )
+    if len(changes) > MAX_FILES:
+        raise PatchError(f"the patch changes {len(changes):,} files, more than {MAX_FILES:,}")
+    return changes
+
+
+def plan_edits(changes: Sequence[FileChange], workspace: Workspace) -> list[Edit]:
+    """What to write; `PatchError` lists the changes that are rejected. Nothing is written."""
+    view = _View(workspace)
+    rejects: list[str] = []
+    for change in changes:
+        try:
+            view.apply(change)
+        except ToolError as error:
+            rejects.append(f"{change.path}: {error}" if isinstance(error, PatchError) else str(error))
+    if rejects:
+        more = len(rejects) - MAX_REJECTS
+        listed = "\n".join(reject.rstrip() for reject in rejects[:MAX_REJECTS])
+        raise PatchError(
+            f"the patch does not apply; nothing was changed.\n{listed}" + (f"\n… {more} more" if more > 0 else "")
+        )
+    return view.edits()
+
+
+@dataclass(slots=True)
+class _File:
+    before: bytes | None
+    """None: there was no such file."""
+    old_mode: int | None
+    mode: int | None
+    now: bytes | None
+
+
+class _View:
+    """The files as they are after the changes so far, in memory."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._files: dict[Path, _File] = {}
+
+    def apply(self, change: FileChange) -> None:
+        match change.kind:
+            case "add":
+                content = apply_hunks("", change.hunks, "\n")
+                self._create(change.path, TextFile("").encode(content, change.path), change.mode)
+            case "delete":
+                self._delete(change)
+            case "update":
+                self._update(change)
+
+    def edits(self) -> list[Edit]:
+        return [
+            Edit(path, self._workspace.shown(path), file.before, file.now, file.mode, file.mode != file.old_mode)
+            for path, file in self._files.items()
+            if file.before is not None or file.now is not None
+        ]
+
+    def _create(self, given: str, content: bytes, mode: int | None) -> None:
+        _, file = self._file(given)
+        if file.now is not None:
+            raise ToolError(f"{given} exists already; update it, or delete it first")
+        self._write(given, file, content, mode)
+
+    def _delete(self, change: FileChange) -> None:
+        self._refuse_link(change.path)
+        file, content = self._existing(change.path)
+        if change.hunks:
+            text = decode_text(content, change.path)
+            if apply_hunks(text.text, change.hunks, text.newline):
+                raise PatchError("the patch deletes the file, and its hunks leave some lines")
+        file.now = None
+
+    def _update(self, change: FileChange) -> None:
+        file, content = self._existing(change.path)
+        if change.hunks:
+            text = decode_text(content, change.path)
+            content = text.encode(apply_hunks(text.text, change.hunks, text.newline), change.path)
+        mode = change.mode if change.mode is not None else file.mode
+        if change.target is None or self._workspace.path(change.target) == self._workspace.path(change.path):
+            self._write(change.path, file, content, mode)
+            return
+        self._refuse_link(change.path)
+        self._create(change.target, content, mode)
+        if not change.is_copy:
+            file.now = None
+
+    def _write(self, given: str, file: _File, content: bytes, mode: int | None) -> None:
+        limit = self._workspace.settings.max_file_bytes
+        if len(content) > limit:
+            raise ToolError(f"{given} would have {len(content):,} bytes, more than tools.max_file_bytes ({limit:,})")
+        file.now, file.mode = content, mode if mode is not None else file.mode
+
+    def _existing(self, given: str) -> tuple[_File, bytes]:
+        path, file = self._file(given)
+        if file.now is None:
+            read_whole(path, given, 0)  # says what is wrong, with similar names
+            raise ToolError(f"{given} is deleted above in the patch")
+        return file, file.now
+
+    def _file(self, given: str) -> tuple[Path, _File]:
+        path = self._workspace.path(given)
+        if path.name.startswith(JOURNAL):
+            raise ToolError(f"{given} is the journal of patches and can't be patched")
+        if path not in self._files:
+            with file_errors(given):
+                mode = writable_mode(path, given)
+            content = None if mode is None else read_whole(path, given, self._workspace.settings.max_file_bytes)
+            self._files[path] = _File(content, mode, mode, content)
+        return path, self._files[path]
+
+    def _refuse_link(self, given: str) -> None:
+        if (self._workspace.roots[0] / given).is_symlink():
+            raise ToolError(f"{given} is a symbolic link; links are not deleted or renamed")
