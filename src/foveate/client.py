@@ -36,6 +36,7 @@ from foveate.session.context import given_settings
 from foveate.session.keys import Keys
 from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.shared import SharedParts
+from foveate.session.subagents import Agents
 from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
@@ -322,6 +323,11 @@ class Foveate:
     async def providers(self) -> list[ProviderState]:
         """State and call rates of each provider that any process called in the last hour."""
         return await self._caller.states()
+
+    @property
+    def agents(self) -> Agents:
+        """Models that work in the background: `agents.spawn("…")`, `call`, `run`, `wait`, `list`, `cancel`."""
+        return Agents(self, self._store)
 
     @property
     def clients(self) -> Clients:

@@ -14,11 +14,15 @@ FoveateError
 │   ├── TurnPruned        removed by a prune command
 │   ├── LevelUnknown      no such level
 │   ├── LevelNotReady     a level that is not made yet
-│   └── PinNotFound
+│   ├── PinNotFound
+│   └── AgentNotFound
 ├── Refused               possible, but not allowed in this state
 │   ├── SessionExists
 │   ├── ForkInUse         forks share the turns to be deleted
-│   └── PinLocked
+│   ├── PinLocked
+│   ├── LimitReached      a tree of agents has no room for one more, or for a call
+│   ├── ClaimLost         another worker runs the agent, or it was cancelled
+│   └── AgentEnded        the agent does not wait for this any more
 ├── ModelError            a model could not be called, or its answer is unusable
 │   ├── ModelUnavailable  permanent: a missing extra or key, a wrong name, a window too small
 │   ├── ModelFailed       temporary: network, overload, timeout, unusable answer
@@ -244,6 +248,12 @@ class PinNotFound(NotFound):
         self.pin_id = pin_id
 
 
+class AgentNotFound(NotFound):
+    def __init__(self, agent_id: str) -> None:
+        super().__init__(f"there is no agent {agent_id!r}; 'foveate agents list' lists them")
+        self.agent_id = agent_id
+
+
 class Refused(FoveateError):
     """Possible, but not allowed in this state; the message says how to force it, if that can be done."""
 
@@ -274,6 +284,31 @@ class KeyReused(InputError):
     def __init__(self, key: str) -> None:
         super().__init__(f"the key {key!r} was used for different messages; use a new key for each request")
         self.key = key
+
+
+class LimitReached(Refused):
+    """A limit of a tree of agents; `limit` is one of `depth`, `count`, `tokens`, `usd`."""
+
+    def __init__(self, tree: str, limit: str, problem: str) -> None:
+        super().__init__(f"the limit of the agents of {tree} is reached: {problem}")
+        self.tree = tree
+        self.limit = limit
+
+
+class ClaimLost(Refused):
+    """A worker has lost an agent: it was cancelled, or another worker runs it."""
+
+    def __init__(self, agent_id: str) -> None:
+        super().__init__(f"agent {agent_id} was cancelled, or another worker runs it")
+        self.agent_id = agent_id
+
+
+class AgentEnded(Refused):
+    """An agent does not wait for what somebody answered."""
+
+    def __init__(self, agent_id: str, state: str) -> None:
+        super().__init__(f"agent {agent_id} does not wait for this; it is {state}")
+        self.agent_id = agent_id
 
 
 class TurnBegun(Refused):

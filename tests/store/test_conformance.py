@@ -10,6 +10,7 @@ import pytest
 from foveate.store import Store, open_store
 from foveate.store.settings import StoreSettings
 from foveate.testing import stores
+from foveate.testing.stores import agents as agent_stores
 from foveate.testing.stores import artefacts as artefact_stores
 from foveate.testing.stores import cabinet as cabinet_stores
 from foveate.testing.stores import calls as call_stores
@@ -27,6 +28,7 @@ SUITES = (
     passage_stores,
     client_stores,
     cabinet_stores,
+    agent_stores,
 )
 
 

@@ -35,6 +35,7 @@ from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavail
 from foveate.models import Answer, Ask, Finish
 from foveate.models.caller import Caller
 from foveate.session import Session
+from foveate.store.agent_rows import CallLimit
 from foveate.store.rows import NANO, CostRow
 from foveate.text import compact_json, message_text, turn_text
 from foveate.tools import Toolbox
@@ -129,11 +130,13 @@ class Chat:
         max_tool_rounds: int = MAX_TOOL_ROUNDS,
         keeps_partial: bool = True,
         admit: Admit | None = None,
+        within: CallLimit | None = None,
     ) -> None:
         """`models` are tried in this order. `costs` returns what an answer has cost; without it that is 0.
 
         `keeps_partial` says whether an answer that is interrupted is recorded as far as it came. `admit` is awaited
-        before each call of the model and each tool call; an error of it ends the answer.
+        before each call of the model and each tool call; an error of it ends the answer. `within` limits the calls of
+        an agent.
         """
         self.session = session
         self.models = tuple(models)
@@ -147,6 +150,7 @@ class Chat:
         self._max_tool_rounds = max_tool_rounds
         self._keeps_partial = keeps_partial
         self._admit = admit
+        self._within = within
         self._sent: Sequence[_Sent] = ()
         self._sent_tools = 0
         if window_tokens is not None:
@@ -372,6 +376,7 @@ class Chat:
             max_output_tokens=self._max_output_tokens,
             temperature=self._temperature,
             input_tokens=context.tokens,
+            within=self._within,
         )
         sent = self._written(messages)
         has_same_tools = self._sent_tools == len(tools)

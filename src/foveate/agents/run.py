@@ -50,6 +50,7 @@ from foveate.errors import InputError, Refused
 from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.session.documents import NO_TASKS, RUN
+from foveate.store.agent_rows import CallLimit
 from foveate.store.rows import NANO
 from foveate.text import turn_text
 from foveate.tools import Toolbox
@@ -148,6 +149,7 @@ async def run(
     max_tool_rounds: int = MAX_TOOL_ROUNDS,
     temperature: float | None = None,
     admit: Admit | None = None,
+    within: CallLimit | None = None,
     unstarted: str | None = None,
 ) -> AsyncGenerator[RunEvent, None]:
     """Work on the epic until something says stop; the last event is `RunEnd`.
@@ -155,7 +157,7 @@ async def run(
     Without an epic the session's title says what to do. `tasks` is Markdown; given again with changes, what is new or
     ticked in it is taken over. `answer` is for the question or the blocker that the run stopped at. `costs` is
     `Foveate.costs`. A `ModelError` leaves the iteration to be asked again; a session has one run at a time. `toolbox`,
-    `admit` and `unstarted` are those of `Chat`.
+    `admit`, `within` and `unstarted` are those of `Chat`.
     """
     if session.info.strategy != STRATEGY:
         await session.use(STRATEGY)
@@ -175,6 +177,7 @@ async def run(
         max_tool_rounds=max_tool_rounds,
         keeps_partial=False,
         admit=admit,
+        within=within,
     )
     async with aclosing(work.events(epic, tasks, answer)) as events:
         async for event in events:

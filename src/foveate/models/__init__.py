@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from foveate.store.agent_rows import CallLimit
 from foveate.turn import Json, Message, Usage
 
 Purpose = Literal["smooth", "compress", "tiny", "roll-up", "shrink", "recall", "embed", "chat", "check"]
@@ -43,6 +44,8 @@ class Ask:
     """None leaves it to the provider."""
     input_tokens: int
     """Counted here, for rates and the spending cap; what the provider reports replaces it afterwards."""
+    within: CallLimit | None = None
+    """Limits of the agent that makes the call, besides those of the settings."""
 
 
 @dataclass(frozen=True, slots=True)

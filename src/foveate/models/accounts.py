@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from foveate.errors import FoveateError, ModelHeldBack
+from foveate.errors import ClaimLost, FoveateError, LimitReached, ModelHeldBack
 from foveate.models import Answer, Ask, Expansive, Model
 from foveate.models.limits import Clock
 from foveate.models.settings import ModelsSettings
@@ -90,7 +90,7 @@ class Accounts:
             prompt_hash=prompt_hash(ask),
         )
         booking = CallBooking(row, ask, tariff, None)
-        if self._settings.daily_usd is None or not row.nano_usd:
+        if ask.within is None and (self._settings.daily_usd is None or not row.nano_usd):
             return booking
         return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
 
@@ -127,15 +127,18 @@ class Accounts:
         if self._unfinished:
             await asyncio.wait(self._unfinished)
 
-    async def _reserve(self, booking: CallBooking, daily_usd: float) -> int:
+    async def _reserve(self, booking: CallBooking, daily_usd: float | None) -> int:
         since_us = self.day_began_us()
+        limit = NO_LIMIT if daily_usd is None else int(daily_usd * NANO)
         reserving = self._begin(
-            self._calls.reserve(booking.row, since_us=since_us, limit_nano_usd=int(daily_usd * NANO))
+            self._calls.reserve(booking.row, since_us=since_us, limit_nano_usd=limit, within=booking.ask.within)
         )
         try:
             reservation = await asyncio.shield(reserving)
         except asyncio.CancelledError:
             self._begin(self._take_back(reserving, booking))
+            raise
+        except (LimitReached, ClaimLost):
             raise
         except FoveateError as error:
             problem = f"the call can't be booked, so it is not made: {error}"
@@ -201,6 +204,8 @@ def prompt_hash(ask: Ask) -> str:
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest() if said else ""
 
 
+NO_LIMIT = 2**62
+"""More nano-dollars than anybody has."""
 MAX_TOKENS = 10_000_000
 """No call takes more of a kind: it is about the largest window there is."""
 

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from foveate.store import agents
+from foveate.store.agent_rows import CallLimit
 from foveate.store.lineage import number_of
 from foveate.store.rows import DAY_US, CallRow, CostRow
 from foveate.store.sql import Connection
@@ -40,7 +42,11 @@ def add(connection: Connection, call: CallRow) -> int:
     return int(number)
 
 
-def reserve(connection: Connection, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
+def reserve(
+    connection: Connection, call: CallRow, *, since_us: int, limit_nano_usd: int, within: CallLimit | None = None
+) -> int | None:
+    if within is not None:
+        agents.check_call(connection, call, within)
     values = {**asdict(call), "since_us": since_us, "limit_nano_usd": limit_nano_usd}
     row = connection.execute(RESERVE, values).fetchone()
     return None if row is None else int(row[0])

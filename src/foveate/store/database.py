@@ -22,6 +22,7 @@ from foveate.errors import StoreClosed, contained
 from foveate.store import (
     FORKED,
     access,
+    agents,
     artefacts,
     cabinet,
     calls,
@@ -371,6 +372,26 @@ class _Prompts(_Part):
     history = _reads(prompts.history)
 
 
+class _Agents(_Part):
+    spawn = _writes(agents.spawn)
+    get = _reads(agents.get)
+    of_session = _reads(agents.of_session)
+    list_agents = _reads(agents.list_agents)
+    news = _reads(agents.news)
+    totals = _reads(agents.totals)
+    is_free = _reads(agents.is_free)
+    claim = _writes(agents.claim)
+    renew = _writes(agents.renew)
+    held = _reads(agents.held)
+    release = _writes(agents.release)
+    check_claim = _reads(agents.check_claim)
+    finish = _writes(agents.finish)
+    park = _writes(agents.park)
+    resume = _writes(agents.resume)
+    cancel = _writes(agents.cancel)
+    mark_read = _writes(agents.mark_read)
+
+
 class DatabaseStore(_Part):
     """See `foveate.store.protocol.Store`."""
 
@@ -383,6 +404,7 @@ class DatabaseStore(_Part):
         self.calls = _Calls(self._database)
         self.access = _Access(self._database)
         self.clients = _Clients(self._database)
+        self.agents = _Agents(self._database)
         self.cabinet = _Cabinet(self._database)
         self.prompts = _Prompts(self._database)
         self._dialect = dialect

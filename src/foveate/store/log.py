@@ -110,12 +110,24 @@ COPY_TO_FORK = (
 )
 
 _MADE = ("eras", "plans", "offers", "recalled", "states", "boards", "requests", "artefacts")
-_OWNED = ("passages", "renditions", "leases", *_MADE, "pins", "goals", "documents", "answer_tails", "responses")
+_OWNED = (
+    "passages",
+    "renditions",
+    "leases",
+    *_MADE,
+    "pins",
+    "goals",
+    "documents",
+    "answer_tails",
+    "responses",
+    "agents",
+)
 DELETE_SESSION = (
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
     *(f"DELETE FROM {table} WHERE session = :number" for table in _OWNED),  # noqa: S608
     "UPDATE calls SET session = NULL WHERE session = :number",  # costs are kept
+    "UPDATE agents SET parent_session = NULL WHERE parent_session = :number",
     "DELETE FROM sessions WHERE number = :number",
 )
 # A turn is old when its last message is; the open turn never is.

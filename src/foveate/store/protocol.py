@@ -10,6 +10,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
+from foveate.store.agent_rows import (
+    AgentLimits,
+    AgentRow,
+    AgentState,
+    AgentTotals,
+    CallLimit,
+    ClaimRequest,
+    NewAgent,
+)
 from foveate.store.rows import (
     NEWEST_ID,
     AccessKeyRow,
@@ -88,6 +97,10 @@ class Store(Protocol):
     @property
     def prompts(self) -> Prompts:
         """Stored prompts."""
+
+    @property
+    def agents(self) -> AgentRows:
+        """Agents, their states and the limits of their trees."""
 
     @property
     def artefacts(self) -> Artefacts:
@@ -169,6 +182,82 @@ class Store(Protocol):
         """Verify everything; yields progress and problems."""
 
     async def close(self) -> None: ...
+
+
+class AgentRows(Protocol):
+    """Agents, their states and the limits of their trees; see `foveate.store.agents`."""
+
+    async def spawn(
+        self,
+        session: NewSession,
+        agent: NewAgent,
+        *,
+        limits: AgentLimits,
+        fork_turn: int | None = None,
+        override: AgentLimits | None = None,
+    ) -> AgentRow:
+        """Add an agent with its session: a fork of the parent's at a turn (0 shares no turn), or one without a parent.
+
+        `LimitReached` if the tree has no room for it. `override` holds for the tree if this is its first agent.
+        """
+
+    async def get(self, agent_id: str) -> AgentRow:
+        """`AgentNotFound` if there is none."""
+
+    async def of_session(self, session_id: str) -> AgentRow | None:
+        """The agent that works in a session."""
+
+    async def list_agents(
+        self,
+        *,
+        tenant: str | None = None,
+        state: AgentState | None = None,
+        tree: str | None = None,
+        parent_session: str | None = None,
+        limit: int = 1_000,
+    ) -> list[AgentRow]:
+        """The newest first."""
+
+    async def news(self, session_id: str, limit: int) -> list[AgentRow]:
+        """Agents of a session that are not ended, or whose end it was not told yet; the newest first."""
+
+    async def totals(self, tree: str, limits: AgentLimits) -> AgentTotals:
+        """What a tree has used of its limits. A call in progress counts with the most it may take."""
+
+    async def is_free(self, tree: str | None = None) -> bool:
+        """Whether there is an agent to claim."""
+
+    async def claim(self, wanted: ClaimRequest) -> list[AgentRow]:
+        """Lease queued agents and those whose worker died, the oldest first; one that failed too often is lost."""
+
+    async def renew(self, owner: str, lease_seconds: float) -> dict[str, int]:
+        """Extend the leases of a worker; the claims that it still holds, by agent."""
+
+    async def held(self, owner: str) -> dict[str, int]:
+        """The claims that a worker holds, by agent."""
+
+    async def release(self, owner: str) -> None:
+        """Queue what a worker that ends in good order did not finish."""
+
+    async def check_claim(self, agent_id: str, owner: str, claims: int) -> None:
+        """`ClaimLost` unless this claim is the newest of a running agent."""
+
+    async def finish(
+        self, claimed: AgentRow, state: AgentState, *, result: str | None = None, problem: str | None = None
+    ) -> AgentRow:
+        """Store how an agent ended, and queue those that wait for it; `ClaimLost` if another worker has it."""
+
+    async def park(self, claimed: AgentRow, waits: str, children: Sequence[str] = ()) -> AgentRow:
+        """Let an agent wait; if one of the agents that it waits for has ended meanwhile, it is queued at once."""
+
+    async def resume(self, agent_id: str, *, expected: str, grants: str, decision: str = "") -> AgentRow:
+        """Queue an agent that waits for a person; `AgentEnded` if it does not wait for what was expected any more."""
+
+    async def cancel(self, agent_id: str) -> list[AgentRow]:
+        """End an agent and all below it that have not ended; those that were cancelled."""
+
+    async def mark_read(self, agent_id: str) -> None:
+        """Its end was told to the session that it works for."""
 
 
 class Derived(Protocol):
@@ -393,9 +482,12 @@ class Calls(Protocol):
     async def add(self, call: CallRow) -> int:
         """Record a call and return its number; if its session is gone, without one."""
 
-    async def reserve(self, call: CallRow, *, since_us: int, limit_nano_usd: int) -> int | None:
+    async def reserve(
+        self, call: CallRow, *, since_us: int, limit_nano_usd: int, within: CallLimit | None = None
+    ) -> int | None:
         """Record a call that is about to be made, at its maximum cost; None if all calls since a moment would
-        then cost more than the limit. The check is atomic across processes.
+        then cost more than the limit. `LimitReached` or `ClaimLost` if an agent may not make it. The check is atomic
+        across processes.
         """
 
     async def settle(self, reservation: int, call: CallRow) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 from foveate.errors import SessionNotFound
 from foveate.store import Store
@@ -124,7 +125,7 @@ async def the_newest_calls_are_told_as_they_were_booked(store: Store, _: OpenSto
 async def no_reservation_goes_over_the_limit(store: Store, _: OpenStore) -> None:
     await store.calls.add(call(None, nano_usd=1_000, at_us=FIRST_DAY_US - 1))
     await store.calls.add(call(None, nano_usd=40))
-    limits = {"since_us": FIRST_DAY_US, "limit_nano_usd": 100}
+    limits: Any = {"since_us": FIRST_DAY_US, "limit_nano_usd": 100}
     assert await store.calls.reserve(call(None, nano_usd=61), **limits) is None
     assert await store.calls.reserve(call(None, nano_usd=60), **limits) is not None
     assert await store.calls.reserve(call(None, nano_usd=1), **limits) is None

@@ -1,0 +1,214 @@
+"""Executing one claimed agent, from where its log ends.
+
+A `call` is one prompt and its answer; a `run` works until its model says that the task is done. Both go on after a kill
+as `foveate chat` and `foveate run` do: what is recorded counts, and the rest is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from foveate.agents.budget import fitting_budget, model_for, most_output
+from foveate.agents.calls import unanswered_calls
+from foveate.agents.chat import MAX_TOOL_ROUNDS, Chat
+from foveate.agents.run import Caps, RunEnd, run
+from foveate.agents.suspension import Suspension
+from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox
+from foveate.client import Foveate
+from foveate.errors import ModelUnavailable
+from foveate.session import Session
+from foveate.session.subagents import PendingApproval, PendingQuestion, decision_of, grants_of, spec_of
+from foveate.store.agent_rows import AgentLimits, AgentRow, CallLimit
+from foveate.store.protocol import AgentRows
+from foveate.text import compact_json
+from foveate.tools import Tool, Toolbox
+from foveate.turn import Message
+
+NO_MODEL = "no model is configured; name one when you spawn it, or run 'foveate models set chat NAME'"
+NO_ROOM = "stopped at a limit: {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an agent ended."""
+
+    state: Literal["done", "failed"]
+    result: str | None = None
+    problem: str | None = None
+
+
+class StoredApprover:
+    """Executes what somebody allowed, and lets the agent wait for a decision about everything else."""
+
+    def __init__(self, row: AgentRow) -> None:
+        self._allowed = {*grants_of(row).tools, *spec_of(row).approved}
+        if spec_of(row).allow_exec:
+            self._allowed.add("exec")
+        self._decision = decision_of(row)
+
+    @property
+    def has_decision(self) -> bool:
+        return self._decision is not None
+
+    async def __call__(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        decision, self._decision = self._decision, None
+        given = dict(arguments)
+        if decision and decision.tool == tool.name and compact_json(decision.arguments) == compact_json(given):
+            return decision.allow
+        if tool.name in self._allowed:
+            return True
+        raise Suspension(PendingApproval(tool=tool.name, arguments=given, can_remember=tool.approval == "ask"))
+
+
+async def execute(fov: Foveate, rows: AgentRows, row: AgentRow, limits: AgentLimits) -> Outcome:
+    """Work on a claimed agent until it ends. `Suspension` if it has to wait; `ClaimLost` if it was taken away."""
+    view = fov.tenant(row.tenant) if row.tenant else fov
+    session = await view.open_session(row.id if row.tenant else row.session_id)
+    within = CallLimit(tree=row.tree, agent_id=row.id, owner=row.owner, claims=row.claims, limits=limits)
+    work = _Work(view, row, session, rows=rows, approve=StoredApprover(row), within=within)
+    await work.prepare()
+    return await (work.call() if row.kind == "call" else work.run())
+
+
+class _Work:
+    """One execution of an agent."""
+
+    def __init__(
+        self,
+        fov: Foveate,
+        row: AgentRow,
+        session: Session,
+        *,
+        rows: AgentRows,
+        approve: StoredApprover,
+        within: CallLimit,
+    ) -> None:
+        self._fov = fov
+        self._rows = rows
+        self._row = row
+        self._spec = spec_of(row)
+        self._session = session
+        self._approve = approve
+        self._within = within
+        self._toolbox: Toolbox | None = None
+        self._models: tuple[str, ...] = ()
+        self._output_tokens = 0
+
+    async def prepare(self) -> None:
+        """Find the model, fit the budget to its window, and open the toolbox."""
+        settings = self._fov.settings
+        info = self._session.info
+        model = model_for(self._spec.model, info.model, settings=settings.models)
+        if model is None:
+            raise ModelUnavailable("chat", NO_MODEL, reason="name")
+        window = self._fov.window_tokens(model)
+        self._output_tokens = self._spec.max_output_tokens or most_output(window)
+        budget = fitting_budget(
+            None,
+            info,
+            default_tokens=settings.session.budget_tokens,
+            output_tokens=self._output_tokens,
+            window_tokens=window,
+            option="budget_tokens",
+        )
+        self._session.limit_budget(budget)
+        self._models = tuple(dict.fromkeys((model, *settings.models.fallbacks)))
+        spec = self._spec
+        choice = ToolChoice(
+            packs=spec.packs,
+            roots=spec.roots,
+            allow_exec=spec.allow_exec,
+            allow_unsandboxed=spec.allow_unsandboxed,
+        )
+        self._toolbox = await open_toolbox(self._fov, self._session, choice, approve=self._approve)
+        if self._toolbox:
+            await note_packs(self._session, choice)
+
+    async def call(self) -> Outcome:
+        """Ask the prompt, unless it has its answer already."""
+        chat = Chat(
+            self._session,
+            self._fov.caller,
+            self._models,
+            system=self._spec.system,
+            max_output_tokens=self._output_tokens,
+            costs=self._fov.costs,
+            toolbox=self._toolbox,
+            max_tool_rounds=self._rounds,
+            keeps_partial=False,
+            admit=self._admit,
+            within=self._within,
+        )
+        asked = any(message.text == self._row.task for message in await self._newest())
+        if asked and await chat.waiting() is None:
+            return Outcome("done", await self._last_answer())
+        key = f"agent/{self._row.id}"
+        events = chat.answer(unstarted=await self._unstarted()) if asked else chat.say(self._row.task, key=key)
+        async with aclosing(events):
+            async for _ in events:
+                pass
+        return Outcome("done", await self._last_answer())
+
+    async def run(self) -> Outcome:
+        """Run to completion; a question is answered with what a person said to the same question."""
+        ended = await self._run_on(None)
+        grants = grants_of(self._row)
+        if ended.reason in ("question", "blocked") and grants.answer and grants.question == ended.text:
+            ended = await self._run_on(grants.answer)
+        match ended.reason:
+            case "done":
+                return Outcome("done", ended.text or await self._last_answer())
+            case "cap":
+                return Outcome("failed", problem=NO_ROOM.format(ended.text))
+        raise Suspension(PendingQuestion(question=ended.text))
+
+    async def _run_on(self, answer: str | None) -> RunEnd:
+        events = run(
+            self._session,
+            self._fov.caller,
+            self._models,
+            costs=self._fov.costs,
+            epic=self._row.task,
+            answer=answer,
+            caps=Caps(max_iterations=self._spec.max_iterations),
+            system=self._spec.system,
+            max_output_tokens=self._output_tokens,
+            toolbox=self._toolbox,
+            max_tool_rounds=self._rounds,
+            admit=self._admit,
+            within=self._within,
+            unstarted=await self._unstarted(),
+        )
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, RunEnd):
+                    return event
+        raise AssertionError("unreachable: a run ends, or fails")
+
+    @property
+    def _rounds(self) -> int:
+        rounds: int = self._fov.settings.agents.max_tool_rounds
+        return rounds if self._toolbox else MAX_TOOL_ROUNDS
+
+    async def _admit(self) -> None:
+        await self._rows.check_claim(self._row.id, self._row.owner, self._row.claims)
+
+    async def _unstarted(self) -> str | None:
+        """The call that waited for the decision that this claim got: it was not started."""
+        if not self._approve.has_decision:
+            return None
+        calls = unanswered_calls(await self._newest())
+        return calls[0].id if calls else None
+
+    async def _newest(self) -> tuple[Message, ...]:
+        turns = (await self._session.refresh()).turns
+        return (await self._session.load_turn(turns)).messages if turns else ()
+
+    async def _last_answer(self) -> str:
+        said = [
+            message.text for message in await self._newest() if message.role == "assistant" and message.text.strip()
+        ]
+        return said[-1] if said else ""

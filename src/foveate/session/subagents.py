@@ -1,0 +1,451 @@
+"""Agents: sessions in which a model works on a task in the background, for another session or on their own.
+
+agent = await fov.agents.spawn("Find out why the build is slow.", parent="support-42", packs=["research"])
+ended = await fov.agents.wait(agent.id)
+ended.result
+
+A spawned agent is run by a worker (`foveate worker`, `foveate serve`). Its state is a row of the store: the row is the
+truth, an event or a note on a board only a hint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from foveate.errors import AgentNotFound, InputError, InvalidMessage, Refused
+from foveate.events import Event
+from foveate.session.record import check_text
+from foveate.session.tenant import public_id, stored_id
+from foveate.store import NewSession, SessionRow, Store
+from foveate.store.agent_rows import (
+    AGENT_STATES,
+    ENDED_STATES,
+    AgentKind,
+    AgentLimits,
+    AgentRow,
+    AgentState,
+    AgentTotals,
+    NewAgent,
+)
+from foveate.store.protocol import AgentRows
+from foveate.store.rows import NANO
+from foveate.tokens import counter_for
+from foveate.turn import Json, from_us, turn_number
+
+if TYPE_CHECKING:
+    from foveate.client import Foveate
+
+__all__ = ["AgentInfo", "AgentLimits", "AgentSpec", "AgentTotals", "Agents", "PendingApproval", "PendingQuestion"]
+
+ID_BYTES = 5
+MAX_TASK_CHARS = 200_000
+TITLE_CHARS = 60
+KINDS = ("call", "run")
+RUNNER = ("foveate.agents.worker", "AgentWorker")
+"""What runs agents, in a layer above this one."""
+
+
+class AgentSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an agent works. Its tools have no more rights than this says."""
+
+    model: str | None = None
+    """Default: the model of its session, or `models.chat` of the settings."""
+    system: str = ""
+    packs: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    """Folders that its tools are confined to."""
+    allow_exec: bool = False
+    allow_unsandboxed: bool = False
+    approved: tuple[str, ...] = ()
+    """Tools that need no approval."""
+    max_output_tokens: int | None = None
+    max_iterations: int = 100
+    """Of a run."""
+
+
+class PendingApproval(Struct, frozen=True, kw_only=True, tag="approval", tag_field="for"):
+    """A call that waits for somebody's approval."""
+
+    tool: str
+    arguments: Any
+    can_remember: bool = True
+    """It can be allowed for the rest of the session."""
+
+
+class PendingQuestion(Struct, frozen=True, kw_only=True, tag="question", tag_field="for"):
+    """A question or a blocker of the model that waits for an answer."""
+
+    question: str
+
+
+class PendingAgents(Struct, frozen=True, kw_only=True, tag="agents", tag_field="for"):
+    """Other agents that it waits for."""
+
+    agents: tuple[str, ...]
+
+
+Waits = PendingApproval | PendingQuestion | PendingAgents
+
+
+class Grants(Struct, frozen=True, kw_only=True):
+    """What people allowed and answered."""
+
+    tools: tuple[str, ...] = ()
+    """Allowed for the rest of the session."""
+    question: str = ""
+    answer: str = ""
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """Whether a call that waits may be executed."""
+
+    tool: str
+    arguments: Any
+    allow: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInfo:
+    """An agent as of now."""
+
+    id: str
+    session_id: str
+    """Its own session: the same id, with the tenant in front where the owner sees a tenant's."""
+    parent: str | None
+    """The agent that it works for."""
+    parent_session_id: str | None
+    tree: str
+    """The session at the top of its tree, whose limits hold for all agents below it."""
+    depth: int
+    kind: AgentKind
+    task: str
+    state: AgentState
+    result: str | None
+    problem: str | None
+    """Why it failed, was cancelled or is lost."""
+    waits: Waits | None
+    """What it waits for, if its state is `waiting`."""
+    spec: AgentSpec
+    attempts: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in ENDED_STATES
+
+
+class Agents:
+    """The agents of a store, as its owner or a tenant sees them. Every change is durable when its method returns."""
+
+    def __init__(self, fov: Foveate, store: Store) -> None:
+        self._fov = fov
+        self._store = store
+        self._settings = fov.settings.agents
+
+    async def spawn(
+        self,
+        task: str,
+        *,
+        kind: AgentKind = "run",
+        parent: str | None = None,
+        fork: bool | str | int = False,
+        spec: AgentSpec | None = None,
+        limits: Mapping[str, float] | None = None,
+        **changes: Any,
+    ) -> AgentInfo:
+        """Start an agent in the background; a worker runs it. Returns at once.
+
+        `parent` is the session it works for. `fork` lets it share that session's turns, all or up to one; by default it
+        begins without any. `spec` or its fields as arguments (`model=`, `packs=`, `roots=`, `allow_exec=` …) say how it
+        works. `limits` (`depth`, `agents`, `tokens`, `usd`) are those of the tree, if this is its first agent.
+        `LimitReached` if the tree has no room for it.
+        """
+        if kind not in KINDS:
+            raise InputError(f"an agent's kind is one of {', '.join(KINDS)}, not {kind!r}")
+        if not task.strip() or len(task) > MAX_TASK_CHARS:
+            raise InvalidMessage("task", f"takes 1 to {MAX_TASK_CHARS:,} characters")
+        check_text("task", task)
+        chosen = _checked(spec or AgentSpec(), changes)
+        agent_id = f"a-{secrets.token_hex(ID_BYTES)}"
+        above = None if parent is None else (await self._fov.open_session(parent))
+        row = None if above is None else await self._store.get_session(above.stored_id)
+        boss = None if row is None else await self._store.agents.of_session(row.id)
+        session = self._new_session(agent_id, task, chosen.model, row)
+        new = NewAgent(
+            id=agent_id,
+            parent=boss.id if boss else None,
+            parent_session_id=row.id if row else None,
+            tree=boss.tree if boss else row.id if row else session.id,
+            depth=boss.depth + 1 if boss else 1,
+            kind=kind,
+            task=task,
+            spec=msgspec.json.encode(chosen).decode(),
+        )
+        added = await self._store.agents.spawn(
+            session,
+            new,
+            limits=self.limits,
+            fork_turn=None if row is None else _fork_turn(row, fork),
+            override=None if limits is None else _limits(limits, self.limits),
+        )
+        return self.announce(added)
+
+    async def call(
+        self,
+        prompt: str = "",
+        *,
+        prompt_key: str | None = None,
+        variables: Mapping[str, str] | None = None,
+        **given: Any,
+    ) -> AgentInfo:
+        """Ask one prompt, or the stored prompt of a key with its variables, in a session of its own, and wait for the
+        answer. It is run here. Other arguments are those of `spawn`."""
+        if (prompt_key is None) == (not prompt.strip()):
+            raise InputError("give either a prompt or the key of a stored prompt")
+        if prompt_key is not None:
+            prompt = await self._fov.prompts.render(prompt_key, **dict(variables or {}))  # type: ignore[attr-defined]
+        return await self._complete(await self.spawn(prompt, kind="call", **given))
+
+    async def run(self, task: str, **given: Any) -> AgentInfo:
+        """Let a model work on a task until it says that it is done, asks something or fails. It is run here. Arguments
+        are those of `spawn`."""
+        return await self._complete(await self.spawn(task, kind="run", **given))
+
+    async def get(self, agent_id: str) -> AgentInfo:
+        """An agent by its id."""
+        return self._info(await self._row(agent_id))
+
+    async def list(
+        self, *, state: str | None = None, parent: str | None = None, tree: str | None = None, limit: int = 1_000
+    ) -> list[AgentInfo]:
+        """The agents, the newest first; those in a state, those that work for a session, or those of a tree."""
+        if state is not None and state not in AGENT_STATES:
+            raise InputError(f"an agent's state is one of {', '.join(AGENT_STATES)}, not {state!r}")
+        tenant = self._fov.tenant_name
+        rows = await self._store.agents.list_agents(
+            tenant=tenant or None,
+            state=state,
+            tree=tree and stored_id(tenant, tree),
+            parent_session=parent and stored_id(tenant, parent),
+            limit=limit,
+        )
+        return [self._info(row) for row in rows]
+
+    async def wait(self, agent_id: str, *, timeout_seconds: float | None = None) -> AgentInfo:
+        """Wait until an agent has ended; after the timeout, its state as it is then."""
+        until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            info = await self.get(agent_id)
+            if info.is_ended or (until is not None and time.monotonic() >= until):
+                return info
+            await asyncio.sleep(self._settings.poll_seconds)
+
+    async def cancel(self, agent_id: str) -> Sequence[AgentInfo]:
+        """Cancel an agent and all below it, calls in progress included; those that were cancelled."""
+        await self._row(agent_id)
+        return [self.announce(row) for row in await self._store.agents.cancel(agent_id)]
+
+    async def approve(self, agent_id: str, *, allow: bool = True, for_session: bool = False) -> AgentInfo:
+        """Decide about the tool call that an agent waits with, and resume it. `for_session` allows the tool from now
+        on."""
+        row = await self._row(agent_id)
+        pending = waits_of(row)
+        if not isinstance(pending, PendingApproval):
+            raise Refused(f"agent {agent_id} does not wait for an approval; it is {row.state}")
+        if for_session and not pending.can_remember:
+            raise Refused(f"{pending.tool} needs approval for each call; approve it without for_session")
+        grants = grants_of(row)
+        if for_session and allow:
+            grants = msgspec.structs.replace(grants, tools=(*grants.tools, pending.tool))
+        decision = Decision(tool=pending.tool, arguments=pending.arguments, allow=allow)
+        return await self._resume(row, grants, decision)
+
+    async def answer(self, agent_id: str, text: str) -> AgentInfo:
+        """Answer the question that an agent waits with; it goes on."""
+        row = await self._row(agent_id)
+        pending = waits_of(row)
+        if not isinstance(pending, PendingQuestion):
+            raise Refused(f"agent {agent_id} does not wait for an answer; it is {row.state}")
+        if not text.strip():
+            raise InvalidMessage("answer", "has no text")
+        grants = msgspec.structs.replace(grants_of(row), question=pending.question, answer=check_text("answer", text))
+        return await self._resume(row, grants, None)
+
+    async def totals(self, agent_id: str) -> AgentTotals:
+        """What the tree of an agent has used of its limits."""
+        return await self._store.agents.totals((await self._row(agent_id)).tree, self.limits)
+
+    async def note_read(self, agent_id: str) -> None:
+        """The session that an agent works for knows how it ended."""
+        await self._store.agents.mark_read((await self._row(agent_id)).id)
+
+    async def of_session(self, session_id: str) -> AgentInfo | None:
+        """The agent that works in a session; None if it is no agent's."""
+        row = await self._store.agents.of_session(stored_id(self._fov.tenant_name, session_id))
+        return None if row is None else self._info(row)
+
+    @property
+    def rows(self) -> AgentRows:
+        """The stored agents, for a worker."""
+        return self._store.agents
+
+    @property
+    def limits(self) -> AgentLimits:
+        """The limits of a tree by the settings."""
+        own = self._settings
+        return AgentLimits(
+            max_depth=own.max_depth,
+            max_agents=own.max_agents,
+            max_tokens=own.max_tokens,
+            max_nano_usd=int(own.max_usd * NANO),
+        )
+
+    def announce(self, row: AgentRow) -> AgentInfo:
+        """Publish the state of an agent, after it is stored."""
+        data: dict[str, Json] = {"agent": row.id, "state": row.state, "kind": row.kind}
+        self._fov.publish(
+            Event("agent-changed", row.parent_session_id or row.session_id, datetime.now(UTC), None, data)
+        )
+        return self._info(row)
+
+    async def _complete(self, agent: AgentInfo) -> AgentInfo:
+        module, name = RUNNER
+        worker = getattr(importlib.import_module(module), name)(self._fov)
+        await worker.run(tree=(await self._row(agent.id)).tree, until=agent.id)
+        await self.note_read(agent.id)
+        return await self.get(agent.id)
+
+    async def _resume(self, row: AgentRow, grants: Grants, decision: Decision | None) -> AgentInfo:
+        resumed = await self._store.agents.resume(
+            row.id,
+            expected=row.waits,
+            grants=msgspec.json.encode(grants).decode(),
+            decision="" if decision is None else msgspec.json.encode(decision).decode(),
+        )
+        return self.announce(resumed)
+
+    async def _row(self, agent_id: str) -> AgentRow:
+        row = await self._store.agents.get(agent_id)
+        tenant = self._fov.tenant_name
+        if tenant and row.tenant != tenant:
+            raise AgentNotFound(agent_id)
+        return row
+
+    def _info(self, row: AgentRow) -> AgentInfo:
+        tenant = self._fov.tenant_name
+        return AgentInfo(
+            id=row.id,
+            session_id=public_id(tenant, row.session_id),
+            parent=row.parent,
+            parent_session_id=row.parent_session_id and public_id(tenant, row.parent_session_id),
+            tree=public_id(tenant, row.tree),
+            depth=row.depth,
+            kind=row.kind,
+            task=row.task,
+            state=row.state,
+            result=row.result,
+            problem=row.problem,
+            waits=waits_of(row),
+            spec=spec_of(row),
+            attempts=row.attempts,
+            created_at=from_us(row.created_us),
+            started_at=None if row.started_us is None else from_us(row.started_us),
+            ended_at=None if row.ended_us is None else from_us(row.ended_us),
+        )
+
+    def _new_session(self, agent_id: str, task: str, model: str | None, parent: SessionRow | None) -> NewSession:
+        defaults = self._fov.settings.session
+        title = " ".join(task.split())[:TITLE_CHARS]
+        tenant = self._fov.tenant_name or (parent.tenant if parent else "")
+        counted = model or (parent.model if parent else defaults.model)
+        return NewSession(
+            id=stored_id(tenant, agent_id),
+            tenant=tenant,
+            title=title,
+            platform=parent.platform if parent else None,
+            channel=parent.channel if parent else None,
+            strategy=defaults.strategy,
+            settings="{}",
+            budget_tokens=parent.budget_tokens if parent else defaults.budget_tokens,
+            budget_chosen=parent.budget_chosen if parent else 0,
+            model=counted,
+            encoding=counter_for(counted).encoding,
+        )
+
+
+def waits_of(row: AgentRow) -> Waits | None:
+    """What an agent waits for."""
+    return msgspec.json.decode(row.waits, type=Waits) if row.waits else None
+
+
+def spec_of(row: AgentRow) -> AgentSpec:
+    """How an agent works."""
+    return msgspec.json.decode(row.spec, type=AgentSpec)
+
+
+def grants_of(row: AgentRow) -> Grants:
+    """What people allowed an agent and answered it."""
+    return msgspec.json.decode(row.grants, type=Grants) if row.grants else Grants()
+
+
+def decision_of(row: AgentRow) -> Decision | None:
+    """The decision about the call that an agent waited with, for the claim that got it."""
+    return msgspec.json.decode(row.decision, type=Decision) if row.decision else None
+
+
+def _checked(spec: AgentSpec, changes: Mapping[str, Any]) -> AgentSpec:
+    """The spec with its changes; folders are made absolute, because a worker has another working folder."""
+    try:
+        values = {**msgspec.structs.asdict(spec), **changes}
+        made = msgspec.convert(values, AgentSpec)
+    except msgspec.ValidationError as error:
+        raise InputError(f"an agent's settings: {error}") from error
+    unknown = sorted(set(changes) - set(AgentSpec.__struct_fields__))
+    if unknown:
+        raise InputError(f"an agent has no {unknown[0]!r}; it takes {', '.join(AgentSpec.__struct_fields__)}")
+    roots = [Path(root).expanduser().resolve() for root in made.roots]
+    missing = next((root for root in roots if not root.is_dir()), None)
+    if missing is not None:
+        raise InputError(f"{missing} is not a folder")
+    return msgspec.structs.replace(made, roots=tuple(map(str, roots)))
+
+
+def _fork_turn(row: SessionRow, fork: bool | str | int) -> int:
+    if fork is False:
+        return 0
+    number = row.last_turn if fork is True else turn_number(fork)
+    if number is None:
+        raise InputError(f"{fork!r} is not a turn; ids look like T-12")
+    return number
+
+
+def _limits(given: Mapping[str, float], default: AgentLimits) -> AgentLimits:
+    names: dict[str, Literal["max_depth", "max_agents", "max_tokens"]] = {
+        "depth": "max_depth",
+        "agents": "max_agents",
+        "tokens": "max_tokens",
+    }
+    unknown = sorted(set(given) - {*names, "usd"})
+    if unknown:
+        raise InputError(f"there is no limit {unknown[0]!r}; available: {', '.join(names)}, usd")
+    values: dict[str, int] = {names[name]: int(value) for name, value in given.items() if name in names}
+    if "usd" in given:
+        values["max_nano_usd"] = int(given["usd"] * NANO)
+    return AgentLimits(**{**_as_dict(default), **values})
+
+
+def _as_dict(limits: AgentLimits) -> dict[str, int]:
+    return {name: getattr(limits, name) for name in AgentLimits.__dataclass_fields__}

@@ -1,0 +1,319 @@
+"""Agents: sessions in which a model works on a task for another session. Functions of a connection.
+
+    queued ──► running ──► done, failed
+      ▲           │ │
+      │           │ └──► the worker died: queued again, or lost after too many attempts
+      └─ waiting ◄┘      for an approval, an answer or other agents
+
+An agent is claimed with a lease. Each claim has a number, and only the newest claim can end the agent, so a worker that
+was presumed dead can't store a second result. Limits of a tree are checked in the transaction that adds an agent, or
+the call of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+
+from foveate.errors import AgentEnded, AgentNotFound, ClaimLost, LimitReached
+from foveate.store import log
+from foveate.store.agent_rows import (
+    ENDED_STATES,
+    AgentLimits,
+    AgentRow,
+    AgentState,
+    AgentTotals,
+    CallLimit,
+    ClaimRequest,
+    NewAgent,
+)
+from foveate.store.lineage import number_of
+from foveate.store.rows import NANO, CallRow, NewSession
+from foveate.store.sql import Connection, now_us
+
+MAX_LEASE_US = 3_600_000_000
+"""A lease that ends later than this was given before the clock was set back, and is ignored."""
+LOST = "its worker ended {attempts} times without finishing it"
+
+_ENDED = "('done', 'failed', 'cancelled', 'lost')"
+assert set(ENDED_STATES) == {"done", "failed", "cancelled", "lost"}, "the statements below name them"
+_COLUMNS = (
+    *("id", "session_id", "parent", "parent_session_id", "tree", "depth", "kind", "task", "spec", "state", "result"),
+    *(
+        "problem",
+        "waits",
+        "grants",
+        "decision",
+        "claims",
+        "attempts",
+        "owner",
+        "until_us",
+        "created_us",
+        "started_us",
+        "ended_us",
+    ),
+    *("read_us", "tenant"),
+)
+_FROM = {"session_id": "s.id", "parent_session_id": "p.id", "tenant": "s.tenant"}
+_SELECTED = ", ".join(_FROM.get(name, f"a.{name}") for name in _COLUMNS)
+SELECT = f"""SELECT {_SELECTED} FROM agents a JOIN sessions s ON s.number = a.session
+    LEFT JOIN sessions p ON p.number = a.parent_session"""  # noqa: S608
+ADD = """INSERT INTO agents (id, session, parent, parent_session, tree, depth, kind, task, spec, state, waits, grants,
+    decision, claims, attempts, owner, until_us, created_us)
+    VALUES (:id, :session, :parent, :parent_session, :tree, :depth, :kind, :task, :spec, 'queued', '', '', '', 0, 0,
+    '', 0, :now_us)"""
+ADD_LIMITS = """INSERT INTO agent_trees (tree, max_depth, max_agents, max_tokens, max_nano_usd)
+    VALUES (:tree, :max_depth, :max_agents, :max_tokens, :max_nano_usd) ON CONFLICT (tree) DO NOTHING"""
+GET_LIMITS = "SELECT max_depth, max_agents, max_tokens, max_nano_usd FROM agent_trees WHERE tree = :tree"
+FORGET_DOCUMENTS = "DELETE FROM documents WHERE session = :session AND name IN ('epic', 'tasks', 'run', 'origin')"
+COUNT_OPEN = f"SELECT count(*) FROM agents WHERE tree = :tree AND state NOT IN {_ENDED}"  # noqa: S608
+SUM_SPENT = """SELECT coalesce(sum(c.input_tokens + c.output_tokens), 0), coalesce(sum(c.nano_usd), 0)
+    FROM agents a JOIN calls c ON c.session = a.session WHERE a.tree = :tree AND c.purpose = 'chat'"""
+_FREE = "(state = 'queued' OR (state = 'running' AND (until_us < :now_us OR until_us > :latest_us)))"
+LIST_FREE = f"""SELECT id, state, attempts, decision FROM agents WHERE {_FREE} AND (:tree IS NULL OR tree = :tree)
+    ORDER BY created_us, id LIMIT :limit"""  # noqa: S608
+TAKE = """UPDATE agents SET state = 'running', owner = :owner, until_us = :until_us, claims = claims + 1,
+    attempts = :attempts, waits = '', decision = '', started_us = coalesce(started_us, :now_us) WHERE id = :id"""
+RENEW = "UPDATE agents SET until_us = :until_us WHERE owner = :owner AND state = 'running'"
+HELD = "SELECT id, claims FROM agents WHERE owner = :owner AND state = 'running'"
+HOLDS = "SELECT 1 FROM agents WHERE id = :id AND owner = :owner AND claims = :claims AND state = 'running'"
+RELEASE = "UPDATE agents SET state = 'queued', owner = '', until_us = 0 WHERE owner = :owner AND state = 'running'"
+END = """UPDATE agents SET state = :state, result = :result, problem = :problem, owner = '', until_us = 0, waits = '',
+    ended_us = :now_us WHERE id = :id"""
+PARK = """UPDATE agents SET state = :state, waits = :waits, owner = '', until_us = 0, attempts = 0 WHERE id = :id"""
+ADD_WAIT = "INSERT INTO agent_waits (agent, child) VALUES (:agent, :child) ON CONFLICT DO NOTHING"
+COUNT_ENDED = f"SELECT count(*) FROM agents WHERE id = :id AND state IN {_ENDED}"  # noqa: S608
+WAKE = """UPDATE agents SET state = 'queued', waits = '' WHERE state = 'waiting'
+    AND id IN (SELECT agent FROM agent_waits WHERE child = :id)"""
+FORGET_WAITS = "DELETE FROM agent_waits WHERE child = :id OR agent = :id"
+RESUME = "UPDATE agents SET state = 'queued', waits = '', grants = :grants, decision = :decision WHERE id = :id"
+DESCENDANTS = f"""WITH RECURSIVE below (id) AS (SELECT :id UNION SELECT a.id FROM agents a JOIN below b
+    ON a.parent = b.id) SELECT a.id FROM agents a JOIN below b ON b.id = a.id
+    WHERE a.state NOT IN {_ENDED} ORDER BY a.depth"""  # noqa: S608
+MARK_READ = f"UPDATE agents SET read_us = :now_us WHERE id = :id AND read_us IS NULL AND state IN {_ENDED}"  # noqa: S608
+LIST = f"""{SELECT} WHERE (:tenant IS NULL OR s.tenant = :tenant) AND (:state IS NULL OR a.state = :state)
+    AND (:tree IS NULL OR a.tree = :tree) AND (:parent_session IS NULL OR p.id = :parent_session)
+    ORDER BY a.created_us DESC, a.id LIMIT :limit"""
+LIST_NEWS = f"""{SELECT} WHERE p.id = :session_id AND a.read_us IS NULL ORDER BY a.created_us DESC, a.id LIMIT :limit"""
+
+
+def spawn(
+    connection: Connection,
+    session: NewSession,
+    agent: NewAgent,
+    *,
+    limits: AgentLimits,
+    fork_turn: int | None = None,
+    override: AgentLimits | None = None,
+) -> AgentRow:
+    """Add an agent with its session: a fork of the parent's at a turn (0 shares no turn), or one without a parent.
+
+    `LimitReached` if the tree has no room for it. `override` holds for the tree if this is its first agent.
+    """
+    if agent.parent_session_id is None or fork_turn is None:
+        row = log.create_session(connection, session)
+    else:
+        row = log.fork_session(connection, session, agent.parent_session_id, fork_turn)
+        connection.execute(FORGET_DOCUMENTS, {"session": row.number})
+    if override is not None:
+        connection.execute(ADD_LIMITS, {"tree": agent.tree, **asdict(override)})
+    _check_room(connection, agent, _limits(connection, agent.tree, limits))
+    parent = None if agent.parent_session_id is None else number_of(connection, agent.parent_session_id)
+    values = {**asdict(agent), "session": row.number, "parent_session": parent, "now_us": now_us()}
+    connection.execute(ADD, values)
+    return get(connection, agent.id)
+
+
+def get(connection: Connection, agent_id: str) -> AgentRow:
+    """`AgentNotFound` if there is none."""
+    found = _select(connection, f"{SELECT} WHERE a.id = :id", {"id": agent_id})
+    if not found:
+        raise AgentNotFound(agent_id)
+    return found[0]
+
+
+def of_session(connection: Connection, session_id: str) -> AgentRow | None:
+    """The agent that works in a session."""
+    found = _select(connection, f"{SELECT} WHERE s.id = :id", {"id": session_id})
+    return found[0] if found else None
+
+
+def list_agents(
+    connection: Connection,
+    *,
+    tenant: str | None = None,
+    state: AgentState | None = None,
+    tree: str | None = None,
+    parent_session: str | None = None,
+    limit: int = 1_000,
+) -> list[AgentRow]:
+    """The newest first."""
+    values = {"tenant": tenant, "state": state, "tree": tree, "parent_session": parent_session, "limit": limit}
+    return _select(connection, LIST, values)
+
+
+def news(connection: Connection, session_id: str, limit: int) -> list[AgentRow]:
+    """Agents of a session that are not ended, or whose end it was not told yet; the newest first."""
+    return _select(connection, LIST_NEWS, {"session_id": session_id, "limit": limit})
+
+
+def totals(connection: Connection, tree: str, limits: AgentLimits) -> AgentTotals:
+    """What a tree has used of its limits. A call in progress counts with the most it may take."""
+    tokens, nano_usd = _spent(connection, tree)
+    (count,) = connection.execute(COUNT_OPEN, {"tree": tree}).fetchone()
+    return AgentTotals(count, tokens, nano_usd, _limits(connection, tree, limits))
+
+
+def is_free(connection: Connection, tree: str | None = None) -> bool:
+    """Whether there is an agent to claim."""
+    moment = now_us()
+    values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "tree": tree, "limit": 1}
+    return connection.execute(LIST_FREE, values).fetchone() is not None
+
+
+def claim(connection: Connection, wanted: ClaimRequest) -> list[AgentRow]:
+    """Lease queued agents and those whose worker died, the oldest first; one that failed too often is lost."""
+    moment = now_us()
+    values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "tree": wanted.tree, "limit": wanted.limit}
+    until_us = moment + int(wanted.lease_seconds * 1_000_000)
+    claimed = []
+    for agent_id, state, attempts, decision in connection.execute(LIST_FREE, values).fetchall():
+        tried = attempts + (state == "running")
+        if tried >= wanted.max_attempts:
+            _end(connection, agent_id, "lost", problem=LOST.format(attempts=tried))
+            continue
+        taken = {"id": agent_id, "owner": wanted.owner, "until_us": until_us, "attempts": tried, "now_us": moment}
+        connection.execute(TAKE, taken)
+        claimed.append(replace(get(connection, agent_id), decision=decision))
+    return claimed
+
+
+def renew(connection: Connection, owner: str, lease_seconds: float) -> dict[str, int]:
+    """Extend the leases of a worker; the claims that it still holds, by agent."""
+    connection.execute(RENEW, {"owner": owner, "until_us": now_us() + int(lease_seconds * 1_000_000)})
+    return held(connection, owner)
+
+
+def held(connection: Connection, owner: str) -> dict[str, int]:
+    """The claims that a worker holds, by agent."""
+    return dict(connection.execute(HELD, {"owner": owner}).fetchall())
+
+
+def release(connection: Connection, owner: str) -> None:
+    """Queue what a worker that ends in good order did not finish."""
+    connection.execute(RELEASE, {"owner": owner})
+
+
+def check_claim(connection: Connection, agent_id: str, owner: str, claims: int) -> None:
+    """`ClaimLost` unless this claim is the newest of a running agent."""
+    if connection.execute(HOLDS, {"id": agent_id, "owner": owner, "claims": claims}).fetchone() is None:
+        raise ClaimLost(agent_id)
+
+
+def finish(
+    connection: Connection,
+    claimed: AgentRow,
+    state: AgentState,
+    *,
+    result: str | None = None,
+    problem: str | None = None,
+) -> AgentRow:
+    """Store how an agent ended, and queue those that wait for it; `ClaimLost` if another worker has it."""
+    check_claim(connection, claimed.id, claimed.owner, claimed.claims)
+    _end(connection, claimed.id, state, result=result, problem=problem)
+    return get(connection, claimed.id)
+
+
+def park(connection: Connection, claimed: AgentRow, waits: str, children: Sequence[str] = ()) -> AgentRow:
+    """Let an agent wait; if one of the agents that it waits for has ended meanwhile, it is queued at once."""
+    check_claim(connection, claimed.id, claimed.owner, claimed.claims)
+    for child in children:
+        connection.execute(ADD_WAIT, {"agent": claimed.id, "child": child})
+    ended = any(connection.execute(COUNT_ENDED, {"id": child}).fetchone()[0] for child in children)
+    state: AgentState = "queued" if ended else "waiting"
+    connection.execute(PARK, {"id": claimed.id, "state": state, "waits": "" if ended else waits})
+    return get(connection, claimed.id)
+
+
+def resume(connection: Connection, agent_id: str, *, expected: str, grants: str, decision: str = "") -> AgentRow:
+    """Queue an agent that waits for a person; `AgentEnded` if it does not wait for what was expected any more."""
+    row = get(connection, agent_id)
+    if row.state != "waiting" or row.waits != expected:
+        raise AgentEnded(agent_id, row.state)
+    connection.execute(RESUME, {"id": agent_id, "grants": grants, "decision": decision})
+    return get(connection, agent_id)
+
+
+def cancel(connection: Connection, agent_id: str) -> list[AgentRow]:
+    """End an agent and all below it that have not ended; those that were cancelled."""
+    get(connection, agent_id)
+    below = [found for (found,) in connection.execute(DESCENDANTS, {"id": agent_id}).fetchall()]
+    for found in below:
+        _end(connection, found, "cancelled", problem="cancelled" if found == agent_id else f"{agent_id} was cancelled")
+    return [get(connection, found) for found in below]
+
+
+def mark_read(connection: Connection, agent_id: str) -> None:
+    """Its end was told to the session that it works for."""
+    connection.execute(MARK_READ, {"id": agent_id, "now_us": now_us()})
+
+
+def check_call(connection: Connection, call: CallRow, within: CallLimit) -> None:
+    """`LimitReached` if a tree has no room for a call of a model, `ClaimLost` if the caller has lost the agent."""
+    check_claim(connection, within.agent_id, within.owner, within.claims)
+    limits = _limits(connection, within.tree, within.limits)
+    tokens, nano_usd = _spent(connection, within.tree)
+    needed = call.input_tokens + call.output_tokens
+    if tokens + needed > limits.max_tokens:
+        used = f"{tokens:,} of {limits.max_tokens:,} tokens are used, and the next call may take {needed:,}"
+        raise LimitReached(within.tree, "tokens", f"{used}; agents.max_tokens raises the limit")
+    if nano_usd + call.nano_usd > limits.max_nano_usd:
+        used = f"${nano_usd / NANO:.4f} of ${limits.max_nano_usd / NANO:.4f} are spent"
+        more = f"the next call may cost ${call.nano_usd / NANO:.4f}"
+        raise LimitReached(within.tree, "usd", f"{used}, and {more}; agents.max_usd raises the limit")
+
+
+def _check_room(connection: Connection, agent: NewAgent, limits: AgentLimits) -> None:
+    if agent.depth > limits.max_depth:
+        problem = f"an agent at level {agent.depth} is too deep; agents.max_depth is {limits.max_depth}"
+        raise LimitReached(agent.tree, "depth", problem)
+    (count,) = connection.execute(COUNT_OPEN, {"tree": agent.tree}).fetchone()
+    if count >= limits.max_agents:
+        problem = f"{count:,} agents have not ended; agents.max_agents is {limits.max_agents:,}"
+        raise LimitReached(agent.tree, "count", f"{problem}; wait for some, or cancel them")
+    tokens, nano_usd = _spent(connection, agent.tree)
+    if tokens >= limits.max_tokens:
+        raise LimitReached(agent.tree, "tokens", f"all of its {limits.max_tokens:,} tokens are used")
+    if nano_usd > limits.max_nano_usd:
+        raise LimitReached(agent.tree, "usd", f"all of its ${limits.max_nano_usd / NANO:.4f} are spent")
+
+
+def _limits(connection: Connection, tree: str, default: AgentLimits) -> AgentLimits:
+    row = connection.execute(GET_LIMITS, {"tree": tree}).fetchone()
+    if row is None:
+        return default
+    names = ("max_depth", "max_agents", "max_tokens", "max_nano_usd")
+    return replace(default, **{name: value for name, value in zip(names, row, strict=True) if value is not None})
+
+
+def _spent(connection: Connection, tree: str) -> tuple[int, int]:
+    tokens, nano_usd = connection.execute(SUM_SPENT, {"tree": tree}).fetchone()
+    return int(tokens), int(nano_usd)
+
+
+def _end(
+    connection: Connection,
+    agent_id: str,
+    state: AgentState,
+    *,
+    result: str | None = None,
+    problem: str | None = None,
+) -> None:
+    values = {"id": agent_id, "state": state, "result": result, "problem": problem, "now_us": now_us()}
+    connection.execute(END, values)
+    connection.execute(WAKE, {"id": agent_id})
+    connection.execute(FORGET_WAITS, {"id": agent_id})
+
+
+def _select(connection: Connection, statement: str, values: Mapping[str, object]) -> list[AgentRow]:
+    return [AgentRow(**dict(zip(_COLUMNS, row, strict=True))) for row in connection.execute(statement, values)]

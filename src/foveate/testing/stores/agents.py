@@ -1,0 +1,173 @@
+"""The conformance suite of agents: states, claims, waits and limits. Run it as `foveate.testing.stores` says."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from foveate.errors import AgentEnded, AgentNotFound, ClaimLost, LimitReached
+from foveate.store import Store
+from foveate.store.agent_rows import AgentLimits, AgentRow, CallLimit, ClaimRequest, NewAgent
+from foveate.testing.stores import Case, OpenStore, draft, new_session
+from foveate.testing.stores.calls import call
+
+LIMITS = AgentLimits(max_depth=2, max_agents=3, max_tokens=1_000, max_nano_usd=1_000)
+WANTED = ClaimRequest(owner="w", limit=10, lease_seconds=60.0, max_attempts=2)
+
+
+def new_agent(agent_id: str = "a-1", parent: str | None = None, *, depth: int = 1) -> NewAgent:
+    return NewAgent(
+        id=agent_id,
+        parent=parent,
+        parent_session_id=None,
+        tree="tree",
+        depth=depth,
+        kind="run",
+        task="Build.",
+        spec="{}",
+    )
+
+
+async def _spawned(store: Store, agent_id: str = "a-1", parent: str | None = None) -> AgentRow:
+    depth = 2 if parent else 1
+    return await store.agents.spawn(new_session(agent_id), new_agent(agent_id, parent, depth=depth), limits=LIMITS)
+
+
+async def an_agent_is_added_with_its_session(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session("boss"))
+    await store.append("boss", [draft("one")])
+    given = replace(new_agent(), parent_session_id="boss")
+    row = await store.agents.spawn(new_session("a-1"), given, limits=LIMITS, fork_turn=1)
+    assert (row.state, row.parent_session_id, row.session_id) == ("queued", "boss", "a-1")
+    assert (await store.get_session("a-1")).parent_id == "boss"
+    assert await store.agents.of_session("a-1") == row
+    assert await store.agents.of_session("boss") is None
+    assert [agent.id for agent in await store.agents.news("boss", 10)] == ["a-1"]
+    assert [agent.id for agent in await store.agents.list_agents(parent_session="boss")] == ["a-1"]
+    try:
+        await store.agents.get("a-2")
+    except AgentNotFound:
+        return
+    raise AssertionError("there is no such agent")
+
+
+async def two_workers_never_claim_the_same_agent(store: Store, open_store: OpenStore) -> None:
+    again = await open_store()
+    try:
+        for number in range(3):
+            await _spawned(store, f"a-{number}")
+        claimed = await asyncio.gather(
+            store.agents.claim(replace(WANTED, limit=2)), again.agents.claim(replace(WANTED, owner="v"))
+        )
+    finally:
+        await again.close()
+    assert sorted(row.id for rows in claimed for row in rows) == ["a-0", "a-1", "a-2"]
+    assert not await store.agents.is_free()
+
+
+async def only_the_newest_claim_ends_an_agent(store: Store, _: OpenStore) -> None:
+    await _spawned(store)
+    (old,) = await store.agents.claim(replace(WANTED, lease_seconds=-1.0))
+    (new,) = await store.agents.claim(replace(WANTED, owner="v"))
+    try:
+        await store.agents.finish(old, "done", result="twice")
+    except ClaimLost:
+        assert (await store.agents.finish(new, "done", result="once")).result == "once"
+        return
+    raise AssertionError("an old claim ended the agent")
+
+
+async def an_agent_is_lost_after_too_many_attempts_and_released_ones_do_not_count(store: Store, _: OpenStore) -> None:
+    await _spawned(store)
+    for _number in range(5):
+        assert await store.agents.claim(WANTED)
+        await store.agents.release("w")
+    for _number in range(2):
+        assert await store.agents.claim(replace(WANTED, lease_seconds=-1.0))
+    assert await store.agents.claim(WANTED) == []
+    assert (await store.agents.get("a-1")).state == "lost"
+
+
+async def two_that_wait_for_one_are_both_queued_when_it_ends(store: Store, _: OpenStore) -> None:
+    for agent_id in ("a-1", "a-2", "a-3"):
+        await _spawned(store, agent_id)
+    first, second, child = await store.agents.claim(WANTED)
+    for row in (first, second):
+        assert (await store.agents.park(row, "{}", [child.id])).state == "waiting"
+    await store.agents.finish(child, "done", result="yes")
+    assert {(await store.agents.get(row.id)).state for row in (first, second)} == {"queued"}
+    (late, *_others) = await store.agents.claim(WANTED)
+    assert (await store.agents.park(late, "{}", [child.id])).state == "queued"
+
+
+async def a_decision_is_for_one_claim(store: Store, _: OpenStore) -> None:
+    await _spawned(store)
+    (row,) = await store.agents.claim(WANTED)
+    await store.agents.park(row, '"approval"')
+    resumed = await store.agents.resume("a-1", expected='"approval"', grants='"g"', decision='"yes"')
+    assert (resumed.state, resumed.grants) == ("queued", '"g"')
+    (first,) = await store.agents.claim(replace(WANTED, lease_seconds=-1.0))
+    (second,) = await store.agents.claim(WANTED)
+    assert (first.decision, second.decision, second.grants) == ('"yes"', "", '"g"')
+    try:
+        await store.agents.resume("a-1", expected='"approval"', grants="")
+    except AgentEnded:
+        return
+    raise AssertionError("it does not wait any more")
+
+
+async def a_cancel_ends_all_below_and_takes_them_from_their_worker(store: Store, _: OpenStore) -> None:
+    await _spawned(store)
+    await _spawned(store, "a-2", "a-1")
+    claimed = await store.agents.claim(WANTED)
+    assert len(await store.agents.renew("w", 60.0)) == 2
+    assert [row.id for row in await store.agents.cancel("a-1")] == ["a-1", "a-2"]
+    assert await store.agents.held("w") == {}
+    for row in claimed:
+        try:
+            await store.agents.finish(row, "done", result="late")
+        except ClaimLost:
+            continue
+        raise AssertionError("a cancelled agent got a result")
+
+
+async def limits_of_a_tree_are_checked_with_each_agent_and_call(store: Store, _: OpenStore) -> None:
+    await store.agents.spawn(
+        new_session("a-1"), new_agent(), limits=LIMITS, override=replace(LIMITS, max_agents=1, max_tokens=250)
+    )
+    for refused in (new_agent("a-2"), new_agent("a-3", depth=3)):
+        try:
+            await store.agents.spawn(new_session(refused.id), refused, limits=LIMITS)
+        except LimitReached:
+            continue
+        raise AssertionError("a limit was exceeded")
+    assert [row.id for row in await store.list_sessions()] == ["a-1"]
+    (row,) = await store.agents.claim(WANTED)
+    within = CallLimit(tree="tree", agent_id="a-1", owner="w", claims=row.claims, limits=LIMITS)
+    one = replace(call("a-1", nano_usd=1), purpose="chat", input_tokens=50, output_tokens=50)
+    made = 0
+    for _number in range(5):
+        try:
+            await store.calls.reserve(one, since_us=0, limit_nano_usd=10**9, within=within)
+        except LimitReached:
+            continue
+        made += 1
+    totals = await store.agents.totals("tree", LIMITS)
+    assert (made, totals.tokens, totals.agents) == (2, 200, 1)
+    try:
+        await store.calls.reserve(one, since_us=0, limit_nano_usd=10**9, within=replace(within, claims=9))
+    except ClaimLost:
+        return
+    raise AssertionError("a call without a claim")
+
+
+CASES: tuple[Case, ...] = (
+    an_agent_is_added_with_its_session,
+    two_workers_never_claim_the_same_agent,
+    only_the_newest_claim_ends_an_agent,
+    an_agent_is_lost_after_too_many_attempts_and_released_ones_do_not_count,
+    two_that_wait_for_one_are_both_queued_when_it_ends,
+    a_decision_is_for_one_claim,
+    a_cancel_ends_all_below_and_takes_them_from_their_worker,
+    limits_of_a_tree_are_checked_with_each_agent_and_call,
+)
