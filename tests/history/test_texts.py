@@ -10,6 +10,7 @@ import pytest
 
 from foveate import Foveate
 from foveate.history import texts
+from foveate.store.database import Database
 from support.engine import assistant, user, with_store
 
 
@@ -39,3 +40,23 @@ def test_a_large_turn_is_read_and_written_off_the_event_loop(tmp_path: Path, mon
     asyncio.run(with_store(tmp_path / "chat.db", job))
     assert set(on_loop) == {"write_text", "_restored"}
     assert max(size for sizes in on_loop.values() for size in sizes) <= texts.MAX_LOOP_CHARS
+
+
+def test_a_past_turn_is_read_in_three_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        for number in range(4):
+            await session.record([user(f"Question {number}"), assistant(f"Answer {number}")])
+        await session.get_turn(1)
+        read, reads = Database.read, []
+
+        async def counted(database: Database, work: Any) -> Any:
+            reads.append(work)
+            return await read(database, work)
+
+        await fov.settle()
+        monkeypatch.setattr(Database, "read", counted)
+        assert "Question 2" in (await session.get_turn("T-3")).content
+        assert len(reads) == 3
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

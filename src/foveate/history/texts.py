@@ -75,6 +75,8 @@ class TextReader:
         self._sent = SentSizes.of(None)
         self._steps = RunningSteps(self._compressor, self._sent)
         self._raw: BoundedCache[int, _Raw] = BoundedCache(MAX_CACHED_TURNS)
+        self._newest = 0
+        """The newest turn that is known: those before it do not grow any more."""
         self._open: tuple[int, _Raw] | None = None
         """The newest turn as it was read last."""
         self._whole: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
@@ -309,7 +311,8 @@ class TextReader:
         self._raw.reserve(len(turns))
         found = {turn: raw for turn in turns if (raw := self._raw.get(turn))}
         lacking = sorted(turn for turn in turns if turn not in found)
-        closed = (await self._store.get_session(self._session_id)).last_turn if lacking else 0
+        if lacking and lacking[-1] >= self._newest:
+            self._newest = (await self._store.get_session(self._session_id)).last_turn
         for first, last in _runs(lacking):
             groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
             for row in await self._store.read(self._session_id, first, last):
@@ -319,7 +322,7 @@ class TextReader:
                 restore = partial(_restored, rows, self._sent, known)
                 is_large = sum(len(row.body or b"") for row in rows) > MAX_LOOP_CHARS
                 found[turn] = await asyncio.to_thread(restore) if is_large else restore()
-                if turn < closed:
+                if turn < self._newest:
                     self._raw[turn] = found[turn]
                 else:
                     self._open = turn, found[turn]
