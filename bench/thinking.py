@@ -3,7 +3,7 @@
     python bench/thinking.py --requests 1000 --budgets 6000 16000
 
 A recorder answers each request with a signed thinking block and remembers the request's bytes under the signature. A
-block is invalid where what stands before it differs. The conversation has turns with and without tool calls, forks,
+block is invalid if what precedes it differs. The conversation has turns with and without tool calls, forks,
 changes of tools and of the system prompt; its history is rebuilt as it fills.
 """
 
@@ -20,12 +20,15 @@ from typing import Any
 
 import foveate
 from foveate import Session
+from foveate.context.assemble import MESSAGE_TOKENS
 from foveate.settings import load_settings
 
 WORDS = ("the", "plan", "keeps", "every", "file", "that", "a", "worker", "wrote", "since", "release", "was", "cut")
 TOOL = {"name": "extra", "description": "Something more.", "input_schema": {"type": "object", "properties": {}}}
 CHANGE_EVERY = 97
 FORK_EVERY = 150
+SLACK = 0.02
+"""Of a budget: what a context keeps free beside a turn in progress."""
 
 
 def bare(value: Any) -> Any:
@@ -55,9 +58,11 @@ class Recorder:
     invalid_requests: int = 0
     in_progress: int = 0
     in_progress_sent: int = 0
+    outgrown: int = 0
+    """Blocks of the turn in progress that were not sent because the turn outgrew the budget."""
     made: dict[str, str] = field(default_factory=dict)
 
-    def check(self, request: dict[str, Any], expected: list[str]) -> None:
+    def check(self, request: dict[str, Any], expected: list[str], *, is_outgrown: bool) -> None:
         """Look at every thinking block of a request; `expected` are those of the turn in progress."""
         blocks = flat(request)
         bad, shown = 0, set()
@@ -74,6 +79,7 @@ class Recorder:
         self.invalid_requests += bad > 0
         self.in_progress += len(expected)
         self.in_progress_sent += len(shown.intersection(expected))
+        self.outgrown += is_outgrown * len(set(expected) - shown)
 
     def answer(self, request: dict[str, Any], words: str, call: str | None) -> tuple[dict[str, Any], str]:
         signature = f"signature-{len(self.made):06}" + "s" * 200
@@ -111,27 +117,33 @@ async def talk_one_turn(session: Session, recorder: Recorder, system: str, words
     await session.record({"role": "user", "content": f"Why {words(5, 60)}?"})
     steps = chance.choice([0, 0, 1, 2, 5])
     own: list[str] = []
+    needed, is_outgrown = 0, False
     for step in range(steps + 1):
-        request = (await session.context(system=system)).request("anthropic")
-        recorder.check(request, own)
+        context = await session.context(system=system)
+        request = context.request("anthropic")
+        is_outgrown |= needed > context.budget_tokens * (1 - SLACK)
+        recorder.check(request, own, is_outgrown=is_outgrown)
         call = f"toolu_{recorder.requests}" if step < steps else None
         answer, signature = recorder.answer(request, words(5, 80), call)
         own.append(signature)
-        await session.record(answer, format="anthropic")
+        added = (await session.record(answer, format="anthropic")).tokens
         if call:
             result = {"type": "tool_result", "tool_use_id": call, "content": words(10, 200)}
-            await session.record({"role": "user", "content": [result]}, format="anthropic")
+            said = await session.record({"role": "user", "content": [result]}, format="anthropic")
+            needed = context.tokens + added + said.tokens + 2 * MESSAGE_TOKENS
 
 
 async def main(budgets: list[int], requests: int) -> None:
-    print("| budget | requests | rejected | blocks sent | invalid | in the turn in progress: sent / made |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print(
+        "| budget | requests | rejected | blocks sent | invalid | in the turn in progress: sent / made | of those not sent, the turn outgrew the budget |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for budget in budgets:
         with tempfile.TemporaryDirectory() as folder:
             seen = await converse(Path(folder) / "s.db", budget, requests, seed=7)
         progress = f"{seen.in_progress_sent:,} / {seen.in_progress:,}"
         rejected = f"{seen.invalid_requests} | {seen.sent:,} | {seen.invalid}"
-        print(f"| {budget:,} | {seen.requests:,} | {rejected} | {progress} |")
+        print(f"| {budget:,} | {seen.requests:,} | {rejected} | {progress} | {seen.outgrown} |")
 
 
 if __name__ == "__main__":
