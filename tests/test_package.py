@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,8 @@ import foveate
 from conversation import make_conversation
 from foveate.history import driver as story
 from foveate.history import sizes as gathering
+from foveate.history import texts
+from foveate.worker.renditions import compress_safely
 
 
 @pytest.mark.parametrize("strategy", ["checkpoint", "topics", "hybrid"])
@@ -33,6 +36,32 @@ def test_the_gradient_shows_a_long_history_until_the_strategy_is_ready(
             assert then.tokens <= then.budget_tokens
 
     asyncio.run(run())
+
+
+def test_a_long_history_is_compressed_by_the_worker_and_not_by_the_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(story, "MEANWHILE_TURNS", 20)
+    compressed: list[int] = []
+
+    def noted(*given: Any) -> Any:
+        compressed.append(given[1])
+        return compress_safely(*given)
+
+    monkeypatch.setattr(texts, "compress_safely", noted)
+
+    async def run() -> None:
+        async with foveate.open(tmp_path / "chat.db") as fov:
+            session = await fov.session("long", strategy="checkpoint", budget_tokens=8_000)
+            for turn in make_conversation(40, 3).turns:
+                await session.record(turn)
+            first = await session.context("And now?")
+            assert first.planned.notes["meanwhile"] == "gradient"
+            await asyncio.gather(*fov._worker._beside)
+            assert "meanwhile" not in (await session.context("And now?")).planned.notes
+
+    asyncio.run(run())
+    assert [turn for turn in compressed if turn < 40] == []
 
 
 def test_closing_ends_what_is_still_being_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,11 +145,17 @@ class StatefulDriver:
         if keep and await self._is_unbuilt(session, name, strategy):
             plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
             if self._worker and name not in self._building:  # after the plan, which it would hold up
-                work = self._view(session, name, strategy, frame, room_tokens, keep=True)
+                work = self._build(self._worker, name, strategy, frame, room_tokens)
                 self._building[name] = self._worker.beside(work)
             notes: dict[str, Json] = {"meanwhile": "gradient", "building": name}
             return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=notes))
         return await self._view(session, name, strategy, frame, room_tokens, keep=keep)
+
+    async def _build(self, worker: Worker, name: str, strategy: Strategy, frame: Frame, room_tokens: int) -> None:
+        """Process the history, once its turns are compressed: the worker does that in its own processes."""
+        await worker.compress(self._session_id)
+        session = await self._store.get_session(self._session_id)
+        await self._view(session, name, strategy, frame, room_tokens, keep=True)
 
     async def _is_unbuilt(self, session: SessionRow, name: str, strategy: Strategy) -> bool:
         """Whether the strategy has yet to process a history that was there before it, or is still processing it."""

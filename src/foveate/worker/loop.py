@@ -127,6 +127,15 @@ class Worker:
         if self._settings.enabled and not self._closed:
             self._refiner.wake_roll_ups(session_id)
 
+    async def compress(self, session_id: str) -> None:
+        """Compress all turns of a session but the open one, unless compression is off."""
+        while self._settings.enabled:
+            if await self._work(session_id, include_open=False):
+                continue
+            if (await self._store.derived.backlog(session_id)).pending <= 1:
+                return
+            await asyncio.sleep(POLL_SECONDS)  # another worker has leased the rest
+
     async def finish(self, session_id: str, progress: Progress | None = None) -> None:
         """Make at once what a session lacks, its open turn included, except for work that needs a provider's model."""
         while True:
