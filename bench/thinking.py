@@ -134,9 +134,16 @@ async def talk_one_turn(session: Session, recorder: Recorder, system: str, words
 
 
 async def main(budgets: list[int], requests: int) -> None:
-    print(
-        "| budget | requests | rejected | blocks sent | invalid | in the turn in progress: sent / made | of those not sent, the turn outgrew the budget |"
+    columns = (
+        "budget",
+        "requests",
+        "rejected",
+        "blocks sent",
+        "invalid",
+        "of the turn in progress",
+        "outgrew the budget",
     )
+    print(f"| {' | '.join(columns)} |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for budget in budgets:
         with tempfile.TemporaryDirectory() as folder:
