@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError
 from foveate.events import Event
 from foveate.server.gateway.chain import read_history
 from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
-from foveate.server.gateway.reply import PING_SECONDS, GatewayReply, pings_until, reply_soon
+from foveate.server.gateway.reply import GatewayReply, reply_soon
 from foveate.server.gateway.sessions import ClientId, Decision
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.whole import CACHE_CONTROL, with_breakpoints
@@ -105,7 +105,8 @@ class Stream:
     prepared: Prepared
     answer: UpstreamAnswer
     response: httpx2.Response
-    is_recorded: bool = False
+    ending: asyncio.Future[Record | None] | None = None
+    """Records what the last round said, once that is complete; to stop the stream does not stop it."""
     is_closed: bool = False
 
 
@@ -283,6 +284,7 @@ class Gateway:
             stream=self._streamed(stream),
             close=lambda: self._close(stream),
             media_type=answer.media_type,
+            ping=call.wire.ping(),
         )
 
     async def _recorded(self, call: ClientCall, prepared: Prepared) -> None:
@@ -344,27 +346,18 @@ class Gateway:
         body: Record | None = stream.prepared.body
         try:
             while body is not None:
-                async with aclosing(_with_pings(self._events(answer, stream.response), call.wire.ping())) as pieces:
+                async with aclosing(self._events(answer, stream.response)) as pieces:
                     async for piece in pieces:
                         yield piece
                 if not answer.is_complete:
                     raise BadUpstream("the upstream's stream ended in the middle of an answer")
-                working = asyncio.ensure_future(self._end_round(call, stream.prepared, answer, body))
-                async for ping in pings_until(working, call.wire.ping()):
-                    yield ping
-                body = working.result()
+                stream.ending = asyncio.ensure_future(self._end_round(call, stream.prepared, answer, body))
+                body = await asyncio.shield(stream.ending)
                 if body is not None:
                     await stream.response.aclose()
-                    posting = asyncio.ensure_future(self._post_again(call, body))
-                    try:
-                        async for ping in pings_until(posting, call.wire.ping()):
-                            yield ping
-                        stream.response = posting.result()
-                    finally:
-                        posting.cancel()
-            stream.is_recorded = True
-            for piece in answer.finish():
-                yield piece
+                    stream.response = await self._post_again(call, body)
+                    stream.ending = None
+            yield b"".join(answer.finish())
         except (BadUpstream, httpx2.HTTPError) as error:
             for piece in answer.abort(_told(error)):
                 yield piece
@@ -377,8 +370,10 @@ class Gateway:
             return
         stream.is_closed = True
         await stream.response.aclose()
-        if not stream.is_recorded:
+        if stream.ending is None:
             await asyncio.shield(self._keep_partial(stream.call, stream.prepared, stream.answer))
+        else:
+            await asyncio.wait({stream.ending})
         self._release(stream.prepared)
 
     async def _end_round(
@@ -403,13 +398,20 @@ class Gateway:
             raise BadUpstream(f"the upstream answered {response.status_code} in a round of the history tools")
         return response
 
-    async def _events(self, answer: UpstreamAnswer, response: httpx2.Response) -> AsyncIterator[bytes]:
+    async def _events(self, answer: UpstreamAnswer, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """The client's part of each chunk; what came before a malformed event is passed on too."""
         parser = SseParser()
         async for chunk in response.aiter_bytes():
-            for event in parser.feed(chunk):
-                if piece := b"".join(answer.feed(event)):
-                    yield piece
+            pieces: list[bytes] = []
+            try:
+                for event in parser.feed(chunk):
+                    pieces += answer.feed(event)
+            except BadUpstream:
+                if pieces:
+                    yield b"".join(pieces)
+                raise
+            if pieces:
+                yield b"".join(pieces)
         for event in parser.close():
             if piece := b"".join(answer.feed(event)):
                 yield piece
@@ -558,25 +560,3 @@ def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> Gatew
     media_type = response.headers.get("content-type", "application/json")
     headers = {**answer_headers(response.headers), **prepared.answer_headers}
     return GatewayReply(response.status_code, headers, data, media_type=media_type)
-
-
-async def _with_pings(pieces: AsyncIterator[bytes], ping: bytes) -> AsyncGenerator[bytes, None]:
-    """The pieces, with a keep-alive in every long silence."""
-    waiting: asyncio.Future[bytes | None] = asyncio.ensure_future(_next(pieces))
-    try:
-        while True:
-            done, _ = await asyncio.wait({waiting}, timeout=PING_SECONDS)
-            if not done:
-                yield ping
-                continue
-            piece = waiting.result()
-            if piece is None:
-                return
-            yield piece
-            waiting = asyncio.ensure_future(_next(pieces))
-    finally:
-        waiting.cancel()
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(pieces, None)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from foveate.errors import FoveateError
 from foveate.server.gateway.wires import UpstreamAnswer
-
-T = TypeVar("T")
 
 PING_SECONDS: Final = 10.0
 """Silence after which a client gets a keep-alive."""
@@ -33,6 +33,86 @@ class GatewayReply:
     stream: AsyncGenerator[bytes, None] | None = None
     close: Callable[[], Coroutine[Any, Any, None]] | None = None
     media_type: str = "application/json"
+    ping: bytes = b""
+    """A keep-alive of the stream."""
+
+    def response(self) -> Response:
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "content-type"}
+        if self.stream is None:
+            return Response(self.body, self.status, headers=headers, media_type=self.media_type)
+        return ReplyStream(self, self.stream, headers)
+
+
+class ReplyStream(StreamingResponse):
+    """A stream with keep-alives. It is closed when the client is gone, even if it was never begun."""
+
+    def __init__(self, reply: GatewayReply, stream: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> None:
+        super().__init__(stream, reply.status, headers=headers, media_type=reply.media_type)
+        self._reply = reply
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        relay = asyncio.ensure_future(self._relay(send))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        gone.add_done_callback(lambda _: relay.cancel())
+        try:
+            await relay
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if not gone.done() or (own is not None and own.cancelling()):
+                raise
+        finally:
+            gone.cancel()
+            if self._reply.close is not None:
+                await asyncio.shield(self._reply.close())
+
+    async def _relay(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        pieces = _PieceSender(send, self._reply.ping)
+        try:
+            async for piece in self._stream:
+                await pieces.send(piece)
+        finally:
+            pieces.stop()
+        await pieces.send(b"", more_body=False)
+
+
+class _PieceSender:
+    """Sends the pieces of a stream, and a keep-alive in every long silence."""
+
+    def __init__(self, send: Send, ping: bytes) -> None:
+        self._send = send
+        self._ping = ping
+        self._loop = asyncio.get_running_loop()
+        self._sent_at = self._loop.time()
+        self._is_sending = False
+        self._sent_pings: set[asyncio.Task[None]] = set()
+        self._timer = self._loop.call_later(PING_SECONDS, self._look)
+
+    async def send(self, body: bytes, *, more_body: bool = True) -> None:
+        self._is_sending = True
+        await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
+        self._is_sending = False
+        self._sent_at = self._loop.time()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        """Send a keep-alive if it is time, and look again later: one timer, whatever is sent meanwhile."""
+        left = self._sent_at + PING_SECONDS - self._loop.time()
+        if left <= 0:
+            left = PING_SECONDS
+            if not self._is_sending:
+                ping = self._loop.create_task(self.send(self._ping))
+                self._sent_pings.add(ping)
+                ping.add_done_callback(self._sent_pings.discard)
+        self._timer = self._loop.call_later(left, self._look)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def reply_soon(
@@ -61,6 +141,7 @@ async def reply_soon(
         stream=_waiting(task, answer, ping),
         close=close,
         media_type=answer.media_type,
+        ping=ping,
     )
 
 
@@ -68,10 +149,8 @@ async def _waiting(
     task: asyncio.Task[GatewayReply], answer: UpstreamAnswer, ping: bytes
 ) -> AsyncGenerator[bytes, None]:
     yield ping
-    async for one in pings_until(task, ping):
-        yield one
     try:
-        reply = task.result()
+        reply = await task
     except FoveateError as error:
         message, kind = str(error), None
     else:
@@ -95,9 +174,3 @@ def _error_in(reply: GatewayReply) -> tuple[str, str | None]:
     if not isinstance(message, str):
         message = f"the upstream answered {reply.status}"
     return message[:MAX_ERROR_CHARS], kind if isinstance(kind, str) else None
-
-
-async def pings_until(working: asyncio.Future[T], ping: bytes) -> AsyncIterator[bytes]:
-    """Keep-alives until something is done."""
-    while not (await asyncio.wait({working}, timeout=PING_SECONDS))[0]:
-        yield ping

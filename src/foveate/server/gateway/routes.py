@@ -11,16 +11,14 @@ from typing import Any, Final
 import httpx2
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
 
 from foveate.client import Foveate
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
 from foveate.server.bodies import read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.recorder import Recorder, SessionChoice
-from foveate.server.gateway.reply import GatewayReply
 from foveate.server.gateway.sessions import client_id
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
@@ -105,7 +103,7 @@ class GatewayEndpoints:
         call = self._call(wire, request, await self._raw(request))
         is_stored = not self._bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
         reply = await self._gateway(request).handle(call, store=is_stored)
-        return _response(reply)
+        return reply.response()
 
     def _call(self, wire: Wire, request: Request, raw: bytes, target: Target | None = None) -> ClientCall:
         path = _own_path(request)
@@ -251,26 +249,3 @@ def _choice(request: Request, asked: ClientRequest) -> SessionChoice:
         model=asked.model,
         platform=agent or None,
     )
-
-
-class _Stream(StreamingResponse):
-    """A stream that is closed when the client is gone, even if it was never begun."""
-
-    def __init__(self, reply: GatewayReply, headers: Mapping[str, str]) -> None:
-        assert reply.stream is not None, "a reply with a stream"
-        super().__init__(reply.stream, reply.status, headers=headers, media_type=reply.media_type)
-        self._reply = reply
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            if self._reply.close is not None:
-                await asyncio.shield(self._reply.close())
-
-
-def _response(reply: GatewayReply) -> Response:
-    headers = {name: value for name, value in reply.headers.items() if name.lower() != "content-type"}
-    if reply.stream is None:
-        return Response(reply.body, reply.status, headers=headers, media_type=reply.media_type)
-    return _Stream(reply, headers)
