@@ -32,6 +32,7 @@ from foveate.recall.embed.endpoint import EmbeddingEndpoint
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import Session
 from foveate.session.address import find_session
+from foveate.session.cabinet import Cabinet
 from foveate.session.context import given_settings
 from foveate.session.keys import Keys
 from foveate.session.record import check_session_id, check_text, printable_text
@@ -132,6 +133,11 @@ class Foveate:
         """Keys of the server: `keys.create("laptop")`, `list`, `revoke`."""
         self._check_owner()
         return Keys(self._store)
+
+    @property
+    def cabinet(self) -> Cabinet:
+        """The file cabinet: `cabinet.file(…)`, `read`, `content`, `list`, `prune`. The owner sees those of all."""
+        return Cabinet(self._store, self.settings, tenant=self._tenant or None, view=self._tenant)
 
     def tenant(self, name: str) -> Foveate:
         """The store as a tenant sees it: the same methods, with the tenant's sessions only, by ids of its own.

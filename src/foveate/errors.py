@@ -7,6 +7,7 @@ FoveateError
 │   ├── UnknownStrategy   no strategy of that name
 │   ├── SettingsError     a setting, with its key and the accepted values
 │   ├── HistoryExceedsBudget  the history does not fit, and the strategy is set to fail
+│   ├── InvalidPrompt     a prompt's variables or includes, with its key
 │   └── BadRequest        a body that a client sent to the server
 ├── NotFound              the requested object does not exist
 │   ├── SessionNotFound
@@ -15,7 +16,10 @@ FoveateError
 │   ├── LevelUnknown      no such level
 │   ├── LevelNotReady     a level that is not made yet
 │   ├── PinNotFound
-│   └── AgentNotFound
+│   ├── AgentNotFound
+│   ├── ContentNotFound   no such key in the file cabinet
+│   ├── ContentExpired    a key of the file cabinet that is over
+│   └── PromptNotFound    no stored prompt of that key
 ├── Refused               possible, but not allowed in this state
 │   ├── SessionExists
 │   ├── ForkInUse         forks share the turns to be deleted
@@ -43,6 +47,7 @@ A message says what failed, where, and what to do next; ids are attributes.
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Callable
 
@@ -108,6 +113,15 @@ class InvalidMessage(InputError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
         self.path = path
+        self.problem = problem
+
+
+class InvalidPrompt(InputError):
+    """A stored prompt can't be used or stored; `key` is the prompt's."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"the prompt {key!r} {problem}")
+        self.key = key
         self.problem = problem
 
 
@@ -252,6 +266,36 @@ class AgentNotFound(NotFound):
     def __init__(self, agent_id: str) -> None:
         super().__init__(f"there is no agent {agent_id!r}; 'foveate agents list' lists them")
         self.agent_id = agent_id
+
+
+class ContentNotFound(NotFound):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"there is no {key[:80]!r} in the file cabinet; keys look like f-1a2b3c4d5e6f")
+        self.key = key
+
+
+class ContentExpired(NotFound):
+    """A key of the file cabinet is over; `turn_id` is a turn that still has the content, if any."""
+
+    def __init__(self, key: str, *, expired_at: str, source: str, session_id: str | None, turn_id: str | None) -> None:
+        where = f"{turn_id} of session {session_id!r}" if session_id else turn_id
+        if turn_id:
+            again = f'it is a result of {where}: get_turn("{turn_id}", "R") brings the key back'
+        else:
+            again = f"get it again from {source}" if source else "call the tool again"
+        super().__init__(f"{key} expired on {expired_at}; {again}")
+        self.key = key
+        self.expired_at = expired_at
+        self.session_id = session_id
+        self.turn_id = turn_id
+
+
+class PromptNotFound(NotFound):
+    def __init__(self, key: str, known: tuple[str, ...]) -> None:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "'foveate prompts list' lists those that exist"
+        super().__init__(f"no prompt {key[:80]!r}; {hint}")
+        self.key = key
 
 
 class Refused(FoveateError):

@@ -38,7 +38,7 @@ from foveate.errors import SettingsError, UnknownStrategy
 from foveate.events import EventSettings
 from foveate.models.settings import ModelsSettings
 from foveate.recall.settings import RecallSettings
-from foveate.store.settings import StoreSettings
+from foveate.store.settings import CabinetSettings, StoreSettings
 from foveate.strategy import Strategy, load, names
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
@@ -91,6 +91,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: ModelsSettings = ModelsSettings()
     recall: RecallSettings = RecallSettings()
     allotments: Allotments = Allotments()
+    cabinet: CabinetSettings = CabinetSettings()
     strategies: Mapping[str, Strategy] = {}
     """The strategies with settings other than the defaults, by name."""
     upper: Mapping[str, Struct] = {}

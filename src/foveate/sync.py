@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from foveate import client as api
 from foveate import session
 from foveate.errors import StoreClosed
-from foveate.session import checkpoints, documents, exchange, files, goals, keys, subagents
+from foveate.session import cabinet, checkpoints, documents, exchange, files, goals, keys, subagents
 from foveate.session import topics as topical
 from foveate.settings import Settings
 from foveate.store import FORKED
@@ -165,6 +165,7 @@ def _leave(self: _Blocking, *raised: object) -> None:
     self._loop.run(self._wrapped.__aexit__(*raised))
 
 
+Cabinet = _twin(cabinet.Cabinet)
 Documents = _twin(documents.Documents)
 Files = _twin(files.Files)
 Checkpoints = _twin(checkpoints.Checkpoints)

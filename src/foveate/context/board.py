@@ -58,6 +58,7 @@ LEVEL_WORDS: dict[ShownLevel, str] = {
     "A": "in summaries",
 }
 REMINDER = "get_turn and get_turns read any of them again, search_history finds words in them"
+CABINET_REMINDER = "read_cabinet reads lines of a key, write_from_cabinet writes it to a file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ class Note:
     """A file key, or whatever tells it from others of its kind."""
     text: str
     until_turn: int | None = None
+    since_turn: int = 0
+    """The turn it was added in; while that is in progress, it is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +213,11 @@ def current(board: Board) -> Board:
     return replace(board, retrieved=tuple(entry for entry in board.retrieved if entry.replaced_in is None))
 
 
+def without_new_notes(board: Board, turn: int) -> Board:
+    """The board without the notes of a turn in progress, whose own results show what they say."""
+    return replace(board, notes=tuple(note for note in board.notes if note.since_turn < turn or not note.since_turn))
+
+
 def as_begun(board: Board, turn: int, results: Sequence[str]) -> Board:
     """The board as a turn in progress found it, as far as the results of its own calls show the rest.
 
@@ -271,8 +279,24 @@ def add_note(board: Board, note: Note) -> Board:
     return replace(board, notes=(*others, note)[-MAX_NOTES:])
 
 
+def renew_note(board: Board, note: Note) -> Board:
+    """The board with a note; one of the same kind and key stays as it is, and lives longer.
+
+    So a turn in progress that files a content again changes nothing that stands before it.
+    """
+    if not any((old.kind, old.key) == (note.kind, note.key) for old in board.notes):
+        return add_note(board, note)
+    renewed = (
+        replace(old, until_turn=note.until_turn) if (old.kind, old.key) == (note.kind, note.key) else old
+        for old in board.notes
+    )
+    return replace(board, notes=tuple(renewed))
+
+
 def with_notes(board: Board, bands: Iterable[Band], *, has_tools: bool) -> Board:
     """The board with the turns of each band, and what a model can do about shortened ones; nothing if none is."""
+    if has_tools and any(note.kind in ("cabinet", "fetch") for note in board.notes):
+        board = add_note(board, Note("reminder", "cabinet", CABINET_REMINDER))
     shortened = sorted((band for band in bands if band.turns and band.level != "R"), key=lambda band: band.first)
     if not shortened:
         return board

@@ -39,14 +39,14 @@ def cut_text(text: str, max_tokens: int, count: Count, total_tokens: int) -> str
     `count` measures the text as it is sent (`costs.counting`). Where not even the note fits, what comes back is
     the shortest sign of a cut that does, or nothing.
     """
-    if not _exceeds(text, max_tokens, count):
+    if not exceeds(text, max_tokens, count):
         return text
     ending = "\n" if text.endswith("\n") else ""
     note = cut_note(total_tokens)
     room = max_tokens - count(f"{note}\n{ending}")
     while room > 0:
         head = take_head(text, int(room * HEAD_SHARE), count)
-        tail = _take_tail(text, room - count(head) if head else room, count, len(head))
+        tail = take_tail(text, room - count(head) if head else room, count, len(head))
         cut = _join(head, note, tail, ending)
         over = count(cut) - max_tokens
         if over <= 0:
@@ -58,7 +58,7 @@ def cut_text(text: str, max_tokens: int, count: Count, total_tokens: int) -> str
     return ""
 
 
-def _exceeds(text: str, max_tokens: int, count: Count) -> bool:
+def exceeds(text: str, max_tokens: int, count: Count) -> bool:
     """Whether the text is too large; seen from a part of it, where that is enough."""
     part = text[: max_tokens * _WIDE_CHARS]
     return (len(part) < len(text) and count(part) > max_tokens + _SEAM_TOKENS) or count(text) > max_tokens
@@ -75,7 +75,8 @@ def take_head(text: str, max_tokens: int, count: Count) -> str:
     return text[: _fit(len(text), max_tokens, lambda end: count(text[:end]), lambda end: _place(text, end))]
 
 
-def _take_tail(text: str, max_tokens: int, count: Count, start: int) -> str:
+def take_tail(text: str, max_tokens: int, count: Count, start: int = 0) -> str:
+    """The end of a text behind `start`, in at most this many tokens, from a line, a word, or a whole character on."""
     size = len(text)
 
     def fits(length: int) -> int:

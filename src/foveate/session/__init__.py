@@ -29,6 +29,7 @@ from foveate.history.recalled import Recaller
 from foveate.recall.search import Hit, SearchFilter
 from foveate.session import export as exports
 from foveate.session.agent import TriggerAgent
+from foveate.session.cabinet import Cabinet, CabinetEntry, filed_note
 from foveate.session.checkpoints import Checkpoints
 from foveate.session.context import Contexts, Request, given_settings
 from foveate.session.documents import Documents
@@ -141,6 +142,26 @@ class Session:
     def files(self) -> Files:
         """Files and todos that tool calls name: `files.list()`, `summarize(path, "…")`, `summaries()`."""
         return Files(self._store, self._row.id, self._row.last_turn, self.load_turns)
+
+    @property
+    def cabinet(self) -> Cabinet:
+        """The file cabinet, as the tools of this session use it: `cabinet.file(…)`, `read`, `content`, `list`."""
+        row = self._row
+        return Cabinet(
+            self._store,
+            self._shared.settings,
+            tenant=row.tenant,
+            view=self._tenant,
+            session_id=row.id,
+            noted=self._note_filed,
+        )
+
+    async def _note_filed(self, entry: CabinetEntry) -> None:
+        """List a new key on the board for some turns."""
+        turns = self._shared.settings.cabinet.note_turns
+        if turns:
+            await self.refresh()
+            await self._contexts.board.note(self._row, filed_note(entry, self._row.last_turn, turns))
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -636,7 +657,9 @@ class Session:
         low, high = self._reader().between(first, last)
         span = exports.Span.between(after, before)
         writer = exports.start(format, info, await self.pins())
-        async for piece in exports.pieces(writer, self.load_turns, low, min(high, info.turns), span):
+        results = exports.WholeResults(self._store, self._key)
+        last_turn = min(high, info.turns)
+        async for piece in exports.pieces(writer, self.load_turns, results, first=low, last=last_turn, span=span):
             yield piece
 
     def _take(self, row: SessionRow) -> None:

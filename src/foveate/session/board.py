@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from foveate.context import board as boards
-from foveate.context.board import Board
+from foveate.context.board import Board, Note
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.events import EventKind
 from foveate.history.late_writes import LateWrites
@@ -35,6 +35,7 @@ class SessionBoard:
         self._settings = settings
         self._publish = publish
         self._writes = LateWrites()
+        self._lock = asyncio.Lock()
 
     async def load(self, session: SessionRow, *, keep: bool = True) -> Board:
         """The board as the newest turn sees it. Expired items are removed, with an event if that is kept."""
@@ -52,8 +53,10 @@ class SessionBoard:
     async def shown(self, session: SessionRow, *, ends_turn: bool, keep: bool) -> Board:
         """The board to show: in a turn in progress, unless the prompt ends it, as it was when the turn began."""
         board = await self.load(session, keep=keep)
-        newest = [entry for entry in board.retrieved if entry.since_turn == session.last_turn]
-        if not newest or session.head == "closed" or ends_turn:
+        if session.head == "closed" or ends_turn:
+            return boards.current(board)
+        board = boards.without_new_notes(board, session.last_turn)
+        if not any(entry.since_turn == session.last_turn for entry in board.retrieved):
             return boards.current(board)
         messages = await self._viewer.raw(session.last_turn)
         results = [
@@ -62,6 +65,11 @@ class SessionBoard:
             for result in message.tool_results
         ]
         return boards.as_begun(board, session.last_turn, results)
+
+    async def note(self, session: SessionRow, note: Note) -> None:
+        """Put a note on the board. Calls of tools that run side by side wait for each other."""
+        async with self._lock:
+            await self.keep(boards.renew_note(await self.load(session), note))
 
     async def keep(self, board: Board) -> None:
         await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)))
@@ -73,17 +81,18 @@ class SessionBoard:
     async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
         """Put what a model retrieved on the board. Returns the page it asked for."""
         exact = exact_counter(session.encoding)
-        grown = await asyncio.to_thread(
-            boards.retrieve,
-            await self.load(session),
-            blocks,
-            now_turn=session.last_turn,
-            page_tokens=self.page_tokens(session, counter),
-            count=exact.base,
-            page=page,
-            life_turns=self._settings.context.board_life_turns,
-        )
-        await self.keep(grown)
+        async with self._lock:
+            grown = await asyncio.to_thread(
+                boards.retrieve,
+                await self.load(session),
+                blocks,
+                now_turn=session.last_turn,
+                page_tokens=self.page_tokens(session, counter),
+                count=exact.base,
+                page=page,
+                life_turns=self._settings.context.board_life_turns,
+            )
+            await self.keep(grown)
         entry = grown.retrieved[-1]
         self._publish("turn-retrieved", entry.first, {"name": entry.name, "page": entry.page})
         more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""

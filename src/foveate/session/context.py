@@ -45,6 +45,7 @@ from foveate.history.texts import TextReader
 from foveate.plan import Frame
 from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
+from foveate.session.cabinet import KeyRenewals
 from foveate.session.documents import check_size, stand_in
 from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy, session_strategy
@@ -153,6 +154,7 @@ class Contexts:
         self._session_id = session_id
         self._events = events
         self._settings = settings
+        self._renewals = KeyRenewals(store, settings)
         self.board = SessionBoard(store, session_id, self.viewer, settings, self._publish)
         self._pending = PendingSteps(self.viewer, self.storyteller)
 
@@ -243,6 +245,8 @@ class Contexts:
                 board = noted
                 shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
         context = await self._assembled(session, counter, request, part, view, memory=layer.text, board=shown)
+        if not one_off:
+            await self._renewals.renew(session.tenant, context.text)
         room_tokens = counter.scale(room.history, session.calibration)
         late: dict[str, Json] = {"recall_late": list(layer.late)} if layer.late else {}
         notes = {**view.planned.notes, **late}

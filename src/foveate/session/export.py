@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,18 +13,40 @@ from foveate import formats
 from foveate.formats.files import encode_json
 from foveate.recall.dates import parse_moment
 from foveate.session.values import Pin, SessionInfo
+from foveate.store import Store
+from foveate.store.rows import TurnContentRow
 from foveate.text import compact_json
-from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Turn
+from foveate.turn import (
+    Attachment,
+    Json,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+    turn_id,
+)
 
 AUDIT_VERSION = 1
 BATCH_TURNS = 200
 """Turns that are read at a time."""
 
 
+@dataclass(frozen=True, slots=True)
+class WholeResult:
+    """A tool result or fetched page that a turn shows in part."""
+
+    row: TurnContentRow
+    content: bytes
+
+
 class ExportWriter(Protocol):
     """Takes the turns one by one and gives the file in pieces."""
 
-    def add(self, turn: Turn) -> Iterator[str]: ...
+    def add(self, turn: Turn, contents: Sequence[WholeResult] = ()) -> Iterator[str]: ...
 
     def finish(self) -> Iterator[str]: ...
 
@@ -50,14 +73,37 @@ class Span:
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
+@dataclass(frozen=True, slots=True)
+class WholeResults:
+    """Reads the whole results of a session's turns."""
+
+    store: Store
+    session_id: str
+
+    async def rows(self, first: int, last: int) -> Sequence[TurnContentRow]:
+        return await self.store.cabinet.of_turns(self.session_id, first, last)
+
+    async def read(self, row: TurnContentRow) -> WholeResult:
+        return WholeResult(row, await self.store.cabinet.read(row.tenant, row.digest) or b"")
+
+
 async def pieces(
-    writer: ExportWriter, load: Callable[[int, int], Awaitable[Sequence[Turn]]], first: int, last: int, span: Span
+    writer: ExportWriter,
+    load: Callable[[int, int], Awaitable[Sequence[Turn]]],
+    results: WholeResults,
+    *,
+    first: int,
+    last: int,
+    span: Span,
 ) -> AsyncIterator[str]:
     """The export of the turns from `first` to `last` as chunks of text."""
     for low in range(first, last + 1, BATCH_TURNS):
-        for turn in await load(low, min(low + BATCH_TURNS - 1, last)):
+        high = min(low + BATCH_TURNS - 1, last)
+        rows = await results.rows(low, high) if isinstance(writer, _Audit) else ()
+        for turn in await load(low, high):
             if span.includes(turn.at):
-                for piece in writer.add(turn):
+                own = [row for row in rows if turn_id(row.turn) == turn.id]
+                for piece in writer.add(turn, [await results.read(row) for row in own]):
                     yield piece
     for piece in writer.finish():
         yield piece
@@ -92,9 +138,11 @@ class _Audit:
         self._before = encode_json(head).removesuffix("}") + ',"turns":[\n'
         self._canonical = formats.load_messages("foveate")
 
-    def add(self, turn: Turn) -> Iterator[str]:
+    def add(self, turn: Turn, contents: Sequence[WholeResult] = ()) -> Iterator[str]:
         messages = [self._message(message) for message in turn.messages]
         row: dict[str, Json] = {"id": turn.id, "tokens": turn.tokens, "messages": messages}
+        if contents:
+            row["contents"] = [_content(result) for result in contents]
         yield self._before + encode_json(row)
         self._before = ",\n"
 
@@ -107,6 +155,21 @@ class _Audit:
         if message.original is None:
             return canonical
         return {"canonical": canonical, "original": {"format": message.original.format, "data": message.original.data}}
+
+
+def _content(result: WholeResult) -> dict[str, Json]:
+    row = result.row
+    known: dict[str, Json] = {
+        "key": row.key,
+        "name": row.name,
+        "media_type": row.media_type,
+        "source": row.source,
+        "sha256": row.digest.hex(),
+    }
+    try:
+        return {**known, "text": result.content.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {**known, "base64": base64.b64encode(result.content).decode()}
 
 
 def _plain(values: dict[str, object]) -> dict[str, Json]:
@@ -123,7 +186,7 @@ class _Messages:
         self._format_name = format_name
         self._messages: list[Message] = []
 
-    def add(self, turn: Turn) -> Iterator[str]:
+    def add(self, turn: Turn, contents: Sequence[WholeResult] = ()) -> Iterator[str]:  # noqa: ARG002
         self._messages.extend(turn.messages)
         yield from ()
 
@@ -143,7 +206,7 @@ class _Markdown:
     def __init__(self, info: SessionInfo) -> None:
         self._before = f"# {info.title or info.id}\n"
 
-    def add(self, turn: Turn) -> Iterator[str]:
+    def add(self, turn: Turn, contents: Sequence[WholeResult] = ()) -> Iterator[str]:  # noqa: ARG002
         when = f" · {turn.at:%Y-%m-%d %H:%M} UTC" if turn.at else ""
         yield f"{self._before}\n## {turn.id}{when}\n"
         self._before = ""

@@ -52,7 +52,8 @@ _UNUSED = """NOT EXISTS (SELECT 1 FROM content_turns t WHERE t.tenant = contents
     AND NOT EXISTS (SELECT 1 FROM cabinet c WHERE c.tenant = contents.tenant AND c.digest = contents.digest
     AND c.removed_us IS NULL)"""
 DROP_UNUSED = f"DELETE FROM contents WHERE tenant = :tenant AND digest = :digest AND {_UNUSED}"  # noqa: S608
-OF_TURNS = """SELECT t.turn, t.digest, b.size, b.is_packed, b.data, c.key, c.name, c.media_type, c.source
+OF_TURNS = """SELECT t.turn, t.tenant, t.digest, b.size, coalesce(c.key, ''), coalesce(c.name, ''),
+    coalesce(c.media_type, ''), coalesce(c.source, '')
     FROM content_turns t JOIN contents b ON b.tenant = t.tenant AND b.digest = t.digest
     LEFT JOIN cabinet c ON c.tenant = t.tenant AND c.digest = t.digest
     WHERE t.session = :session AND t.turn BETWEEN :first AND :last ORDER BY t.turn, c.created_us, c.key"""
@@ -195,14 +196,7 @@ def references(connection: Connection, tenant: str, digest: bytes) -> list[tuple
 def of_turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnContentRow]:
     """The contents that these turns refer to, its ancestors' included."""
     found = select_spans(connection, OF_TURNS, chain_of(connection, session_id), first, last)
-    return [_turn_content(connection, row) for row in found]
-
-
-def _turn_content(connection: Connection, row: Sequence[Any]) -> TurnContentRow:
-    turn, digest, size, is_packed, data, *named = row
-    key, name, media_type, source = (value or "" for value in named)
-    content = _checked(connection, digest, is_packed, data)
-    return TurnContentRow(turn, key, name, media_type, source, size, digest, content)
+    return [TurnContentRow(*row) for row in found]
 
 
 def sizes_of(connection: Connection, where: str, values: Values) -> tuple[int, int]:

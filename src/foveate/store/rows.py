@@ -632,13 +632,13 @@ class TurnContentRow:
     """A content that a turn refers to. `key` is empty if it has none any more."""
 
     turn: int
+    tenant: str
+    digest: bytes
+    size: int
     key: str
     name: str
     media_type: str
     source: str
-    size: int
-    digest: bytes
-    content: bytes
 
 
 @dataclass(frozen=True, slots=True)

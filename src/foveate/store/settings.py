@@ -1,4 +1,4 @@
-"""The `store` section of the settings."""
+"""The `store` and `cabinet` sections of the settings."""
 
 from __future__ import annotations
 
@@ -20,3 +20,12 @@ class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Maximum number of queued writes per commit."""
     readers: Annotated[int, Meta(ge=1, le=64)] = 4
     """Number of reader threads, each with its own connection."""
+
+
+class CabinetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file cabinet: whole tool results and fetched pages, by key."""
+
+    retention_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0
+    """Days that a key lives. It lives longer while contexts show it. The log keeps the content in any case."""
+    note_turns: Annotated[int, Meta(ge=0, le=1_000)] = 10
+    """Number of turns that a new key is listed on the board. 0: not at all."""

@@ -32,6 +32,7 @@ def _tool(given: Mapping[str, Any]) -> Tool:
         run=partial(_answer, name),
         takes_workspace=True,
         annotations=READ_ONLY,
+        max_output_tokens=None,  # they answer by pages of the board
     )
 
 

@@ -8,14 +8,16 @@ from typing import Final
 from foveate.context.tools import HISTORY_TOOLS
 from foveate.errors import InputError
 from foveate.tools import registry
+from foveate.tools.cabinet import CABINET_TOOLS
 
 PACKS: Final[Mapping[str, Sequence[str]]] = {
     "core-codex": (
         "read_file", "list_dir", "grep", "file_search", "apply_patch", "exec", "update_plan", "view_image",
+        "write_from_cabinet",
     ),
-    "anthropic-standard": ("read_file", "write_file", "edit_file", "exec", "grep"),
+    "anthropic-standard": ("read_file", "write_file", "edit_file", "exec", "grep", "write_from_cabinet"),
     "file-ops": ("read_file", "list_dir", "grep", "file_search", "apply_patch", "write_file", "edit_file",
-                 "view_image"),
+                 "view_image", "write_from_cabinet"),
     "research": ("read_file", "list_dir", "grep", "file_search", "view_image", "web_search", "fetch_url"),
 }  # fmt: skip
 
@@ -26,8 +28,11 @@ def pack_names(own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 
 def tools_of(pack: str, own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The sorted names of a pack's tools, history tools included. `InputError` for an unknown pack, tool or a cycle."""
-    return tuple(sorted({*HISTORY_TOOLS, *_expand(pack, own, ())}))
+    """The sorted names of a pack's tools, history tools and `read_cabinet` included.
+
+    `InputError` for an unknown pack or tool, or a cycle.
+    """
+    return tuple(sorted({*HISTORY_TOOLS, *CABINET_TOOLS, *_expand(pack, own, ())}))
 
 
 def _expand(pack: str, own: Mapping[str, Sequence[str]], above: tuple[str, ...]) -> set[str]:

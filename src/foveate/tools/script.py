@@ -59,7 +59,7 @@ class _Script:
             self.problem = f"it made more than {several(self.limits.script_calls, 'call')}"
             return {"exception": RuntimeError(self.problem)}
         arguments: dict[str, Any] = {**dict(zip(names, given, strict=False)), **named}
-        output = await self.toolbox.call(name, arguments)
+        output = await self.toolbox.call(name, arguments, whole=True)
         self.inner.append(InnerCall(name, arguments, output))
         if output.is_error:
             return {"exception": RuntimeError(output.text.removeprefix("Error: ").strip())}

@@ -91,8 +91,8 @@ class Tool:
     takes_workspace: bool = False
     annotations: Annotations = field(default_factory=Annotations)
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
-    """A longer result goes to the file cabinet, and the model gets its head, its tail and the key."""
+    max_output_tokens: int | None = DEFAULT_MAX_OUTPUT_TOKENS
+    """A longer result goes to the file cabinet, and the model gets its head, its tail and the key. None: no limit."""
     approval: Approval = "never"
     compressor: str | None = None
     """Name of the compressor for its results (`foveate.compress.tools`). None: by the tool's name or the output."""
@@ -136,7 +136,7 @@ def tool(
     name: str | None = None,
     annotations: Annotations | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+    max_output_tokens: int | None = DEFAULT_MAX_OUTPUT_TOKENS,
     approval: Approval = "never",
     compressor: str | None = None,
 ) -> Callable[[_Function], Tool]: ...
@@ -147,7 +147,7 @@ def tool(
     name: str | None = None,
     annotations: Annotations | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+    max_output_tokens: int | None = DEFAULT_MAX_OUTPUT_TOKENS,
     approval: Approval = "never",
     compressor: str | None = None,
 ) -> Tool | Callable[[_Function], Tool]:

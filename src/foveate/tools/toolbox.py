@@ -15,6 +15,7 @@ from typing import Any
 
 from foveate.errors import FoveateError, contained
 from foveate.tools import packs, registry
+from foveate.tools.cabinet import shorten
 from foveate.tools.definitions import definitions
 from foveate.tools.patch.commit import recover_interrupted
 from foveate.tools.tool import Tool, ToolOutput
@@ -52,8 +53,12 @@ class Toolbox:
         """The tools in a provider's format, or MCP's."""
         return definitions(self.tools.values(), format)
 
-    async def call(self, name: str, arguments: object) -> ToolOutput:
-        """Execute a call. An error of any kind is an output with `is_error`."""
+    async def call(self, name: str, arguments: object, *, whole: bool = False) -> ToolOutput:
+        """Execute a call. An error of any kind is an output with `is_error`.
+
+        A result longer than the tool's limit goes to the file cabinet and is returned in its short form, for a model;
+        with `whole` it is filed too, and returned as it is, for a program.
+        """
         tool = self.tools.get(name)
         if tool is None:
             return _error(f"there is no tool {name!r} here; available: {', '.join(self.tools)}")
@@ -61,7 +66,9 @@ class Toolbox:
             checked = tool.check(arguments)
             if tool.approval != "never" and not await self._approve(tool, checked):
                 return _error(f"{name} was not approved, so it was not executed")
-            return await self._run(tool, checked)
+            output = await self._run(tool, checked)
+            short = await shorten(output, tool, checked, self.workspace)
+            return output if whole else short
         except FoveateError as error:
             return _error(str(error))
 

@@ -13,6 +13,7 @@ from foveate.tools.tool import ToolError
 if TYPE_CHECKING:
     from foveate.client import Foveate
     from foveate.session import Session
+    from foveate.session.cabinet import Cabinet
     from foveate.tools.toolbox import Toolbox
 
 
@@ -30,6 +31,12 @@ class Workspace:
     """Execute commands even where the sandbox can't be enforced."""
     toolbox: Toolbox | None = None
     """The toolbox that executes the call, for tools that call others. It fills this in itself."""
+
+    @property
+    def cabinet(self) -> Cabinet | None:
+        """The file cabinet: the session's, else that of the store."""
+        owner = self.session or self.fov
+        return None if owner is None else owner.cabinet
 
     @classmethod
     def at(cls, folders: Sequence[str | Path], **given: object) -> Workspace:

@@ -85,7 +85,7 @@ async def bytes_that_a_turn_refers_to_outlive_their_key(store: Store, _: OpenSto
     await store.cabinet.remove_expired("", now_us=AFTER)
     assert await store.cabinet.read("", row.digest) == TEXT
     assert await store.cabinet.references("", row.digest) == [("s", 1)]
-    assert [held.content for held in await store.cabinet.of_turns("s", 1, 9)] == [TEXT]
+    assert [(held.turn, held.key) for held in await store.cabinet.of_turns("s", 1, 9)] == [(1, row.key)]
     assert await store.cabinet.renew("", [row.key], expires_us=NOW + 9 * LIFE) == 1
     assert [live.key for live in await store.cabinet.list_keys("", now_us=AFTER)] == [row.key]
 
@@ -97,7 +97,7 @@ async def a_fork_has_the_contents_of_the_turns_it_shares(store: Store, _: OpenSt
     await store.append("s", [draft("two")])
     await store.cabinet.file(content(b"later", session_id="s"), now_us=NOW)
     await store.fork_session(new_session("fork"), "s", 1)
-    assert [held.content for held in await store.cabinet.of_turns("fork", 1, 9)] == [TEXT]
+    assert [held.size for held in await store.cabinet.of_turns("fork", 1, 9)] == [len(TEXT)]
 
 
 async def pruned_turns_take_their_contents_along(store: Store, _: OpenStore) -> None:

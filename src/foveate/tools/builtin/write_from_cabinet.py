@@ -1,0 +1,28 @@
+"""`write_from_cabinet`: a content of the file cabinet as a file, without its text in the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from foveate.tools.cabinet import write_atomically
+from foveate.tools.tool import ToolError, tool
+from foveate.tools.workspace import Workspace
+
+
+@tool(approval="ask")
+async def write_from_cabinet(
+    workspace: Workspace,
+    key: Annotated[str, "Key of the content, e.g. f-1a2b3c4d5e6f"],
+    path: Annotated[str, "File to write; an existing one is replaced"],
+) -> str:
+    """Write a content of the file cabinet to a file, byte for byte. You need not read or repeat it."""
+    cabinet = workspace.cabinet
+    if cabinet is None:
+        raise ToolError("there is no file cabinet without a store; give one with --db")
+    target = workspace.path(path)
+    if target.is_dir():
+        raise ToolError(f"{path} is a folder; name a file in it")
+    content = await cabinet.content(key)
+    await asyncio.to_thread(write_atomically, target, content)
+    return f"Wrote {len(content):,} bytes to {workspace.shown(target)}.\n"

@@ -1,0 +1,112 @@
+"""Large results: the whole text goes to the file cabinet, the model gets its head, its tail, size, hash and key.
+
+The short form is what is recorded as the tool's result; the log refers to the whole one by its hash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from foveate.context.cut import exceeds, take_head, take_tail
+from foveate.errors import StoreError
+from foveate.session.cabinet import Cabinet, CabinetEntry
+from foveate.text import compact_json
+from foveate.tokens import counter_for
+from foveate.tools.tool import Tool, ToolError, ToolOutput
+from foveate.tools.workspace import Workspace
+
+__all__ = ["CABINET_TOOLS", "Cabinet", "CabinetEntry", "filed", "preview", "shorten", "write_atomically"]
+
+CABINET_TOOLS = ("read_cabinet",)
+"""In every pack: any tool's result may be in the cabinet."""
+PREVIEW_SHARE = 0.25
+MAX_PREVIEW_TOKENS = 1_000
+"""The model is shown this share of a tool's limit, and no more than this many tokens, of a result that is too long."""
+HEAD_SHARE = 0.7
+CHARS_PER_TOKEN = 16
+"""More characters than ordinary text has to a token."""
+MAX_SOURCE_CHARS = 300
+Count = Callable[[str], int]
+_log = logging.getLogger(__name__)
+
+
+async def shorten(output: ToolOutput, tool: Tool, arguments: Mapping[str, Any], workspace: Workspace) -> ToolOutput:
+    """The output, or its short form if it is longer than the tool's limit. The whole one is then in the cabinet."""
+    limit, session = tool.max_output_tokens, workspace.session
+    if limit is None or session is None:
+        return output
+    count = session.counter.count
+    if len(output.text) <= limit or not await asyncio.to_thread(exceeds, output.text, limit, count):
+        return output
+    data = output.text.encode("utf-8", "surrogatepass")
+    source = f"{tool.name} {compact_json(arguments)}"[:MAX_SOURCE_CHARS]
+    try:
+        entry = await session.cabinet.file(data, name=f"{tool.name} result", source=source)
+    except StoreError as error:  # then the log has it whole as the result itself
+        _log.warning("a result of %s could not be filed and is returned whole: %s", tool.name, error)
+        return output
+    room = min(MAX_PREVIEW_TOKENS, int(limit * PREVIEW_SHARE))
+    return replace(output, text=await asyncio.to_thread(preview, output.text, entry, room, count))
+
+
+async def filed(
+    workspace: Workspace, content: bytes, text: str, *, name: str, media_type: str, source: str, shown_tokens: int
+) -> ToolOutput:
+    """File a content, such as a fetched page, and answer with the head and tail of its `text`, size, hash and key."""
+    cabinet = workspace.cabinet
+    if cabinet is None:
+        raise ToolError("there is no file cabinet without a store; give one with --db")
+    entry = await cabinet.file(content, name=name, media_type=media_type, source=source)
+    count = workspace.session.counter.count if workspace.session else counter_for(None).count
+    return ToolOutput(await asyncio.to_thread(preview, text, entry, shown_tokens, count))
+
+
+def preview(text: str, entry: CabinetEntry, max_tokens: int, count: Count) -> str:
+    """The head and the tail of a text in at most this many tokens, and where the whole of it is."""
+    window = max_tokens * CHARS_PER_TOKEN
+    if len(text) <= window and count(text) <= max_tokens:
+        shown = text if text.endswith("\n") or not text else f"{text}\n"
+        return f"{shown}{_where(entry, text, is_whole=True)}"
+    head = take_head(text[:window], int(max_tokens * HEAD_SHARE), count)
+    tail = take_tail(text[max(len(head), len(text) - window) :], max_tokens - count(head), count)
+    left = len(text) - len(head) - len(tail)
+    gap = f"… ({left:,} characters left out) …"
+    behind = "" if head.endswith("\n") or not head else "\n"
+    ending = "" if tail.endswith("\n") or not tail else "\n"
+    return f"{head}{behind}{gap}\n{tail}{ending}{_where(entry, text, is_whole=False)}"
+
+
+def _where(entry: CabinetEntry, text: str, *, is_whole: bool) -> str:
+    lines = len(text.splitlines())
+    reads = "" if is_whole else f'read_cabinet("{entry.key}", first_line, lines) reads more; '
+    return (
+        f"[In the file cabinet as {entry.key}: {entry.size:,} bytes, {lines:,} lines, sha256 {entry.sha256}. "
+        f'{reads}write_from_cabinet("{entry.key}", path) writes it to a file.]\n'
+    )
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file by this content, all or nothing. Its folder is created; an existing file keeps its mode."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o777 if path.exists() else None
+        draft = path.parent / f".{path.name[:100]}.{secrets.token_hex(4)}.tmp"
+        try:
+            with draft.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if mode is not None:
+                draft.chmod(mode)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise ToolError(f"{path} can't be written: {error.strerror or error}") from error
