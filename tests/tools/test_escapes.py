@@ -11,18 +11,21 @@ import socket
 import subprocess
 import sys
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx2
 import pytest
 
 from foveate.client import Foveate
 from foveate.tools import Toolbox, ToolError, ToolOutput, Workspace, registry
 from foveate.tools.sandbox import layers, run
-from foveate.tools.settings import ExecSettings, ToolsSettings
+from foveate.tools.settings import ExecSettings, ToolsSettings, WebSettings
+from foveate.tools.web import fetch, guard
 from support import escape_attempts
 
 LAYERS = layers.detect()
@@ -118,6 +121,10 @@ def test_the_attempts_are_real(tmp_path: Path) -> None:
 
 FORK_BOMB = "bomb() { bomb | bomb & }; bomb; sleep 30"
 DAEMONS = "for i in 1 2 3 4 5 6 7 8 9 10; do (setsid setsid sleep 31.5 >/dev/null 2>&1 &); done; echo started"
+MANY_PROCESSES = (
+    "import os, time\nfor made in range(10_000):\n    try: child = os.fork()\n"
+    "    except BlockingIOError: break\n    if not child: time.sleep(60)\nprint(made)"
+)
 MEMORY = "blocks = []\nwhile True: blocks.append(bytearray(10_000_000))"
 SHARED_MEMORY = (
     "import mmap, os, time\nfor i in range(8): os.fork()\nblock = mmap.mmap(-1, 20_000_000)\n"
@@ -126,6 +133,7 @@ SHARED_MEMORY = (
 MANY_FILES = "for i in $(seq 3000); do head -c 1000000 /dev/zero > file$i || exit 3; done; echo filled"
 BOMBS: dict[str, tuple[str, float, ExecSettings]] = {
     "a fork bomb": (FORK_BOMB, 1.0, LIMITS),
+    "too many processes": (f"{sys.executable} -c '{MANY_PROCESSES}'", 20, LIMITS),
     "processes that leave their session": (f"{DAEMONS}; sleep 30", 1.0, LIMITS),
     "processes that stay behind": (DAEMONS, 20, LIMITS),
     "memory of one process": (f"{sys.executable} -c '{MEMORY}'", 20, LIMITS),
@@ -170,7 +178,8 @@ def test_a_bomb_is_stopped(bombs: dict[str, run.CommandResult], name: str, how: 
 
 @needs_sandbox
 def test_a_bomb_fails_at_its_limit(bombs: dict[str, run.CommandResult]) -> None:
-    assert bombs["a fork bomb"].refused_processes > 0
+    assert 0 < int(bombs["too many processes"].output) <= LIMITS.processes
+    assert bombs["too many processes"].refused_processes
     assert "MemoryError" in bombs["memory of one process"].output
     large = bombs["a large file"]
     assert "exit 153" in large.output or "disk" in large.stopped  # SIGXFSZ; or another test used the disk meanwhile
@@ -287,3 +296,142 @@ def test_a_command_starts_inside_the_folders(tmp_path: Path, folder: str) -> Non
     box = Toolbox([registry.find("exec")], workspace(tmp_path), approve=_yes)
     output = asyncio.run(box.call("exec", {"command": "pwd", "workdir": folder}))
     assert "outside the folders" in output.text
+
+
+PUBLIC, OTHER_PUBLIC = "93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"
+NAMES = {
+    "public.example": [PUBLIC, OTHER_PUBLIC],
+    "127.0.0.1.nip.example": ["127.0.0.1"],
+    "mixed.example": [PUBLIC, "10.0.0.1"],
+    "metadata.example": ["169.254.169.254"],
+    "six.example": ["fd00::1"],
+    "nobody.example": [],
+    "localhost": ["127.0.0.1", "::1"],
+}
+SSRF = {
+    "loopback": "http://127.0.0.1/",
+    "loopback by name": "http://localhost/",
+    "another loopback": "http://127.8.9.10/",
+    "all interfaces": "http://0.0.0.0/",
+    "private 10": "http://10.1.2.3/",
+    "private 172": "http://172.31.255.1/",
+    "private 192": "http://192.168.0.1/",
+    "metadata of a cloud": "http://169.254.169.254/latest/meta-data/",
+    "metadata of another cloud": "http://100.100.100.200/",
+    "service of a cloud at a public address": "http://168.63.129.16/",
+    "addresses of a provider": "http://100.64.0.1/",
+    "multicast": "http://224.0.0.1/",
+    "broadcast": "http://255.255.255.255/",
+    "decimal": "http://2130706433/",
+    "octal": "http://0177.0.0.1/",
+    "octal with a public look": "http://010.8.8.8/",
+    "hexadecimal": "http://0x7f000001/",
+    "hexadecimal in parts": "http://0x7f.0.0.0x1/",
+    "shortened": "http://127.1/",
+    "with a final dot": "http://127.0.0.1./",
+    "wide digits": "http://\uff11\uff12\uff17.0.0.1/",
+    "IPv6 loopback": "http://[::1]/",
+    "IPv6 unspecified": "http://[::]/",
+    "IPv6 link-local": "http://[fe80::1]/",
+    "IPv6 with a zone": "http://[fe80::1%25eth0]/",
+    "IPv6 unique local": "http://[fd00:ec2::254]/",
+    "IPv6 multicast": "http://[ff02::1]/",
+    "IPv4 in IPv6, mapped": "http://[::ffff:127.0.0.1]/",
+    "IPv4 in IPv6, mapped as hexadecimal": "http://[::ffff:7f00:1]/",
+    "IPv4 in IPv6, compatible": "http://[::127.0.0.1]/",
+    "IPv4 in IPv6, 6to4": "http://[2002:7f00:1::]/",
+    "IPv4 in IPv6, translated": "http://[64:ff9b::127.0.0.1]/",
+    "IPv4 in IPv6, translated locally": "http://[64:ff9b:1::a00:1]/",
+    "IPv4 in IPv6, Teredo": "http://[2001:0:7f00:1::]/",
+    "a name with the address in it": "http://127.0.0.1.nip.example/",
+    "a name with a public and a private address": "http://mixed.example/",
+    "a name of the metadata service": "http://metadata.example/",
+    "a name with a private IPv6 address": "http://six.example/",
+    "a name without an address": "http://nobody.example/",
+    "a file": "file:///etc/passwd",
+    "gopher": "gopher://public.example/_GET",
+    "ftp": "ftp://public.example/",
+    "data": "data:text/html,hello",
+    "a scheme with a port": "unix:///var/run/docker.sock",
+    "a user name": "http://public.example@127.0.0.1/",
+    "a user name that hides the host": "http://127.0.0.1@public.example/",
+    "a password": "http://user:secret@public.example/",
+    "a backslash": "http://public.example\\@127.0.0.1/",
+    "a line break": "http://public.example/\r\nHost: localhost",
+    "a port of another service": "http://public.example:6379/",
+    "no host": "http:///etc/passwd",
+    "a relative URL": "/etc/passwd",
+}
+
+
+STAY_ON_THEIR_HOST = {"a relative URL", "a line break", "no host"}
+"""As redirects these lead to another path of the public host."""
+
+
+class Resolver:
+    """Names by a table; each look-up is recorded."""
+
+    def __init__(self, answers: Mapping[str, Sequence[Sequence[str]]] | None = None) -> None:
+        self.answers = {name: list(found) for name, found in (answers or {}).items()}
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str, _port: int) -> Sequence[str]:
+        self.asked.append(host)
+        later = self.answers.get(host)
+        return (later.pop(0) if len(later) > 1 else later[0]) if later else NAMES[host]
+
+
+@pytest.mark.parametrize("name", SSRF)
+def test_no_private_address_is_fetched(name: str) -> None:
+    with pytest.raises(ToolError):
+        asyncio.run(guard.check(SSRF[name], (), Resolver()))
+
+
+def test_a_public_address_is_fetched() -> None:
+    target = asyncio.run(guard.check("https://public.example/a?b=c", (), Resolver()))
+    assert target.addresses == (PUBLIC, OTHER_PUBLIC)
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that are connected to. A connection is answered with a redirect to what the path names."""
+    made: list[str] = []
+
+    async def answer(address: str, url: httpx2.URL, _settings: WebSettings) -> fetch.Page | httpx2.URL:
+        made.append(address)
+        to = url.params.get("to")
+        return url.join(to) if to else fetch.Page(url=str(url), media_type="text/plain", content=b"", text="")
+
+    monkeypatch.setattr(fetch, "_request_from", answer)
+    fetch._cache.clear()
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(SSRF.keys() - STAY_ON_THEIR_HOST))
+def test_no_redirect_leads_to_a_private_address(connections: list[str], name: str) -> None:
+    start = httpx2.URL("http://public.example/", params={"to": SSRF[name]})
+    with pytest.raises((ToolError, httpx2.InvalidURL)):
+        asyncio.run(fetch.fetch(str(start), WebSettings(), resolver=Resolver()))
+    assert set(connections) <= {PUBLIC}
+
+
+def test_a_name_that_changes_after_the_check_is_not_resolved_again(connections: list[str]) -> None:
+    resolver = Resolver({"rebind.example": [[PUBLIC], ["127.0.0.1"]]})
+    asyncio.run(fetch.fetch("http://rebind.example/", WebSettings(), resolver=resolver))
+    assert (connections, resolver.asked) == ([PUBLIC], ["rebind.example"])
+
+
+def test_a_name_that_changes_between_redirects_is_checked_again(connections: list[str]) -> None:
+    resolver = Resolver({"rebind.example": [[PUBLIC], ["127.0.0.1"]]})
+    with pytest.raises(ToolError, match="not public"):
+        asyncio.run(fetch.fetch("http://rebind.example/?to=/again", WebSettings(), resolver=resolver))
+    assert connections == [PUBLIC]
+
+
+def test_an_allowed_host_does_not_open_others(connections: list[str]) -> None:
+    settings = WebSettings(allow_hosts=("127.0.0.1:9000",))
+    asyncio.run(fetch.fetch("http://127.0.0.1:9000/", settings))
+    for url in ("http://127.0.0.1/", "http://127.0.0.1:9001/", "http://127.0.0.1:9000/?to=http://10.0.0.1/"):
+        with pytest.raises(ToolError):
+            asyncio.run(fetch.fetch(url, settings, resolver=Resolver()))
+    assert set(connections) == {"127.0.0.1"}
