@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from foveate.agents.toolboxes import ToolChoice, note_packs
 from foveate.errors import InputError
 from foveate.events import Event
 from foveate.testing.scripted import CallsTool, Says, ScriptedModel, Stalls
-from foveate.tools import Tool, Toolbox, ToolOutput, Workspace, tool
+from foveate.tools import Tool, Toolbox, ToolOutput, Workspace, registry, tool
 from foveate.tools.tool import READ_ONLY
 from foveate.turn import Attachment, Message, ToolResult
 from support.chats import events_of, finished, scripted_store, unpaired
@@ -209,3 +210,20 @@ def test_a_switch_of_packs_in_a_session_is_an_event(tmp_path: Path) -> None:
 
     (event,) = asyncio.run(job())
     assert (event.kind, dict(event.data)) == ("pack-switched", {"from": "research", "to": "core-codex,agents"})
+
+
+def test_the_calls_of_a_script_are_recorded_and_the_model_sees_one(tmp_path: Path) -> None:
+    model = ScriptedModel([CallsTool("run_script", {"script": "look()\nlook().upper()"}), Says("Done.")])
+
+    async def job() -> None:
+        async with scripted_store(tmp_path / "a.db", model, store={"synchronous": "normal"}) as fov:
+            session = await fov.session("s")
+            box = Toolbox([*World().tools(), registry.find("run_script")], Workspace(session=session))
+            await events_of(Chat(session, fov.caller, [MODEL], toolbox=box).say("Look twice."))
+            messages = (await session.load_turn(1)).messages
+        inner = [json.loads(message.text) for message in messages if message.kind == "display"]
+        assert inner == [{"tool": "look", "arguments": {}, "result": "A wall.\n"}] * 2
+        (seen,) = results_of(model.asks[-1].messages)
+        assert text_of(seen) == "A WALL.\n\n(2 tool calls)\n"
+
+    asyncio.run(job())

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from foveate.context.pairs import loose_ends
 from foveate.context.tools import HISTORY_TOOLS
 from foveate.session import Session
-from foveate.tools import Toolbox, ToolOutput
+from foveate.text import compact_json
+from foveate.tools import InnerCall, Toolbox, ToolOutput
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 
 MAX_CALLS_PER_ROUND = 16
@@ -72,8 +73,8 @@ class CallExecutor:
         boxed = self._toolbox.tools.get(call.name) if self._toolbox else None
         return call.name in HISTORY_TOOLS or call.name in self._own or bool(boxed and boxed.annotations.read_only)
 
-    async def execute(self, call: ToolCall) -> ToolResult:
-        """The result of a call; it is published as an event."""
+    async def execute(self, call: ToolCall) -> list[Message]:
+        """The result of a call, after the calls that a script made; it is published as an event."""
         began = time.monotonic()
         output = await self._output(call)
         seconds = time.monotonic() - began
@@ -81,7 +82,7 @@ class CallExecutor:
         if output.exit_code is not None:
             data["exit_code"] = output.exit_code
         self._session.publish("tool-called", data)
-        return ToolResult(
+        result = ToolResult(
             call.id,
             (Text(output.text), *output.attachments),
             name=call.name,
@@ -89,6 +90,7 @@ class CallExecutor:
             exit_code=output.exit_code,
             duration_seconds=seconds if self.need_record([call]) else None,
         )
+        return [*map(_inner_message, output.inner), Message("tool", (result,))]
 
     async def _output(self, call: ToolCall) -> ToolOutput:
         if call.name in self._own:
@@ -101,9 +103,15 @@ class CallExecutor:
         return _text(f"Error: there is no tool {call.name!r} here; available: {known}.\n")
 
 
-def failed_result(call: ToolCall, problem: str) -> ToolResult:
+def failed_result(call: ToolCall, problem: str) -> Message:
     """The result of a call that was not executed, or not to its end."""
-    return ToolResult(call.id, (Text(problem),), name=call.name, is_error=True)
+    return Message("tool", (ToolResult(call.id, (Text(problem),), name=call.name, is_error=True),))
+
+
+def _inner_message(call: InnerCall) -> Message:
+    """A call of a script with its full result: for people and programs, not for the model."""
+    record = {"tool": call.name, "arguments": dict(call.arguments), "result": call.output.text}
+    return Message("tool", (Text(compact_json(record)),), kind="display")
 
 
 def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

@@ -39,7 +39,7 @@ from foveate.store.agent_rows import CallLimit
 from foveate.store.rows import NANO, CostRow
 from foveate.text import compact_json, message_text, turn_text
 from foveate.tools import Toolbox
-from foveate.turn import Json, Message, Text, ToolCall, ToolResult, Usage, turn_id
+from foveate.turn import Json, Message, Text, ToolCall, Usage, turn_id
 
 __all__ = ["AnswerPiece", "AnswerSummary", "Chat", "ChatEvent", "Notice", "RequestSent", "ToolRequest", "ToolResponse"]
 
@@ -243,9 +243,9 @@ class Chat:
         results: list[Message] = []
         for place, call in enumerate(message.tool_calls):
             yield ToolRequest(call.name, call.arguments)
-            result = await self._result(call, place)
-            results.append(Message("tool", (result,)))
-            yield self._response(result)
+            messages = await self._result(call, place)
+            results += messages
+            yield self._response(messages[-1])
         # Together, so that no call is ever left without its result.
         await self._record(taken, [message, *results])
         taken.said.clear()
@@ -258,14 +258,14 @@ class Chat:
         for place, call in enumerate(calls):
             yield ToolRequest(call.name, call.arguments)
             if call is interrupted:
-                result = failed_result(call, INTERRUPTED_CALL)
+                messages = [failed_result(call, INTERRUPTED_CALL)]
             else:
                 taken.is_executing = True
-                result = await self._result(call, place)
-            await self._record(taken, [Message("tool", (result,))])
+                messages = await self._result(call, place)
+            await self._record(taken, messages)
             taken.pending.pop(0)
             taken.is_executing = False
-            yield self._response(result)
+            yield self._response(messages[-1])
 
     async def _resume_calls(
         self, taken: _Answering, unstarted: str | None
@@ -295,16 +295,18 @@ class Chat:
         problems += [NOT_STARTED] * len(taken.pending)
         results = [failed_result(call, problem) for call, problem in zip(taken.pending, problems, strict=False)]
         if results:
-            await self._record(taken, [Message("tool", (result,)) for result in results])
+            await self._record(taken, results)
 
-    async def _result(self, call: ToolCall, place: int) -> ToolResult:
+    async def _result(self, call: ToolCall, place: int) -> list[Message]:
+        """The last message has the result; the others are the calls of a script."""
         if place >= MAX_CALLS_PER_ROUND:
-            return failed_result(call, TOO_MANY_CALLS)
+            return [failed_result(call, TOO_MANY_CALLS)]
         if self._admit:
             await self._admit()
         return await self._calls.execute(call)
 
-    def _response(self, result: ToolResult) -> ToolResponse:
+    def _response(self, message: Message) -> ToolResponse:
+        (result,) = message.tool_results
         text = "".join(part.text for part in result.content if isinstance(part, Text))
         return ToolResponse(
             result.name or "", self.session.counter.count(text), is_error=result.is_error, exit_code=result.exit_code

@@ -8,8 +8,8 @@ async def opening_hours(place: str) -> str:
     return await lookup(place)
 """
 
-from foveate.tools.tool import Annotations, Approval, Tool, ToolError, ToolOutput, tool
+from foveate.tools.tool import Annotations, Approval, InnerCall, Tool, ToolError, ToolOutput, tool
 from foveate.tools.toolbox import Toolbox
 from foveate.tools.workspace import Workspace
 
-__all__ = ["Annotations", "Approval", "Tool", "ToolError", "ToolOutput", "Toolbox", "Workspace", "tool"]
+__all__ = ["Annotations", "Approval", "InnerCall", "Tool", "ToolError", "ToolOutput", "Toolbox", "Workspace", "tool"]
