@@ -110,7 +110,7 @@ def failed_result(call: ToolCall, problem: str) -> Message:
 
 def _inner_message(call: InnerCall) -> Message:
     """A call of a script with its full result: for people and programs, not for the model."""
-    record = {"tool": call.name, "arguments": dict(call.arguments), "result": call.output.text}
+    record: Json = {"tool": call.name, "arguments": dict(call.arguments), "result": call.output.text}
     return Message("tool", (Text(compact_json(record)),), kind="display")
 
 
