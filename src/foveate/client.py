@@ -39,7 +39,7 @@ from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.shared import SharedParts
 from foveate.session.subagents import Agents
 from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
-from foveate.session.values import SessionInfo, describe_session
+from foveate.session.values import SessionInfo, describe_session, with_budget
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
 from foveate.store.protocol import Clients
@@ -235,7 +235,8 @@ class Foveate:
     async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
         """All sessions, or those with these labels, most recently used first."""
         rows = await self._store.list_sessions(platform=platform, channel=channel, tenant=self._tenant or None)
-        return [describe_session(row, self._tenant) for row in rows]
+        default = self.settings.session.budget_tokens
+        return [describe_session(with_budget(row, default), self._tenant) for row in rows]
 
     async def delete_session(self, session_id: str) -> None:
         """Delete a session and its own turns permanently. Rejected while forks share them."""

@@ -66,6 +66,24 @@ def test_a_budget_nobody_chose_follows_the_window_whatever_the_default_was_when_
     assert fitting(asyncio.run(run())) == fitting(None)
 
 
+def test_a_budget_nobody_chose_is_that_of_the_settings_of_today(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with foveate.open(tmp_path / "chat.db", settings=settings()) as fov:
+            await fov.session("s")
+            await fov.session("chosen", budget_tokens=DEFAULT)
+            lowered = await fov.session("lowered")
+            assert (await lowered.lower_budget(9_000)).budget_tokens == 9_000
+        for default in (64_000, 8_000):
+            later = settings(session={"budget_tokens": default})
+            async with foveate.open(tmp_path / "chat.db", settings=later) as fov:
+                expected = {"s": default, "chosen": DEFAULT, "lowered": min(9_000, default)}
+                assert {info.id: info.budget_tokens for info in await fov.sessions()} == expected
+                assert {name: (await fov.session(name)).info.budget_tokens for name in expected} == expected
+                assert (await (await fov.session("s")).context("Hello")).budget_tokens == default
+
+    asyncio.run(run())
+
+
 def test_a_budget_given_later_is_chosen_and_can_be_taken_back(tmp_path: Path) -> None:
     async def run() -> None:
         async with foveate.open(tmp_path / "chat.db", settings=settings()) as fov:

@@ -53,6 +53,7 @@ from foveate.session.tenant import public_id
 from foveate.session.tools import TOPIC_RESULTS, Retrieval
 from foveate.session.topics import Topics
 from foveate.session.values import (
+    BUDGET_LOWERED,
     Pin,
     RecordedTurn,
     SessionInfo,
@@ -63,6 +64,7 @@ from foveate.session.values import (
     TurnOutline,
     describe_session,
     describe_stats,
+    with_budget,
 )
 from foveate.settings import make_strategy, session_strategy
 from foveate.store import Draft, Place, SessionRow
@@ -81,7 +83,7 @@ class Session:
         """The id within its tenant."""
         self._key = row.id
         self._tenant = tenant
-        self._row = row
+        self._row = with_budget(row, shared.settings.session.budget_tokens)
         self._shared = shared
         self._store = shared.store
         self._events = shared.events
@@ -191,12 +193,17 @@ class Session:
 
     async def restore_budget(self, before: SessionInfo) -> SessionInfo:
         """Take a change of the budget back."""
-        return await self._update({"budget_tokens": before.budget_tokens, "budget_chosen": int(before.budget_chosen)})
+        is_lowered = before.budget_tokens < self._shared.settings.session.budget_tokens
+        chosen = 1 if before.budget_chosen else BUDGET_LOWERED if is_lowered else 0
+        return await self._update({"budget_tokens": before.budget_tokens, "budget_chosen": chosen})
 
     async def lower_budget(self, tokens: int) -> SessionInfo:
         """Lower the session's budget, e.g. after a provider found a request too long. It is never raised by this."""
         await self.refresh()
-        return await self._update({"budget_tokens": max(1, min(tokens, self._row.budget_tokens))})
+        lowered = {"budget_tokens": max(1, min(tokens, self._row.budget_tokens))}
+        return await self._update(
+            lowered if self._row.budget_chosen == 1 else {**lowered, "budget_chosen": BUDGET_LOWERED}
+        )
 
     @property
     def history_tools(self) -> frozenset[str]:
@@ -664,6 +671,7 @@ class Session:
 
     def _take(self, row: SessionRow) -> None:
         limit = self._limit_tokens
+        row = with_budget(row, self._shared.settings.session.budget_tokens)
         self._row = row if limit is None else replace(row, budget_tokens=min(row.budget_tokens, limit))
         self._counter = session_counter(row.model, row.encoding)
 

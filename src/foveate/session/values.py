@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from foveate.context.board import Board
@@ -95,7 +95,7 @@ class SessionInfo:
     updated_at: datetime
     """Time of the newest message, or of creation if there is none."""
     budget_chosen: bool = True
-    """Whether somebody chose the budget; otherwise it is reduced to the model's window where that is smaller."""
+    """Whether somebody chose the budget; otherwise it is `session.budget_tokens`, reduced to the model's window."""
 
     @property
     def project(self) -> str:
@@ -238,6 +238,18 @@ class SessionStats:
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
 
+BUDGET_LOWERED = 2
+"""`budget_chosen` of a budget that nobody chose and a provider's limit has lowered."""
+
+
+def with_budget(row: SessionRow, default_tokens: int) -> SessionRow:
+    """The row with the budget that applies: one that nobody chose follows the settings, unless it was lowered."""
+    if row.budget_chosen == 1:
+        return row
+    lowered = row.budget_chosen == BUDGET_LOWERED
+    return replace(row, budget_tokens=min(row.budget_tokens, default_tokens) if lowered else default_tokens)
+
+
 def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
     """The session's data, with ids as this tenant uses them."""
     return SessionInfo(
@@ -256,7 +268,7 @@ def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
         turns=row.last_turn,
         created_at=from_us(row.created_us),
         updated_at=from_us(row.updated_us),
-        budget_chosen=bool(row.budget_chosen),
+        budget_chosen=row.budget_chosen == 1,
     )
 
 
