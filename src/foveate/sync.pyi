@@ -29,7 +29,7 @@ from foveate.session.files import TrackedFiles
 from foveate.session.goals import Goal, GoalStep
 from foveate.session.keys import KeyInfo, NewKey
 from foveate.session.record import Recordable
-from foveate.session.subagents import Agents
+from foveate.session.subagents import AgentInfo, AgentSpec
 from foveate.session.topics import Topic, TopicsContext, TopicsHistory
 from foveate.session.values import Pin as Pin
 from foveate.session.values import RecordedTurn as RecordedTurn
@@ -41,7 +41,8 @@ from foveate.session.values import TurnOutline as TurnOutline
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport, SessionRow
-from foveate.store.protocol import Clients
+from foveate.store.agent_rows import AgentKind, AgentLimits, AgentRow, AgentTotals
+from foveate.store.protocol import AgentRows, Clients
 from foveate.store.rows import CostRow, IndexState, Standing
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import Counter
@@ -87,6 +88,44 @@ class Keys:
     def revoke(self, key_id: str) -> None: ...
     def find(self, secret: str) -> KeyInfo | None: ...
     def exist(self) -> bool: ...
+
+class Agents:
+    def spawn(
+        self,
+        task: str,
+        *,
+        kind: AgentKind = "run",
+        parent: str | None = None,
+        fork: bool | str | int = False,
+        spec: AgentSpec | None = None,
+        limits: Mapping[str, float] | None = None,
+        **changes: Any,
+    ) -> AgentInfo: ...
+    def call(
+        self,
+        prompt: str = "",
+        *,
+        prompt_key: str | None = None,
+        variables: Mapping[str, str] | None = None,
+        **given: Any,
+    ) -> AgentInfo: ...
+    def run(self, task: str, **given: Any) -> AgentInfo: ...
+    def get(self, agent_id: str) -> AgentInfo: ...
+    def list(
+        self, *, state: str | None = None, parent: str | None = None, tree: str | None = None, limit: int = 1000
+    ) -> list[AgentInfo]: ...
+    def wait(self, agent_id: str, *, timeout_seconds: float | None = None) -> AgentInfo: ...
+    def cancel(self, agent_id: str) -> Sequence[AgentInfo]: ...
+    def approve(self, agent_id: str, *, allow: bool = True, for_session: bool = False) -> AgentInfo: ...
+    def answer(self, agent_id: str, text: str) -> AgentInfo: ...
+    def totals(self, agent_id: str) -> AgentTotals: ...
+    def note_read(self, agent_id: str) -> None: ...
+    def of_session(self, session_id: str) -> AgentInfo | None: ...
+    @property
+    def rows(self) -> AgentRows: ...
+    @property
+    def limits(self) -> AgentLimits: ...
+    def announce(self, row: AgentRow) -> AgentInfo: ...
 
 class Topics:
     def add_message(

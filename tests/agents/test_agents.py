@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from foveate import Foveate
+from foveate.agents.toolboxes import ToolChoice, open_toolbox
 from foveate.agents.worker import AgentWorker
 from foveate.errors import AgentNotFound, ClaimLost, InputError, LimitReached, Refused
 from foveate.events import Event
@@ -20,6 +21,7 @@ from foveate.session.subagents import PendingApproval, PendingQuestion
 from foveate.store.agent_rows import ClaimRequest
 from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel, Stalls
 from foveate.tools import registry, tool
+from foveate.turn import Text
 from support.chats import scripted_store
 
 MODEL = "scripted:test"
@@ -269,5 +271,64 @@ def test_a_tenant_sees_its_own_agents_only(tmp_path: Path) -> None:
             with pytest.raises(AgentNotFound):
                 await fov.tenant("other").agents.get(agent.id)
             assert await fov.tenant("other").agents.list() == []
+
+    working(test)
+
+
+def results_in(ask: Ask) -> list[str]:
+    """The texts of the tool results that a model is shown."""
+    results = [result for message in ask.messages for result in message.tool_results]
+    return ["".join(part.text for part in result.content if isinstance(part, Text)) for result in results]
+
+
+def test_a_model_spawns_agents_waits_without_a_worker_and_reads_their_results(tmp_path: Path) -> None:
+    def reply(ask: Ask) -> Behaviour:
+        said = "\n".join(message.text for message in ask.messages)
+        if "Count hill" in said:
+            return CallsTool("finish", {"summary": f"{said.split('Count hill ')[1][0]} sheep"}, id="f")
+        results = results_in(ask)
+        if not results:
+            spawn = CallsTool("spawn_agent", {"task": "Count hill 2."}, id="s2")
+            return CallsTool("spawn_agent", {"task": "Count hill 1."}, id="s1", more=(spawn,))
+        if len(results) == 2:
+            ids = [text.split()[1].rstrip(".") for text in results]
+            return CallsTool("wait_agent", {"agent_ids": ids}, id="w")
+        if any("is done" not in part for part in results[2].strip().split("\n\n")):
+            ids = [part.split()[0] for part in results[2].strip().split("\n\n")]
+            return CallsTool("wait_agent", {"agent_ids": ids}, id="w")
+        return CallsTool("finish", {"summary": results[-1]}, id="f")
+
+    async def test() -> None:
+        async with store(tmp_path / "a.db", reply, concurrency=1) as fov:  # a parent that kept it busy would deadlock
+            top = await fov.agents.spawn("Count all sheep.", model=MODEL, packs=["agents"])
+            await asyncio.wait_for(drained(fov), 60)
+            ended = await fov.agents.get(top.id)
+            assert ended.state == "done", ended.problem
+            assert "1 sheep" in str(ended.result)
+            assert "2 sheep" in str(ended.result)
+            children = await fov.agents.list(parent=top.id)
+            assert {(child.parent, child.depth, child.spec.packs) for child in children} == {(top.id, 2, ("agents",))}
+
+    working(test)
+
+
+def test_a_child_has_no_tool_that_its_parent_lacks_and_strangers_are_not_seen(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with store(tmp_path / "a.db", Says("42")) as fov:
+            session = await fov.session("boss")
+            toolbox = await open_toolbox(fov, session, ToolChoice(packs=("agents",), roots=(str(tmp_path),)))
+            assert toolbox is not None
+            refused = await toolbox.call("spawn_agent", {"task": "Look.", "pack": "file-ops"})
+            assert refused.is_error
+            assert "has tools that you don't have: apply_patch" in refused.text
+            answer = await toolbox.call("call_agent", {"prompt": "How many?"})
+            assert (answer.text, answer.is_error) == ("42", False)
+            (made,) = await fov.agents.list(parent="boss")
+            assert made.spec.roots == (str(tmp_path),)
+            stranger = await fov.agents.spawn("Other.", model=MODEL)
+            for name in ("wait_agent", "cancel_agent"):
+                given = {"agent_ids": [stranger.id]} if name == "wait_agent" else {"agent_id": stranger.id}
+                assert "of yours" in (await toolbox.call(name, given)).text
+            assert (await fov.agents.get(stranger.id)).state == "queued"
 
     working(test)

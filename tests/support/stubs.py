@@ -19,11 +19,23 @@ from typing import get_type_hints
 import foveate
 from foveate import client as api
 from foveate import session
-from foveate.session import checkpoints, documents, exchange, files, goals, keys
+from foveate.session import checkpoints, documents, exchange, files, goals, keys, subagents
 from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
-OWN = ("Foveate", "Session", "Exchange", "Checkpoints", "Documents", "Files", "Goals", "Keys", "Topics", "open")
+OWN = (
+    "Foveate",
+    "Session",
+    "Exchange",
+    "Checkpoints",
+    "Documents",
+    "Files",
+    "Goals",
+    "Keys",
+    "Topics",
+    "Agents",
+    "open",
+)
 HEAD = """# Written by tests/support/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 """
@@ -48,6 +60,7 @@ def generate() -> str:
         _class(checkpoints, "Checkpoints", names),
         _class(goals, "Goals", names),
         _class(keys, "Keys", names),
+        _class(subagents, "Agents", names),
         _class(topical, "Topics", names),
         _class(exchange, "Exchange", names) + ENTER_TURN,
         _class(session, "Session", names),

@@ -13,7 +13,8 @@ import asyncio
 import logging
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
@@ -25,6 +26,18 @@ from foveate.store.agent_rows import ENDED_STATES, AgentRow, ClaimRequest
 
 RENEWALS_PER_LEASE = 3
 _log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def working(fov: Foveate, *, tree: str | None = None) -> AsyncIterator[AgentWorker]:
+    """A worker that runs while the block does: for all agents, or for those of a tree."""
+    worker = AgentWorker(fov)
+    task = asyncio.create_task(worker.run(tree=tree))
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await task
 
 
 class AgentWorker:
@@ -52,7 +65,8 @@ class AgentWorker:
         heart = asyncio.create_task(self._beat())
         try:
             while not self._stopping.is_set():
-                await self._claim(tree)
+                with contained(_log, "agents can't be claimed; the worker tries again"):
+                    await self._claim(tree)
                 if until is not None and await self._is_over(until):
                     return
                 if drain and not self._running and not await self._is_busy(tree):

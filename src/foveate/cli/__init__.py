@@ -19,9 +19,9 @@ ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
     "Inspect": ("levels", "board", "checkpoints", "topics", "stats", "tokens", "compare", "replay"),
-    "Serve": ("serve", "keys"),
+    "Serve": ("serve", "worker", "keys"),
     "Maintain": ("compress", "models", "prune", "doctor"),
-    ADVANCED: ("fork", "goal", "run", "shrink", "tools"),
+    ADVANCED: ("fork", "goal", "run", "agents", "shrink", "tools"),
 }
 
 

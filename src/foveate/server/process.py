@@ -14,6 +14,7 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 
+from foveate.agents.worker import working
 from foveate.client import open as open_store
 from foveate.errors import InputError
 from foveate.server.app import create_app, server_settings
@@ -69,7 +70,7 @@ def serve(location: Path, settings: Settings, *, on_ready: Callable[[ServeReport
 
 
 async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
-    async with open_store(location, settings=settings) as fov:
+    async with open_store(location, settings=settings) as fov, working(fov):
         app = create_app(fov)
         own = server_settings(fov)
         try:

@@ -19,6 +19,7 @@ PACKS: Final[Mapping[str, Sequence[str]]] = {
     "file-ops": ("read_file", "list_dir", "grep", "file_search", "apply_patch", "write_file", "edit_file",
                  "view_image", "write_from_cabinet"),
     "research": ("read_file", "list_dir", "grep", "file_search", "view_image", "web_search", "fetch_url"),
+    "agents": ("call_agent", "spawn_agent", "wait_agent", "cancel_agent"),
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from foveate.cli.chat.flow import LineFlow
 from foveate.cli.chat.keyboard import WaitLine
 from foveate.cli.chat.status import status
 from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
-from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, open_mcp
+from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, open_mcp, start_worker
 from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
 from foveate.text import as_typed, compact_json, several
 
@@ -85,6 +85,8 @@ class Room:
         self._connections = AsyncExitStack()
         self._mcp: list[Tool] | None = None
         """The tools of MCP servers, once they are connected."""
+        self._worked: str | None = None
+        """The session whose agents are run here."""
         self._approve = TerminalApprover(is_typed, {*wishes.tools.approved, *granted}, self.end_line)
 
     @property
@@ -134,6 +136,9 @@ class Room:
         elif known and known.budget_tokens != fitting:
             told = f"Budget: {fitting:,} of {known.budget_tokens:,} tokens, since the window of {model} is"
             self.notes.print(line((f"{told} {window_tokens:,}. {self._option} changes it.", "dim")))
+        if toolbox and self._worked != session.id:
+            self._worked = session.id
+            await start_worker(self._connections, self.fov, session, toolbox)
         self._is_begun_here = self._is_begun_here or known is None
         self._chat = chat
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
-from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, open_mcp, tool_options
+from foveate.cli.ui.tool_options import (
+    TerminalApprover,
+    ToolOptions,
+    make_toolbox,
+    open_mcp,
+    start_worker,
+    tool_options,
+)
 from foveate.errors import InputError, SessionNotFound
 
 if TYPE_CHECKING:
@@ -157,6 +164,7 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
             approve = TerminalApprover(sys.stdin.isatty(), {*order.tools.approved, *granted}, view.end_line)
             extra = await open_mcp(stack, order.tools, approve)
             toolbox = await make_toolbox(fov, session, order.tools, approve=approve, extra=extra)
+            await start_worker(stack, fov, session, toolbox)
         events = run(
             session,
             fov.caller,

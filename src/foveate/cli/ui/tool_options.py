@@ -127,6 +127,14 @@ async def make_toolbox(
     return toolbox
 
 
+async def start_worker(stack: AsyncExitStack, fov: Foveate, session: Session, toolbox: Toolbox | None) -> None:
+    """Run the agents that the model spawns, until the stack is closed; another worker goes on with them then."""
+    if toolbox is not None and "spawn_agent" in toolbox.tools:
+        from foveate.agents.worker import working
+
+        await stack.enter_async_context(working(fov, tree=session.stored_id))
+
+
 @dataclass(slots=True)
 class TerminalApprover:
     """Asks the person at the terminal whether a call may be executed."""
