@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
+import foveate
 from foveate.errors import InputError, InvalidToolCall
 from foveate.tools import Tool, Toolbox, ToolError, Workspace, packs, registry, tool
 from foveate.tools.definitions import FORMATS, definitions
@@ -127,3 +128,15 @@ def test_a_path_outside_the_roots_is_refused(tmp_path: Path, given: str) -> None
     (root / "loop").symlink_to(root / "loop")
     with pytest.raises(InputError, match=r"outside the folders|null characters|symbolic links|lone surrogates"):
         Workspace.at([root]).path(given)
+
+
+def test_the_store_is_out_of_reach_even_inside_a_root(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with foveate.open(tmp_path / "chat.db") as fov:
+            workspace = Workspace.at([tmp_path], fov=fov)
+            for name in ("chat.db", "chat.db-wal", "x/../chat.db"):
+                with pytest.raises(InputError, match="is the store"):
+                    workspace.path(name)
+            assert workspace.path("chat.db.txt").name == "chat.db.txt"
+
+    asyncio.run(check())

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from foveate.session.cabinet import Cabinet
     from foveate.tools.toolbox import Toolbox
 
+_STORE_ENDS = ("", "-wal", "-shm", "-journal")
+"""Ends of the names of SQLite's files."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
@@ -62,7 +65,15 @@ class Workspace:
         if not any(found == root or root in found.parents for root in self.roots):
             allowed = ", ".join(map(str, self.roots))
             raise ToolError(f"{given} is outside the folders that tools may use ({allowed})")
+        if self._is_store(found):
+            raise ToolError(f"{given} is the store of this conversation, which tools can't touch")
         return found
+
+    def _is_store(self, path: Path) -> bool:
+        if self.fov is None:
+            return False
+        store = Path(self.fov.location).resolve()
+        return path.parent == store.parent and path.name.removeprefix(store.name) in _STORE_ENDS
 
     def shown(self, path: Path) -> str:
         """A path as the model writes it: relative to the first root where it is below it."""

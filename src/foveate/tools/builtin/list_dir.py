@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from foveate.text import several
+from foveate.tools.files import file_errors
 from foveate.tools.tool import READ_ONLY, ToolError, tool
 from foveate.tools.workspace import Workspace
 
@@ -23,9 +24,11 @@ def list_dir(
     """List the files and folders of a folder, with sizes in bytes. Folders end with /."""
     folder = workspace.path(path)
     if not folder.is_dir():
-        raise ToolError(f"{path} is not a folder; read_file reads a file")
+        problem = "is not a folder; read_file reads a file" if folder.exists() else "does not exist"
+        raise ToolError(f"{path} {problem}")
     lines: list[str] = []
-    _walk(folder, depth, "", lines)
+    with file_errors(path):
+        _walk(folder, depth, "", lines)
     more = len(lines) - MAX_ENTRIES
     if more > 0:
         lines[MAX_ENTRIES:] = [f"… {several(more, 'more entry', 'more entries')}; list a folder below it"]
