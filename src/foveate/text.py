@@ -226,3 +226,13 @@ def compact_json(value: Json) -> str:
 def _one_line(word: str) -> str:
     """A name inside a mark, which must not end it."""
     return re.sub(r"[\]\s]+", "_", word)
+
+
+_TERMINAL_CODES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+
+
+def without_terminal_codes(text: str) -> str:
+    """The text without colours, cursor movements and control characters, which would act on a terminal."""
+    return _TERMINAL_CODES.sub("", text)

@@ -12,6 +12,7 @@ import pytest
 
 from foveate import sync
 from foveate.settings import load_settings
+from foveate.tools.sandbox import layers
 from support.command_line import Shell, shell_with
 from support.embedding_server import embedding_server
 from support.refining import said
@@ -31,6 +32,7 @@ def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
     assert "1 session, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
     answer = shell.json("doctor")
     assert set(answer.pop("index")) == {"turns", "passages", "missing", "makers", "model", "problem"}
+    assert set(answer.pop("sandbox")) == {"summary", "missing"}
     assert {**answer, "pending_turns": 0} == {
         "ok": True,
         "messages_checked": 6,
@@ -39,6 +41,12 @@ def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
         "pending_turns": 0,
         "fallback_turns": 0,
     }
+
+
+def test_it_says_whether_commands_can_be_confined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "detect", lambda: layers.Layers(linux=True, machine=True, seccomp=True))
+    told = " ".join(shell_with(tmp_path)("doctor").split())
+    assert "exec would refuse: file confinement: Landlock is missing or off" in told
 
 
 def test_what_is_still_to_be_compressed_is_no_fault(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -189,7 +190,7 @@ def test_a_bomb_fails_at_its_limit(bombs: dict[str, run.CommandResult]) -> None:
 def test_no_process_stays_behind(bombs: dict[str, run.CommandResult]) -> None:
     assert "started" in bombs["processes that stay behind"].output
     assert bombs["processes that stay behind"].exit_code == 0
-    assert "sleep 31.5" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 31.5" not in _processes()
 
 
 @needs_sandbox
@@ -205,7 +206,29 @@ def test_cancelling_kills_the_command_and_its_processes(tmp_path: Path) -> None:
             await task
 
     asyncio.run(cancelled())
-    assert "sleep 32.5" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 32.5" not in _processes()
+
+
+@needs_sandbox
+def test_a_killed_program_leaves_no_process_behind(tmp_path: Path) -> None:
+    program = f"""if True:
+        import asyncio
+        from foveate.tools import Workspace
+        from foveate.tools.sandbox.run import run
+        place = Workspace.at([{str(tmp_path)!r}], allow_exec=True)
+        command = "setsid sleep 33.5 & sleep 33.5 & touch started; wait"
+        asyncio.run(run(place, command, folder=place.roots[0], seconds=60))"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as it:
+        while not (tmp_path / "started").exists():
+            assert it.poll() is None
+            time.sleep(0.01)
+        it.kill()
+    for _ in range(1_000):
+        if "sleep 33.5" not in _processes():
+            return
+        time.sleep(0.01)
+    pytest.fail("the command goes on")
 
 
 @needs_sandbox
@@ -225,10 +248,16 @@ def test_ordinary_work_is_possible(tmp_path: Path) -> None:
 @needs_sandbox
 def test_output_and_errors_come_in_order(tmp_path: Path) -> None:
     box = Toolbox([registry.find("exec")], workspace(tmp_path), approve=_yes)
-    output = asyncio.run(box.call("exec", {"command": "echo 1; echo 2 >&2; echo 3; exit 4"}))
+    output = asyncio.run(
+        box.call("exec", {"command": "echo 1; echo 2 >&2; printf '\\033[31m3\\033]0;title\\007\\n'; exit 4"})
+    )
     assert output.text.startswith("Exit code: 4\nDuration: ")
     assert output.text.endswith("Output:\n1\n2\n3\n")
     assert output.exit_code == 4
+
+
+def _processes() -> str:
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 async def _yes(*_: object) -> bool:

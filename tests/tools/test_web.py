@@ -7,12 +7,14 @@ import gzip
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import foveate
+from foveate.tokens import count_tokens
 from foveate.tools import Toolbox, ToolError, Workspace, registry
 from foveate.tools.settings import ToolsSettings, WebSettings
 from foveate.tools.web import fetch as fetching
@@ -97,26 +99,32 @@ def test_a_page_is_readable_text_in_a_tag_that_it_cannot_close(site: Site) -> No
     )
 
 
-def test_a_long_page_goes_to_the_cabinet_with_a_short_head(site: Site) -> None:
-    site.page("/long.html", b"<p>line</p>" * 10_000)
-    filed: dict[str, Any] = {}
+def test_a_long_page_is_fetched_quoted_and_saved_with_few_tokens(site: Site, tmp_path: Path) -> None:
+    site.page("/long.html", b"<p>A line of the handbook, with some words in it.</p>\n" * 40_000)
 
-    class Cabinet:
-        async def file(self, content: bytes, **given: str) -> object:
-            filed.update(given, content=content)
-            return SimpleNamespace(key="f-12ab")
+    async def work() -> list[str]:
+        async with foveate.open(tmp_path / "chat.db") as fov:
+            session = await fov.session("s")
+            root = tmp_path / "root"
+            root.mkdir()
+            workspace = Workspace.at([root], fov=fov, session=session, settings=ToolsSettings(web=site.settings))
+            names = ("fetch_url", "read_cabinet", "write_from_cabinet")
+            box = Toolbox(map(registry.find, names), workspace, approve=_yes)
+            page = (await box.call("fetch_url", {"url": f"{site.base}/long.html"})).text
+            key = page.partition("Cabinet key: ")[2].partition(",")[0]
+            quoted = await box.call("read_cabinet", {"key": key, "first_line": 70_001, "lines": 1})
+            saved = await box.call("write_from_cabinet", {"key": key, "path": "page.md"})
+            return [page, quoted.text, saved.text]
 
-    workspace = SimpleNamespace(settings=ToolsSettings(web=site.settings), cabinet=Cabinet())
+    told = asyncio.run(work())
+    assert "79,999 lines" in told[0]
+    assert "A line of the handbook" in told[1]
+    assert (tmp_path / "root/page.md").stat().st_size > 1_900_000
+    assert count_tokens("".join(told)) < 500
 
-    async def fetched() -> str:
-        return str(await registry.find("fetch_url").run(workspace, url=f"{site.base}/long.html"))
 
-    text = asyncio.run(fetched())
-    assert "Cabinet key: f-12ab, 20,000 lines" in text
-    assert len(text) < 1_000
-    assert filed["source"] == f"{site.base}/long.html"
-    assert (filed["name"], filed["media_type"]) == ("long.html.md", "text/markdown")
-    assert filed["content"].count(b"line") == 10_000
+async def _yes(*_: object) -> bool:
+    return True
 
 
 def test_binary_content_is_named_and_not_shown(site: Site) -> None:

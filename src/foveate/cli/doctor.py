@@ -51,12 +51,14 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     if as_json:
         answer = {"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems}
-        print_json({**answer, "pending_turns": pending, "fallback_turns": fallbacks, "index": index})
+        more = {"pending_turns": pending, "fallback_turns": fallbacks, "index": index, "sandbox": _sandbox()}
+        print_json({**answer, **more})
     else:
         _show(store_path, checked, sessions, problems)
         _inform(pending, fallbacks, has_model=has_model)
         if index:
             _tell_index(index)
+        console().print(line((f"  {_sandbox()['summary']}", "dim")))
     if problems:
         raise click.exceptions.Exit(1)
 
@@ -106,3 +108,11 @@ def _tell_index(index: IndexState) -> None:
     if index.missing:
         advice = "'foveate compress --all' does it, or 'foveate doctor --rebuild-index' after a change of model"
         out.print(line((f"  {several(index.missing, 'turn')} not indexed yet; {advice}", "dim")))
+
+
+def _sandbox() -> dict[str, object]:
+    """Whether commands of models can be confined on this machine."""
+    from foveate.tools.sandbox.layers import detect
+
+    layers = detect()
+    return {"summary": layers.summary(), "missing": layers.missing()}

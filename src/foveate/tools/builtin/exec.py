@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from foveate.text import without_terminal_codes
 from foveate.tools.sandbox.run import CommandResult, run
 from foveate.tools.tool import Annotations, ToolError, ToolOutput, tool
 from foveate.tools.workspace import Workspace
@@ -47,7 +48,7 @@ def describe(result: CommandResult) -> str:
         lines.append(f"Output: {result.output_bytes:,} bytes, shortened:")
     else:
         lines.append("Output:" if result.output else "No output.")
-    return "\n".join(lines) + "\n" + result.output
+    return "\n".join(lines) + "\n" + without_terminal_codes(result.output)
 
 
 exec = _exec  # noqa: A001 - the tool's name

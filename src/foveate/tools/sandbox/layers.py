@@ -125,6 +125,8 @@ def confine(workspace: Workspace, layers: Layers, temporary: Path) -> Confinemen
     if not (layers.bubblewrap or layers.namespaces):
         missing += [_in_the_way(path, workspace.roots) for path in (*hidden, *frozen)]
     missing += [problem for root in workspace.roots if (problem := _too_wide(root))]
+    if workspace.session is not None and workspace.fov is None:
+        missing.append("protection of the store: the workspace has a session and not its store")
     if missing and not workspace.allow_unsandboxed:
         raise ToolError(
             f"exec can't be confined here, so nothing was executed. Missing: {'; '.join(missing)}. "
@@ -168,8 +170,8 @@ def _too_wide(root: Path) -> str:
 def _store_files(workspace: Workspace) -> list[Path]:
     if workspace.fov is None:
         return []
-    location = workspace.fov.location
-    return [Path(location + suffix) for suffix in _STORE_FILES]
+    location = Path(workspace.fov.location).resolve()
+    return [Path(f"{location}{suffix}") for suffix in _STORE_FILES]
 
 
 def _own_files() -> list[Path]:

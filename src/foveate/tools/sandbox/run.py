@@ -28,10 +28,13 @@ MAX_FILES = 500_000
 """Files that a command may create."""
 _CHUNK_BYTES = 1 << 16
 _END_SECONDS = 15.0
+_GRACE_SECONDS = 60.0
+"""The supervisor stops a command at its time limit; if it does not, it is killed itself after this time."""
 _STOPPED = {
     "time": "stopped at its time limit of {seconds:g} seconds",
     "memory": "stopped: it used more than {memory_bytes:,} bytes of memory",
     "disk": "stopped: it used more than {disk_bytes:,} bytes of disk, or too many files",
+    "processes": "stopped: it started more than {processes:,} processes",
     "flood": "stopped: it wrote too much output",
 }
 
@@ -104,7 +107,10 @@ async def run(
             "limits": _limits(workspace.settings.exec, seconds),
             **_confinement_spec(confinement),
         }
-        return await _supervised(spec, workspace.settings.exec, confinement)
+        async with asyncio.timeout(seconds + _GRACE_SECONDS):
+            return await _supervised(spec, workspace.settings.exec, confinement)
+    except TimeoutError:
+        raise ToolError("the sandbox did not answer, so the command was killed") from None
     finally:
         await asyncio.to_thread(_remove, temporary)
 

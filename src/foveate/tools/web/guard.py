@@ -91,9 +91,9 @@ async def check(given: str | httpx2.URL, allow_hosts: Sequence[str], resolver: R
     if port not in PORTS:
         raise ToolError(f"port {port} is not fetched; allowed: {', '.join(map(str, sorted(PORTS)))}")
     found = tuple(await _addresses(host, port, resolver))
-    if host not in allowed and (private := [address for address in found if not is_public(address)]):
+    if host not in allowed and not all(map(is_public, found)):
         raise ToolError(
-            f"{host} is not fetched: its address {private[0]} is not public. "
+            f"{host} is not fetched: it has an address that is not public. "
             "A person can allow the host by the setting tools.web.allow_hosts"
         )
     return Target(url, found)

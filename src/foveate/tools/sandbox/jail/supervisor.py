@@ -58,12 +58,13 @@ class _Supervisor:
         self.free = self._free_space()
 
     def run(self) -> dict[str, object]:
-        problem = self._start()
-        if problem:
+        try:
+            problem = self._start()
+            stopped = "" if problem else self._watch()
+        finally:
             self._end()
+        if problem:
             return {"problem": problem}
-        stopped = self._watch()
-        self._end()
         seconds = time.monotonic() - self.started
         code = os.waitstatus_to_exitcode(self.status) if self.status is not None else -signal.SIGKILL
         refused = self.listener.refused_processes if self.listener else 0
@@ -162,6 +163,8 @@ class _Supervisor:
         pids = tree.descendants(os.getpid())
         if tree.memory(pids) > self.limits["memory_bytes"]:
             return "memory"
+        if tree.tasks(pids) > 2 * self.limits["processes"]:  # no listener refused them
+            return "processes"
         for (space, files), (space_then, files_then) in zip(self._free_space(), self.free, strict=True):
             if space_then - space > self.limits["disk_bytes"] or files_then - files > self.limits["files"]:
                 return "disk"
