@@ -20,14 +20,13 @@ from foveate.server.bodies import read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.recorder import Recorder, SessionChoice
 from foveate.server.gateway.sessions import client_id
+from foveate.server.gateway.transport import upstream_client
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
 from foveate.tokens import counter_for
 
-CONNECT_SECONDS: Final = 10.0
-READ_SECONDS: Final = 600.0
 NO_UPSTREAM: Final = (
     "no upstream is configured; start the gateway with --upstream URL, or set server.upstream in the configuration"
 )
@@ -210,9 +209,7 @@ class GatewayEndpoints:
 
     def _http(self) -> httpx2.AsyncClient:
         if self._client is None:
-            timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
-            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
+            self._client = upstream_client()
         return self._client
 
 
