@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from foveate import Foveate, Session
 from foveate.context.context import Context
 from foveate.events import Event
+from foveate.session import agent
 from foveate.settings import Settings
 from foveate.testing.scripted import Behaviour, Fails, Refuses, Says, ScriptedModel, Stalls
 from support.agents import good_agent, work
@@ -147,5 +149,32 @@ def test_a_preview_starts_nothing(tmp_path: Path) -> None:
             await fov.settle()
             assert context.tokens <= 9_000
             assert not model.asks
+
+    asyncio.run(run())
+
+
+def test_of_two_processes_one_runs_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "chat.db"
+
+    async def run() -> None:
+        first, second = (ScriptedModel(lambda ask: Stalls(), name=MODEL) for _ in range(2))
+        async with (
+            scripted_store(path, first, with_agent()) as (fov, _),
+            scripted_store(path, second, with_agent()) as (other, _),
+        ):
+            session = await recorded(fov)
+            twin = await other.session("s")
+            assert (await looked_at(session)).planned.notes["agent"] == "due"
+            await until_asked(first)
+            assert "agent" not in (await looked_at(twin)).planned.notes
+            assert not second.asks
+            # A process that ended without a word loses its lease.
+            monkeypatch.setattr(agent, "_now_us", lambda: time.time_ns() // 1_000 + 2 * agent.LEASE_SECONDS * 1_000_000)
+            await looked_at(twin)
+            await until_asked(second)
+        async with scripted_store(path, good_agent, with_agent()) as (fov, model):
+            await looked_at(await fov.session("s"))
+            await fov.settle()
+            assert model.asks
 
     asyncio.run(run())

@@ -219,7 +219,7 @@ class Contexts:
             asked_tokens=request.budget_tokens,
             own_tokens=part.own_tokens,
             open_limit_tokens=0 if one_off or ends_turn else limit - reserved,
-            agent="none" if one_off else self._agent.status(chosen.strategy),
+            agent="none" if one_off else await self._agent.status(chosen.strategy),
         )
         has_results = bool(leading_results(prompt_messages(request.prompt)))
         is_pending = fallback is None and (has_results or not ends_turn)
@@ -453,9 +453,9 @@ class Contexts:
                 self._publish(cast("EventKind", told.kind), told.turn or session.last_turn, dict(told.data))
             notes = view.planned.notes
             if any(told.kind == "compression-triggered" for told in view.events):
-                self._agent.compressed()
+                await self._agent.compressed()
             if keep and notes.get("agent") == "due":
-                self._agent.start(strategy, cast("int", notes["window_tokens"]))
+                await self._agent.start(strategy, cast("int", notes["window_tokens"]))
             return view
         if frame.is_one_off or strategy.rebuild_schedule is None:
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)

@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 from foveate.cache import BoundedCache
 from foveate.events import EventBus
 from foveate.models.caller import Caller
-from foveate.plan import AgentStatus
 from foveate.recall.search import Searcher
 from foveate.settings import Settings
 from foveate.store import Store
@@ -37,5 +36,3 @@ class SharedParts:
     """One for each session whose turn is in progress by `Session.turn`."""
     asked: BoundedCache[str, PrefixSource] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
     """The request that each session was last asked for, by any handle: the answer recorded next came from it."""
-    agents: dict[str, AgentStatus] = field(default_factory=dict)
-    """By stored id: sessions whose agent is running, or leaves the next compression to the strategy."""

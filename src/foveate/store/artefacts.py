@@ -83,6 +83,13 @@ def keep_state(connection: Connection, session_id: str, strategy: str, data: byt
     keep_record(connection, "states", number_of(connection, session_id), strategy, data)
 
 
+def replace_state(connection: Connection, session_id: str, strategy: str, old: bytes | None, new: bytes) -> bool:
+    if state(connection, session_id, strategy) != old:
+        return False
+    keep_state(connection, session_id, strategy, new)
+    return True
+
+
 def board(connection: Connection, session_id: str) -> bytes | None:
     return load_data(connection, "boards", number_of(connection, session_id), BOARD)
 

@@ -302,6 +302,7 @@ class _Artefacts(_Part):
     replace_made = _writes(artefacts.replace_made)
     state = _reads(artefacts.state)
     keep_state = _writes(artefacts.keep_state)
+    replace_state = _writes(artefacts.replace_state)
     board = _reads(artefacts.board)
     keep_board = _writes(artefacts.keep_board)
     goals = _reads(artefacts.goals)

@@ -395,6 +395,9 @@ class Artefacts(Protocol):
     async def keep_state(self, session_id: str, strategy: str, data: bytes) -> None:
         """Replace a state; a damaged one is set aside, where `check` finds it."""
 
+    async def replace_state(self, session_id: str, strategy: str, old: bytes | None, new: bytes) -> bool:
+        """Replace a state if it is still unchanged; whether it was replaced."""
+
     async def board(self, session_id: str) -> bytes | None:
         """The session's board; None if there is none, or a damaged one."""
 

@@ -57,6 +57,14 @@ async def only_what_is_still_as_it_was_is_replaced(store: Store, _: OpenStore) -
     assert await store.artefacts.made("s", "topics") == []
 
 
+async def only_a_state_that_is_still_as_it_was_is_replaced(store: Store, _: OpenStore) -> None:
+    await _talked(store)
+    assert await store.artefacts.replace_state("s", "topics", None, b"one")
+    assert not await store.artefacts.replace_state("s", "topics", None, b"two")
+    assert await store.artefacts.replace_state("s", "topics", b"one", b"two")
+    assert await store.artefacts.state("s", "topics") == b"two"
+
+
 async def a_fork_makes_its_own(store: Store, _: OpenStore) -> None:
     await _talked(store)
     await store.artefacts.keep_made("s", "topics", [_made("a")])
@@ -144,6 +152,7 @@ CASES: tuple[Case, ...] = (
     what_was_made_is_kept_by_strategy_and_name,
     what_is_made_again_replaces_the_old,
     only_what_is_still_as_it_was_is_replaced,
+    only_a_state_that_is_still_as_it_was_is_replaced,
     a_fork_makes_its_own,
     goals_are_numbered_and_changed_in_place,
     a_document_is_replaced,
