@@ -10,10 +10,12 @@ import re
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from click.testing import CliRunner
 
 from foveate.cli import cli
+from foveate.tools.sandbox import layers
 from support.paths import ROOT
 
 PAGE = ROOT / "docs" / "first-ten-minutes.md"
@@ -21,13 +23,15 @@ TRANSCRIPTS = ROOT / "tests" / "fixtures" / "claude_code"
 COLUMNS = 96
 QUIET = {"FOVEATE_COMPRESS__ENABLED": "false", "FOVEATE_COMPRESS__PROCESSES": "0"}
 """What is made in the background while a command runs depends on how long it runs."""
+MACHINE = layers.Layers(linux=True, machine=True, landlock=7, seccomp=True, namespaces=True)
+"""What can confine a command, whatever machine the page is made on."""
 _BLOCK = re.compile(r"^```text\n\$ foveate (?P<typed>[^\n]*)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def generate() -> str:
     """The page as it should be."""
     before = Path.cwd()
-    with TemporaryDirectory() as home:
+    with TemporaryDirectory() as home, patch.object(layers, "detect", lambda: MACHINE):
         shutil.copytree(TRANSCRIPTS, Path(home, ".claude", "projects"))
         os.chdir(home)
         try:

@@ -24,6 +24,7 @@ import pytest
 
 from foveate.client import Foveate
 from foveate.tools import Toolbox, ToolError, ToolOutput, Workspace, registry
+from foveate.tools.patch import commit
 from foveate.tools.sandbox import layers, run
 from foveate.tools.settings import ExecSettings, ToolsSettings, WebSettings
 from foveate.tools.web import fetch, guard
@@ -317,6 +318,22 @@ def test_exec_is_off_by_default(tmp_path: Path) -> None:
     output = asyncio.run(box.call("exec", {"command": "touch executed"}))
     assert "--allow-exec" in output.text
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_forged_journal_of_a_patch_removes_nothing_outside(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (root / commit.JOURNAL).write_text(json.dumps({"steps": [], "folders": [str(outside)]}))
+    with pytest.raises(ToolError, match="outside the folders"):
+        commit.recover(workspace(root))
+    assert outside.is_dir()
+
+
+def test_a_pipe_in_place_of_a_journal_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / commit.JOURNAL)
+    with pytest.raises(ToolError, match="not the journal"):
+        commit.recover(workspace(tmp_path))
 
 
 @pytest.mark.parametrize("folder", ["..", "/", "link"])

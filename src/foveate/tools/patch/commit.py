@@ -15,6 +15,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -97,6 +98,8 @@ def recover(workspace: Workspace) -> None:
         path = root / JOURNAL
         (root / f"{JOURNAL}.tmp").unlink(missing_ok=True)
         try:
+            if not stat.S_ISREG(path.lstat().st_mode):  # a command put a pipe or a link there
+                raise ToolError(f"{path} is not the journal of a patch; remove it")
             journal = msgspec.json.decode(path.read_bytes(), type=Journal)
         except FileNotFoundError:
             continue
@@ -107,6 +110,8 @@ def recover(workspace: Workspace) -> None:
         for step in journal.steps:
             for name in (step.path, step.temporary, step.backup):
                 workspace.path(name)
+        for folder in journal.folders:
+            workspace.path(folder)
         try:
             (_clean_up if journal.is_committed else _roll_back)(journal, path)
         except OSError as error:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -63,6 +61,9 @@ def _succeeds(attempt: object) -> bool:
 
 def _find_bubblewrap() -> str:
     """The program, if it works: some systems have it and forbid what it needs."""
+    import shutil  # noqa: PLC0415 - for this alone
+    import subprocess  # noqa: PLC0415
+
     found = shutil.which("bwrap", path=_PROGRAMS)
     if not found:
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -77,4 +77,4 @@ MACHINES: Mapping[str, Machine] = {
 
 def this_machine() -> Machine | None:
     """The machine that this process runs on; None if there is no filter for it."""
-    return MACHINES.get(platform.machine())
+    return MACHINES.get(os.uname().machine) if hasattr(os, "uname") else None
