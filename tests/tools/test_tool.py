@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -68,6 +69,8 @@ def _broken(how: str) -> Tool:
         """Fail."""
         if how == "hangs":
             await asyncio.sleep(60)
+        if how == "exits":
+            sys.exit(3)
         raise ZeroDivisionError("division by zero")
 
     return broken
@@ -75,10 +78,15 @@ def _broken(how: str) -> Tool:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("hangs", "did not finish within 0.05 seconds"), ("raises", "ZeroDivisionError"), ("absent", "there is no tool")],
+    [
+        ("hangs", "did not finish within 0.05 seconds; check whether it took effect"),
+        ("raises", "ZeroDivisionError"),
+        ("exits", "tried to end the program"),
+        ("absent", "there is no tool"),
+    ],
 )
 def test_a_tool_that_fails_is_an_answer(name: str, problem: str) -> None:
-    box = Toolbox([_broken("hangs"), _broken("raises")], Workspace())
+    box = Toolbox([_broken(how) for how in ("hangs", "raises", "exits")], Workspace())
     output = asyncio.run(box.call(name, {}))
     assert output.is_error
     assert problem in output.text
@@ -106,6 +114,12 @@ def test_a_refusal_of_a_tool_is_not_logged_as_a_defect(caplog: pytest.LogCapture
 
     assert asyncio.run(Toolbox([picky], Workspace()).call("picky", {})).text == "Error: no\n"
     assert not caplog.records
+
+
+def test_an_answer_has_no_lone_surrogates(tmp_path: Path) -> None:
+    (tmp_path / "caf\udce9").touch()
+    output = asyncio.run(Toolbox([registry.find("list_dir")], Workspace.at([tmp_path])).call("list_dir", {}))
+    assert output.text.encode().startswith(b"caf")
 
 
 @pytest.mark.parametrize("format", FORMATS)

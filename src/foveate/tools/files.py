@@ -22,6 +22,7 @@ MAX_VOTES = 200
 """Places of one line that are considered, e.g. of a lone brace."""
 MAX_COMPARED = 5_000
 """Lines that are compared by their letters."""
+MAX_COMPARED_CHARS = 200
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "PNG image",
     b"\xff\xd8\xff": "JPEG image",
@@ -131,7 +132,8 @@ def write_atomically(path: Path, data: bytes, given: str) -> bool:
     with file_errors(given):
         mode = writable_mode(path, given)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = write_beside(path, data, mode)
+        temporary = path.with_name(f".foveate-{secrets.token_hex(8)}.tmp")
+        create_file(temporary, data, mode, like=None if mode is None else path)
         try:
             temporary.replace(path)
         except OSError:
@@ -151,20 +153,17 @@ def writable_mode(path: Path, given: str) -> int | None:
     return stat.S_IMODE(mode)
 
 
-def write_beside(path: Path, data: bytes, mode: int | None) -> Path:
-    """A durable temporary file in the same folder, with the mode that the file is to have."""
-    temporary = path.with_name(f".foveate-{secrets.token_hex(8)}.tmp")
-    create_file(temporary, data, mode)
-    return temporary
-
-
-def create_file(path: Path, data: bytes, mode: int | None) -> None:
-    """Create a file durably; removed again if that fails."""
+def create_file(path: Path, data: bytes, mode: int | None, *, like: Path | None = None) -> None:
+    """Create a file durably, with the owner of another one; removed again if that fails."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, NEW_FILE_MODE)
     try:
         with os.fdopen(handle, "wb") as opened:
             opened.write(data)
             opened.flush()
+            if like is not None:
+                owner = like.lstat()
+                with suppress(PermissionError):  # only root gives files away
+                    os.fchown(opened.fileno(), owner.st_uid, owner.st_gid)
             if mode is not None:
                 os.fchmod(opened.fileno(), mode)
             os.fsync(opened.fileno())
@@ -188,9 +187,10 @@ def nearest_place(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
             votes[start] = votes.get(start, 0) + len(key)
     if votes:
         return max(votes, key=lambda start: (votes[start], -start))
-    first = next((line.strip() for line in wanted if line.strip()), "")
-    close = difflib.get_close_matches(first, [line.strip() for line in lines[:MAX_COMPARED]], n=1) if first else []
-    return next((place for place, line in enumerate(lines) if line.strip() == close[0]), None) if close else None
+    first = next((line.strip()[:MAX_COMPARED_CHARS] for line in wanted if line.strip()), "")
+    starts = [line.strip()[:MAX_COMPARED_CHARS] for line in lines[:MAX_COMPARED]]
+    close = difflib.get_close_matches(first, starts, n=1) if first else []
+    return starts.index(close[0]) if close else None
 
 
 def excerpt(lines: Sequence[str], start: int, count: int) -> str:

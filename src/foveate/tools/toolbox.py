@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from foveate.errors import FoveateError, contained
+from foveate.text import encodable
 from foveate.tools import packs, registry
 from foveate.tools.cabinet import shorten
 from foveate.tools.definitions import definitions
@@ -84,10 +85,14 @@ class Toolbox:
             except TimeoutError:
                 if not deadline.expired():
                     raise
-                return _error(f"{tool.name} did not finish within {tool.timeout_seconds:g} seconds and was stopped")
+                effect = "" if tool.annotations.read_only else "; check whether it took effect"
+                return _error(f"{tool.name} did not finish within {tool.timeout_seconds:g} seconds{effect}")
+            except SystemExit:
+                return _error(f"{tool.name} tried to end the program")
         if outcome.error is not None:
             return _error(f"{tool.name} failed: {type(outcome.error).__name__}: {outcome.error}")
-        return found if isinstance(found, ToolOutput) else ToolOutput(str(found))
+        output = found if isinstance(found, ToolOutput) else ToolOutput(str(found))
+        return replace(output, text=encodable(output.text))
 
 
 def _error(problem: str) -> ToolOutput:

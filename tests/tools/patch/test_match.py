@@ -60,7 +60,10 @@ def test_line_ends_are_kept() -> None:
             "-        return  3\n+        return 4\n",
             "these lines were expected and not found:\n      \t        return  3\n",
         ),
-        (" class A:\n     def f(self):\n-        return 9\n+x\n", "the nearest place is:\n     1\tclass A:\n     2\t"),
+        (
+            " class A:\n     def f(self):\n-        return 9\n+x\n",
+            "the nearest place is; line 3 is the first that differs:\n     1\tclass A:\n",
+        ),
         ("-    def h(self):\n+    def f(self):\n", "the new lines are already there, at line 2"),
         ("-class B:\n+class C:\n@@\n-class A:\n+class D:\n", "hunk 2 of 2: its lines are at line 1, before line 6"),
     ],

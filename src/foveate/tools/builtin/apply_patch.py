@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from foveate.text import several
@@ -9,13 +10,16 @@ from foveate.tools.patch.changes import FileChange
 from foveate.tools.patch.commit import commit, locked, recover
 from foveate.tools.patch.plan import parse_patch, plan_edits
 from foveate.tools.patch.syntax import syntax_warnings
-from foveate.tools.tool import tool
+from foveate.tools.tool import ToolError, tool
 from foveate.tools.workspace import Workspace
 
+TIMEOUT_SECONDS = 50.0
+GRACE_SECONDS = 10.0
+"""For writing the files, once all of them were checked."""
 _LETTERS = {"add": "A", "delete": "D", "update": "M"}
 
 
-@tool(approval="ask")
+@tool(approval="ask", timeout_seconds=TIMEOUT_SECONDS + GRACE_SECONDS)
 def apply_patch(
     workspace: Workspace,
     *,
@@ -27,10 +31,13 @@ def apply_patch(
     ],
 ) -> str:
     """Change, create, rename and delete files by a patch. It is applied to all files, or to none if a part is wrong."""
+    until = time.monotonic() + TIMEOUT_SECONDS
     changes = parse_patch(patch)
     with locked(workspace):
         recover(workspace)
         edits = plan_edits(changes, workspace)
+        if time.monotonic() > until:  # the caller was told that it did not finish
+            raise ToolError("the patch took too long to check; nothing was changed")
         commit(edits, workspace)
     listed = [_summary(change) for change in changes]
     return "\n".join([f"Applied to {several(len(edits), 'file')}:", *listed, *syntax_warnings(edits)]) + "\n"

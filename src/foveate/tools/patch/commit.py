@@ -157,7 +157,7 @@ def _write(journal: Journal, edits: Sequence[Edit], journal_path: Path, probe: P
     for edit, step in zip(edits, journal.steps, strict=True):
         if edit.after is not None:
             probe("temporary file")
-            create_file(Path(step.temporary), edit.after, edit.mode)
+            create_file(Path(step.temporary), edit.after, edit.mode, like=None if edit.before is None else edit.path)
         if edit.before is not None:
             probe("backup")
             _back_up(edit.path, Path(step.backup))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from foveate.tools.files import excerpt, nearest_place
@@ -31,10 +33,59 @@ FUZZ: tuple[Callable[[str], str], ...] = (_exact, str.rstrip, _collapsed)
 """How lines are compared: as they are, then without white space at the end, then with all white space alike."""
 
 
+class _Contents:
+    """The lines of a file, without their ends, and a search among them."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self._joined: dict[Callable[[str], str], tuple[str, list[int]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def find(
+        self, wanted: Sequence[str], start: int, expected: int | None = None, *, at_end: bool = False
+    ) -> int | None:
+        """The first place of these lines, or the one nearest to where they are expected."""
+        for alike in FUZZ:
+            needle = "".join(f"{alike(line)}\n" for line in wanted)
+            last = len(self.lines) - len(wanted)
+            if at_end and last >= start and self._place(alike, needle, last) == last:
+                return last
+            first = self._place(alike, needle, start)
+            if first is None:
+                continue
+            if expected is None or expected <= first:
+                return first
+            places = (first, self._place(alike, needle, expected), self._place_before(alike, needle, start, expected))
+            known = (place for place in places if place is not None)
+            return min(known, key=lambda place: (abs(place - expected), place))
+        return None
+
+    def _place(self, alike: Callable[[str], str], needle: str, start: int) -> int | None:
+        text, offsets = self._text(alike)
+        found = text.find(f"\n{needle}", offsets[min(start, len(self.lines))] - 1)
+        return None if found < 0 else bisect_left(offsets, found + 1)
+
+    def _place_before(self, alike: Callable[[str], str], needle: str, start: int, stop: int) -> int | None:
+        text, offsets = self._text(alike)
+        end = offsets[min(stop, len(self.lines))] + len(needle)
+        found = text.rfind(f"\n{needle}", offsets[start] - 1, end)
+        return None if found < 0 else bisect_left(offsets, found + 1)
+
+    def _text(self, alike: Callable[[str], str]) -> tuple[str, list[int]]:
+        """All lines with a line end before and after each, and where each begins."""
+        if alike not in self._joined:
+            lines = [alike(line) for line in self.lines]
+            offsets = list(accumulate((len(line) + 1 for line in lines), initial=1))
+            self._joined[alike] = ("\n" + "".join(f"{line}\n" for line in lines), offsets)
+        return self._joined[alike]
+
+
 def apply_hunks(text: str, hunks: Sequence[Hunk], newline: str) -> str:
     """The new text; `PatchError` says which hunk does not apply, and where it is nearest."""
     lines = _LINE.findall(text)
-    contents = [line.removesuffix("\n").removesuffix("\r") for line in lines]
+    contents = _Contents([line.removesuffix("\n").removesuffix("\r") for line in lines])
     done: list[_Replacement] = []
     cursor = drift = 0
     for number, hunk in enumerate(hunks, 1):
@@ -77,20 +128,20 @@ def _join(lines: Sequence[str], done: Sequence[_Replacement], newline: str, *, e
     return "".join([*whole, last])
 
 
-def _locate(contents: Sequence[str], hunk: Hunk, cursor: int, drift: int) -> tuple[int, Hunk] | None:
+def _locate(contents: _Contents, hunk: Hunk, cursor: int, drift: int) -> tuple[int, Hunk] | None:
     """Where the hunk's old lines are, at or after the cursor."""
     for start in _starts(contents, hunk, cursor):
         if not hunk.old:
             return _insertion(contents, hunk, start, has_anchor=bool(hunk.anchors)), hunk
         expected = None if hunk.place is None else hunk.place + drift
         for candidate in _variants(hunk):
-            place = _find(contents, candidate.old, start, expected, at_end=hunk.at_end)
+            place = contents.find(candidate.old, start, expected, at_end=hunk.at_end)
             if place is not None:
                 return place, candidate
     return None
 
 
-def _starts(contents: Sequence[str], hunk: Hunk, cursor: int) -> Iterator[int]:
+def _starts(contents: _Contents, hunk: Hunk, cursor: int) -> Iterator[int]:
     """Where to search from: behind the last anchor, or at it, if the hunk repeats its line."""
     place = cursor
     for anchor in hunk.anchors:
@@ -103,12 +154,13 @@ def _starts(contents: Sequence[str], hunk: Hunk, cursor: int) -> Iterator[int]:
         yield place - 1
 
 
-def _find_anchor(contents: Sequence[str], anchor: str, start: int) -> int | None:
-    found = _find(contents, [anchor], start, None, at_end=False)
+def _find_anchor(contents: _Contents, anchor: str, start: int) -> int | None:
+    found = contents.find([anchor], start)
     if found is not None:
         return found
     begun = _collapsed(anchor)
-    return next((place for place in range(start, len(contents)) if _collapsed(contents[place]).startswith(begun)), None)
+    places = range(start, len(contents))
+    return next((place for place in places if _collapsed(contents.lines[place]).startswith(begun)), None)
 
 
 def _variants(hunk: Hunk) -> Iterator[Hunk]:
@@ -118,7 +170,7 @@ def _variants(hunk: Hunk) -> Iterator[Hunk]:
         yield Hunk(hunk.lines[:-1], hunk.anchors, hunk.place, hunk.at_end, hunk.ends_bare)
 
 
-def _insertion(contents: Sequence[str], hunk: Hunk, start: int, *, has_anchor: bool) -> int:
+def _insertion(contents: _Contents, hunk: Hunk, start: int, *, has_anchor: bool) -> int:
     """Lines without context go behind the anchor, to the expected line, or to the end."""
     if has_anchor and not hunk.at_end:
         return start
@@ -127,44 +179,31 @@ def _insertion(contents: Sequence[str], hunk: Hunk, start: int, *, has_anchor: b
     return len(contents)
 
 
-def _find(contents: Sequence[str], old: Sequence[str], start: int, expected: int | None, *, at_end: bool) -> int | None:
-    for alike in FUZZ:
-        wanted = [alike(line) for line in old]
-        last = len(contents) - len(wanted)
-        if at_end and last >= start and [alike(line) for line in contents[last:]] == wanted:
-            return last
-        places = list(_places(contents, wanted, start, alike))
-        if places:
-            return places[0] if expected is None else min(places, key=lambda place: abs(place - expected))
-    return None
-
-
-def _places(contents: Sequence[str], wanted: Sequence[str], start: int, alike: Callable[[str], str]) -> Iterator[int]:
-    have = [alike(line) for line in contents]
-    first = wanted[0]
-    for place in range(start, len(have) - len(wanted) + 1):
-        if have[place] == first and have[place : place + len(wanted)] == wanted:
-            yield place
-
-
-def _problem(contents: Sequence[str], hunk: Hunk, cursor: int) -> str:
+def _problem(contents: _Contents, hunk: Hunk, cursor: int) -> str:
     place = cursor
     for anchor in hunk.anchors:
         found = _find_anchor(contents, anchor, place)
         if found is None:
-            return f"no line {anchor!r} after line {place}" + _nearest(contents, [anchor])
+            return f"no line {anchor!r} after line {place}; {_nearest(contents, [anchor])}"
         place = found + 1
-    if hunk.new and (already := _find(contents, hunk.new, 0, None, at_end=False)) is not None:
+    if hunk.new and (already := contents.find(hunk.new, 0)) is not None:
         return f"the new lines are already there, at line {already + 1}; was the patch applied before?"
-    if (earlier := _find(contents, hunk.old, 0, None, at_end=False)) is not None:
+    if (earlier := contents.find(hunk.old, 0)) is not None:
         return f"its lines are at line {earlier + 1}, before line {place + 1}; hunks go from top to bottom"
-    expected = "".join(f"      \t{line}\n" for line in hunk.old[:MAX_SHOWN_LINES])
     after = f" after line {place}" if place else ""
-    return f"these lines were expected{after} and not found:\n{expected}" + _nearest(contents, hunk.old)
+    shown = "".join(f"      \t{line}\n" for line in hunk.old[:MAX_SHOWN_LINES])
+    more = len(hunk.old) - MAX_SHOWN_LINES
+    rest = f"      \t… {more} more lines\n" if more > 0 else ""
+    return f"these lines were expected{after} and not found:\n{shown}{rest}{_nearest(contents, hunk.old)}"
 
 
-def _nearest(contents: Sequence[str], wanted: Sequence[str]) -> str:
-    place = nearest_place(contents, wanted)
+def _nearest(contents: _Contents, wanted: Sequence[str]) -> str:
+    place = nearest_place(contents.lines, wanted)
     if place is None:
         return "nothing in the file is similar; read it again"
-    return f"the nearest place is:\n{excerpt(contents, place, min(len(wanted), MAX_SHOWN_LINES))}"
+    there = contents.lines[place : place + len(wanted)]
+    pairs = zip(map(_collapsed, there), map(_collapsed, wanted), strict=False)
+    differing = next((offset for offset, (one, other) in enumerate(pairs) if one != other), len(there))
+    first = max(0, min(differing - MAX_SHOWN_LINES // 2, len(there) - MAX_SHOWN_LINES))
+    what = f" (the first difference is in line {place + differing + 1})" if differing < len(there) else ""
+    return f"the nearest place is{what}:\n{excerpt(contents.lines, place + first, min(len(there), MAX_SHOWN_LINES))}"
