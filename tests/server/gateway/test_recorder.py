@@ -182,6 +182,92 @@ def test_a_request_that_two_servers_answer_has_each_answer_once(run: Run) -> Non
     run(scenario)
 
 
+def test_a_call_that_the_client_rewrote_is_the_same_call(run: Run) -> None:
+    def calls(name: str, arguments: str) -> dict[str, Any]:
+        function = {"name": name, "arguments": arguments}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        }
+
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        first = await place(recorder, [user("one")])
+        assert isinstance(first, Placement)
+        await recorder.add_answer(first, "openai", said=[calls("nope", "{}")], shown=[calls("nope", "{}")])
+        recorder.release(first)
+        result = {"role": "tool", "tool_call_id": "c1", "content": "no such tool"}
+        rewritten = [user("one"), calls("invalid", '{"tool": "nope"}'), result]
+        second = await exchange(recorder, rewritten, "sorry")
+        third = await exchange(recorder, [*rewritten, assistant("sorry"), user("two")], "2")
+        assert first.name == second.name == third.name
+        assert len(await fov.sessions()) == 1
+        (turn, _) = await third.session.load_turns()
+        assert [message.role for message in turn.messages] == ["user", "assistant", "tool", "assistant"]
+        other = [user("one"), calls("nope", "{}"), {**result, "content": "another result"}]
+        assert (await exchange(recorder, other, "hm")).name != first.name
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (
+            ClientId("claude-code-1", "x-claude-code-session-id"),
+            "Write a summary of the conversation in <summary> tags",
+        ),
+        (ClientId("codex-1", "session-id", is_summary=True), "Hand over to another model."),
+    ],
+)
+def test_a_summary_for_the_client_leaves_nothing_in_the_log(run: Run, named: ClientId, words: str) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        begun = [user("one"), assistant("1")]
+        first = await exchange(recorder, begun[:1], "1", named)
+        scratch = await place(recorder, [*begun, user(words)], named)
+        assert isinstance(scratch, Placement)
+        assert scratch.name != first.name
+        assert await log_of(scratch) == ["one", "1", words]
+        await answer(recorder, scratch, "<summary>they counted</summary>")
+        while recorder._records:
+            await asyncio.gather(*recorder._records)
+        assert [info.id for info in await fov.sessions()] == [first.name]
+        follow = [user("This session is continued from a previous one. Summary: they counted"), user("two")]
+        after = await exchange(recorder, follow, "2", named)
+        assert after.name == first.name
+        assert await log_of(after) == ["one", "1", "two", "2"]
+
+    run(scenario)
+
+
+def test_files_and_rules_that_aider_adds_and_moves_do_not_fork_its_chat(run: Run) -> None:
+    examples = [
+        user("Change the greeting"),
+        assistant("Ok, I will"),
+        user("I switched to a new code base. Please don't consider the above files or try to edit them any longer."),
+        assistant("Ok."),
+    ]
+
+    def files(content: str) -> list[dict[str, Any]]:
+        return [user(f"I have *added these files to the chat* so you can go ahead.\n{content}"), assistant("Ok, any.")]
+
+    rules = "\n\nTo suggest changes to a file you MUST return the entire content of the updated file."
+
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        done: list[dict[str, Any]] = []
+        for number in range(3):
+            sent = [*examples, *done, *files(f"version {number}"), user(f"question {number}{rules}")]
+            placed = await exchange(recorder, sent, f"answer {number}")
+            done += [user(f"question {number}  \n"), assistant(f"\nanswer {number}\n")]
+        (info,) = await fov.sessions()
+        assert (info.title, info.turns) == ("question 0", 3)
+        turns = await placed.session.load_turns()
+        added = [message.text for turn in turns for message in turn.messages if message.kind == "injection"]
+        assert [text.rpartition(" ")[2] for text in added if "version" in text] == ["0", "1", "2"]
+
+    run(scenario)
+
+
 def test_an_edited_history_is_a_fork_from_the_shared_turns(run: Run) -> None:
     async def scenario(_: Foveate, recorder: Recorder) -> None:
         begun = [user("one"), assistant("1")]

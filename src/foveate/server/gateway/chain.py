@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from foveate.cache import BoundedCache
+from foveate.server.gateway.additions import Addition, addition, without_reminders
 from foveate.session.record import as_messages
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -27,7 +27,6 @@ KEY_PREFIX: Final = "g:"
 HASH_BYTES: Final = 16
 CACHED_MESSAGES: Final = 50_000
 """Messages whose hashes are kept in memory; a client sends the same ones again and again."""
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _CHANGING: Final = ("x-anthropic-billing-header:", "Today's date is ")
 
 _known: BoundedCache[bytes, MessageMark] = BoundedCache(CACHED_MESSAGES)
@@ -41,6 +40,8 @@ class MessageMark:
     """Hashes of what it says; empty for a message that says nothing of its own."""
     role: str
     opens_turn: bool
+    addition: Addition = ""
+    """Whether the client added it for this request alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,14 @@ class RequestHistory:
         return self.parse(first, first + 1)
 
     def index_behind(self, key: str) -> int:
-        """How many messages the chain has up to this key."""
-        return max((index + 1 for index, own in enumerate(self.keys) if own == key), default=0)
+        """How many messages the chain has up to this key; what a client added behind it is new."""
+        known = 0
+        for index, (own, mark) in enumerate(zip(self.keys, self.marks, strict=True)):
+            if own == key and not (known and mark.addition):
+                known = index + 1
+            elif known:
+                break
+        return known
 
     def has_answer(self, count: int) -> bool:
         """Whether the model speaks among the first messages, or before them."""
@@ -76,6 +83,14 @@ class RequestHistory:
     def turn_start(self, count: int) -> int:
         """The index of the prompt that begins the turn of the last of the first messages."""
         return max((index for index, mark in enumerate(self.marks[:count]) if mark.opens_turn), default=0)
+
+    def calls(self, first: int) -> tuple[int, frozenset[str]]:
+        """The index behind the model's messages that begin at an index, and the ids of the calls in them."""
+        last = first
+        while last < len(self.marks) and self.marks[last].role == "assistant":
+            last += 1
+        parts = [part for message in self.parse(first, last) for part in message.parts]
+        return last, frozenset(part.id for part in parts if isinstance(part, ToolCall) and part.id)
 
     @property
     def last_answer(self) -> int | None:
@@ -93,7 +108,7 @@ class RequestHistory:
 
 def read_history(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
     """The history of a request; `start` is the key of what the provider holds before it, if anything."""
-    marks = [mark_record(format, record) for record in records]
+    marks = _without_additions([mark_record(format, record) for record in records])
     keys: list[str] = []
     key = start
     for mark in marks:
@@ -101,6 +116,16 @@ def read_history(format: str, records: Sequence[Record], *, start: str = "") -> 
             key = extend(key, item)
         keys.append(key)
     return RequestHistory(format, records, marks, keys, start)
+
+
+def _without_additions(marks: list[MessageMark]) -> list[MessageMark]:
+    """The marks, without those of what the client added, and of the replies to it."""
+    for index in [index for index, mark in enumerate(marks) if mark.addition]:
+        first = 0 if marks[index].addition == "beginning" else index
+        has_reply = index + 1 < len(marks) and marks[index + 1].role == "assistant"
+        for added in range(first, index + 1 + has_reply):
+            marks[added] = MessageMark((), marks[added].role, opens_turn=False, addition="message")
+    return marks
 
 
 def extend(key: str, item: bytes) -> str:
@@ -126,7 +151,8 @@ def mark_record(format: str, record: Record) -> MessageMark:  # noqa: A002
 def mark_message(message: Message) -> MessageMark:
     is_part = message.role in ("user", "assistant", "tool") and message.kind == "message"
     items = tuple(_hash(item) for item in _items(message)) if is_part else ()
-    return MessageMark(items, message.role, message.opens_turn and bool(items))
+    added = addition(message.text) if message.role == "user" else ""
+    return MessageMark(items, message.role, message.opens_turn and bool(items), added)
 
 
 def _items(message: Message) -> Iterator[list[Json]]:
@@ -154,11 +180,6 @@ def _content(part: Part) -> Iterator[str]:
             yield json.dumps(_without_hints(part.data), sort_keys=True)
         case Reasoning() | ToolCall() | ToolResult():
             return
-
-
-def without_reminders(text: str) -> str:
-    """The text without what a client adds for the model alone."""
-    return _REMINDER.sub("", text)
 
 
 def _words(text: str) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,16 +18,17 @@ from weakref import WeakValueDictionary
 
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
-from foveate.errors import SessionContinued, SessionExists, SessionNotFound, TurnBegun
+from foveate.errors import FoveateError, SessionContinued, SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
-from foveate.server.gateway.chain import RequestHistory, extend, mark_message, mark_record, tail_hash, without_reminders
+from foveate.server.gateway.additions import without_reminders
+from foveate.server.gateway.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
 from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Resolver, branch_of
 from foveate.server.gateway.wires import ClientRequest, OwnCall
 from foveate.session import Session
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id, stored_id
 from foveate.session.values import Clients, Draft, ResponseRow, Standing
-from foveate.turn import Json, Message, Text, ToolResult, turn_id
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult, turn_id
 
 OPEN_SESSIONS = 200
 """Sessions whose handles are kept."""
@@ -61,6 +63,8 @@ class Placement:
     """Known once it is recorded."""
     is_held: bool = False
     """Its session is busy with it."""
+    is_scratch: bool = False
+    """The session is deleted when the request is answered."""
     record: asyncio.Task[None] | None = None
     """Records what is new."""
 
@@ -81,7 +85,9 @@ class Recorder:
         self._view = view
         self._clients = clients
         self._tenant = tenant
-        self._resolver = Resolver(clients, tenant, stored=self._stored, public=self._public)
+        self._resolver = Resolver(
+            clients, tenant, stored=self._stored, public=self._public, open_calls=self._open_calls
+        )
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._busy: Counter[str] = Counter()
         self._handles: BoundedCache[str, Session] = BoundedCache(OPEN_SESSIONS)
@@ -152,6 +158,21 @@ class Recorder:
         """The request is answered, or given up; a second call has no effect."""
         if not placement.is_held:
             return
+        self._let_go(placement)
+        if placement.is_scratch:
+            drop = asyncio.create_task(self._drop(placement))
+            self._records.add(drop)
+            drop.add_done_callback(self._records.discard)
+
+    async def _drop(self, placement: Placement) -> None:
+        """Delete the branch of a request that was for the client alone."""
+        with suppress(FoveateError):
+            await placement.recorded()
+        with suppress(FoveateError):
+            await self._view.delete_session(placement.name)
+        self._handles.pop(placement.name)
+
+    def _let_go(self, placement: Placement) -> None:
         placement.is_held = False
         self._busy[placement.name] -= 1
         if not self._busy[placement.name]:
@@ -164,7 +185,8 @@ class Recorder:
     def _move(self, placement: Placement, session: Session, name: str) -> None:
         """The request goes on in another session."""
         was_held = placement.is_held
-        self.release(placement)
+        if was_held:
+            self._let_go(placement)
         placement.session, placement.name = session, name
         if was_held:
             self._hold(placement)
@@ -187,7 +209,7 @@ class Recorder:
     ) -> None:
         """Record the answer under the key of the history that the client will send next; `results` of own calls too."""
         messages = as_messages(list(said), format_name) if said else []
-        if not messages:
+        if not messages or placement.is_scratch:
             return
         is_shown = said == shown and len(said) == len(messages)
         marks = [*(map(mark_message, messages) if is_shown else (mark_record(format_name, record) for record in shown))]
@@ -255,14 +277,14 @@ class Recorder:
         """Where a request goes, with what is new of it."""
         history = decision.history
         session = await self._open(decision, choice)
-        messages = [
-            replace(message, kind="injection") if index + decision.count < decision.injected else message
-            for index, message in enumerate(history.parse(decision.count))
-        ]
+        messages = history.parse(decision.count)
+        for place, mark in enumerate(history.marks[decision.count :]):
+            if place + decision.count < decision.injected or mark.addition:
+                messages[place] = replace(messages[place], kind="injection")
         drafts = await session.draft(messages, _keys(history, decision.count)) if messages else []
         key = history.keys[-1] if history.keys else ""
         whole = (decision.standing or session.empty_standing) if decision.is_whole else None
-        return Placement(session, decision.session, history, key, drafts, whole)
+        return Placement(session, decision.session, history, key, drafts, whole, is_scratch=decision.is_scratch)
 
     async def _record(
         self, placement: Placement, decision: Decision, choice: SessionChoice, again: Callable[[], Awaitable[Decision]]
@@ -320,6 +342,15 @@ class Recorder:
         except SessionNotFound:
             self._handles.pop(name)
             return None
+
+    async def _open_calls(self, name: str, turn: int) -> frozenset[str]:
+        """Ids of the calls without results in a turn, if it is the newest of its session."""
+        session = await self._known(name)
+        if (await session.refresh()).turns != turn:
+            return frozenset()
+        parts = [part for one in await session.load_turns(turn) for message in one.messages for part in message.parts]
+        called = {part.id for part in parts if isinstance(part, ToolCall) and part.id}
+        return frozenset(called - {part.call_id for part in parts if isinstance(part, ToolResult)})
 
     async def _known(self, name: str, standing: Standing | None = None) -> Session:
         """An existing session. Its handle is kept, since it knows what it showed last."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, Protocol
 
+from foveate.server.gateway.additions import asks_for_summary, is_compaction, is_for_summary
 from foveate.server.gateway.chain import RequestHistory, read_history
 from foveate.server.gateway.wires import ClientRequest
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
@@ -23,6 +24,7 @@ BRANCH: Final = "~"
 TITLE_CHARS: Final = 60
 SUMMARY_CHARS: Final = 2_000
 """A client's summary says so within its first characters."""
+CLAUDE_CODE_ID: Final = "x-claude-code-session-id"
 Action = Literal["continue", "fork", "new", "pass"]
 TurnCount = Callable[[str], Awaitable[int | None]]
 """The number of turns of a session; None if it does not exist."""
@@ -43,6 +45,8 @@ class ClientId:
     """The header or field that names it."""
     parent: str | None = None
     """The session whose sub-agent this is."""
+    is_summary: bool = False
+    """The client says that it wants a summary of the conversation."""
     is_ours: bool = False
     """Named by our own header or path: such a client may send its newest message alone."""
 
@@ -66,6 +70,8 @@ class Decision:
     """Messages before this index are the client's summary of what is in the log already."""
     standing: Standing | None = None
     """What the session holds, where its end is known."""
+    is_scratch: bool = False
+    """The request is for the client alone: its session is deleted when it is answered."""
 
     @property
     def is_whole(self) -> bool:
@@ -90,13 +96,14 @@ def client_id(headers: Mapping[str, str], hints: Mapping[str, str], path_session
     """The session that a request names, by the rank of what names it; None if nothing does."""
     if ours := _clean(path_session or headers.get("x-foveate-session")):
         return ClientId(ours, "path" if path_session else "x-foveate-session", is_ours=True)
-    if claude := _clean(headers.get("x-claude-code-session-id")):
-        return _with_agent("claude-code", claude, headers.get("x-claude-code-agent-id"), "x-claude-code-session-id")
+    if claude := _clean(headers.get(CLAUDE_CODE_ID)):
+        return _with_agent("claude-code", claude, headers.get("x-claude-code-agent-id"), CLAUDE_CODE_ID)
     agent = headers.get("user-agent", "").lower()
     if "codex" in agent or "x-codex-turn-metadata" in headers:
         session, thread = _clean(headers.get("session-id")), _clean(headers.get("thread-id"))
         if session:
-            return _with_agent("codex", session, thread if thread != session else None, "session-id")
+            codex = _with_agent("codex", session, thread if thread != session else None, "session-id")
+            return replace(codex, is_summary=is_compaction(headers))
     for header in ("x-session-id", "x-session-affinity", "session_id"):
         if named := _clean(headers.get(header)):
             parent = _clean(headers.get("x-parent-session-id"))
@@ -122,12 +129,14 @@ def _clean(value: str | None) -> str | None:
 
 
 def is_auxiliary(request: ClientRequest, history: RequestHistory) -> bool:
-    """Whether this looks like a client's own housekeeping: a title, a probe for a token count."""
+    """Whether this looks like a client's own housekeeping: a title, a summary, a probe for a token count."""
     if request.tools or history.last_answer is not None:
         return False
     if request.max_output_tokens is not None and request.max_output_tokens <= 1:
         return True
     said = " ".join(message.text for message in history.parse(0))
+    if is_for_summary(request.system):
+        return True
     return bool(_TITLE.search(request.system) or _TITLE.search(said[:2_000]))
 
 
@@ -142,12 +151,19 @@ class Resolver:
     """Decides for one tenant."""
 
     def __init__(
-        self, places: Places, tenant: str, *, stored: Callable[[str], str], public: Callable[[str], str]
+        self,
+        places: Places,
+        tenant: str,
+        *,
+        stored: Callable[[str], str],
+        public: Callable[[str], str],
+        open_calls: Callable[[str, int], Awaitable[frozenset[str]]],
     ) -> None:
         self._places = places
         self._tenant = tenant
         self._stored = stored
         self._public = public
+        self._open_calls = open_calls
 
     async def resolve(
         self,
@@ -161,15 +177,33 @@ class Resolver:
         if named is None:
             return await self._by_content(request, history)
         found = await self._best(history, named.name)
+        if found and _wants_summary(named, history):
+            scratch = _placed(history, found, "a summary for the client", always_fork=True)
+            return replace(scratch, is_scratch=True)
         may_be_alone = named.is_ours and history.last_answer is None
         turns = None if found and not may_be_alone else await count_turns(named.name)
         # A single prompt to a session with several turns is new, even if an earlier one had the same words.
         if found and (turns or 0) <= 1:
-            return _placed(history, found, "the history continues the session named by " + named.source)
+            return await self._behind(history, found, "the history continues the session named by " + named.source)
         if turns is None:
             return await self._first(request, history, named)
         shared = await self._shared(history, branch_of(named.name))
         return shared or await self._unmatched(request, history, named, turns, busy)
+
+    async def _behind(self, history: RequestHistory, found: FoundHistory, reason: str) -> Decision:
+        """Behind a known place: at the end of its session, else on a branch."""
+        decision = _placed(history, found, reason)
+        if decision.action == "continue":
+            return decision
+        return await self._rewritten(history, found) or decision
+
+    async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> Decision | None:
+        """An answer that its client wrote in another way, but with the ids of the calls that wait for results."""
+        name, turn = found.place.session_id, found.place.turn
+        count, calls = history.calls(history.index_behind(found.place.key))
+        if not calls or not calls <= await self._open_calls(name, turn):
+            return None
+        return Decision("continue", "an answer with the same calls", history, name, count, turn=turn)
 
     async def _unmatched(
         self, request: ClientRequest, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
@@ -192,7 +226,9 @@ class Resolver:
     async def _by_content(self, request: ClientRequest, history: RequestHistory) -> Decision:
         found = await self._best(history, None)
         if found and (found.place.is_head or history.has_answer(history.index_behind(found.place.key))):
-            return _placed(history, found, "the history is known")
+            return await self._behind(history, found, "the history is known")
+        if found and (same := await self._rewritten(history, found)):
+            return same
         if is_auxiliary(request, history):
             return Decision("pass", "a title or a probe", history)
         if (answer := history.last_answer) is not None and (tail := history.tail(answer)):
@@ -250,6 +286,16 @@ class Resolver:
 def branch_of(name: str) -> str:
     """A new name in the family of a session."""
     return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(3)}"
+
+
+def _wants_summary(named: ClientId, history: RequestHistory) -> bool:
+    """Whether a client asks for a summary of its own history, to send that instead."""
+    if named.is_summary:
+        return True
+    if named.source != CLAUDE_CODE_ID:
+        return False
+    newest = history.parse(len(history.records) - 1)
+    return any(asks_for_summary(message.text) for message in newest)
 
 
 def _begins_anew(history: RequestHistory) -> bool:

@@ -1,0 +1,65 @@
+"""What clients put into a request beside the conversation: reminders, files, examples, a call for a summary.
+
+They come, go and move between two requests, so they are no part of the history that a session is found by.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+Addition = Literal["", "message", "beginning"]
+"""A message that was added, with the reply behind it; or one that ends an added beginning."""
+
+_REMINDER: Final = re.compile(
+    r"<system-reminder>.*?</system-reminder>"
+    # Aider's rules for edits, at the end of the newest prompt.
+    r"|\n\s*(?:To suggest changes to a file you MUST return|# \*SEARCH/REPLACE block\* Rules:|# File editing rules:"
+    r"|# V4A Diff Format Rules:).*\Z",
+    re.DOTALL,
+)
+_AIDER_FILES: Final = (
+    "I am not sharing any files that you can edit yet.",
+    "I am not sharing the full contents of any files with you yet.",
+    "I have *added these files to the chat*",
+    "Here are summaries of some files present in my git repo",
+    "Here are some READ ONLY files, provided for your reference.",
+    "I am working with you on code in a git repository.\nHere are summaries of some files",
+)
+_AIDER_EXAMPLES_END: Final = "I switched to a new code base. Please don't consider the above files"
+_ASKS_FOR_SUMMARY: Final = re.compile(r"\bsummary of the conversation\b.*<summary>", re.DOTALL)
+_SUMMARY_SYSTEM: Final = re.compile(r"\bsummari[sz]e\b[^.]{0,40}\bconversation\b", re.IGNORECASE)
+
+
+def without_reminders(text: str) -> str:
+    """The text without what a client adds for the model alone."""
+    return _REMINDER.sub("", text)
+
+
+def addition(text: str) -> Addition:
+    """Whether a user's message is one that a client added."""
+    said = text.lstrip()
+    if said.startswith(_AIDER_FILES):
+        return "message"
+    return "beginning" if said.startswith(_AIDER_EXAMPLES_END) else ""
+
+
+def is_compaction(headers: Mapping[str, str]) -> bool:
+    """Whether Codex says that it wants a summary of its history."""
+    try:
+        metadata = json.loads(headers.get("x-codex-turn-metadata", "{}"))
+    except ValueError:
+        return False
+    return isinstance(metadata, dict) and metadata.get("request_kind") == "compaction"
+
+
+def asks_for_summary(text: str) -> bool:
+    """Whether Claude Code asks for a summary of its history: its instruction is in the newest message."""
+    return _ASKS_FOR_SUMMARY.search(text) is not None
+
+
+def is_for_summary(system: str) -> bool:
+    """Whether a system prompt makes the model a writer of summaries."""
+    return _SUMMARY_SYSTEM.search(system) is not None
