@@ -13,7 +13,8 @@ def test_tools_are_listed_and_shown(tmp_path: Path) -> None:
     assert "list_dir" in {tool["name"] for tool in shell.json("tools", "list")["tools"]}
     assert "list_dir([path], [depth])" in shell("tools", "show", "list_dir")
     assert shell.json("tools", "show", "list_dir")["read_only"]
-    assert "available: all, anthropic-standard" in shell.error("tools", "list", "--pack", "mine")
+    assert "; limits: 60 s, " in shell("tools", "show", "read_cabinet")
+    assert "all, anthropic-standard, core-codex" in shell.error("tools", "list", "--pack", "mine")
     assert "there is no tool 'nothing'" in shell.error("tools", "show", "nothing")
     assert not shell.db.exists()
 
@@ -36,3 +37,8 @@ def test_history_tools_answer_from_the_session(tmp_path: Path) -> None:
     assert "Good day" in shell("tools", "call", "get_turn", '{"turn_id": "T-1"}', "--session", "s")
     assert "no session was given" in shell.error("tools", "call", "get_turn", '{"turn_id": "T-1"}')
     assert "no session" in shell.error("tools", "call", "get_turn", "{}", "--session", "other")
+
+
+def test_a_call_without_a_session_uses_the_cabinet_of_the_store(tmp_path: Path) -> None:
+    assert "no file cabinet" in Shell(tmp_path / "absent.db").error("tools", "call", "read_cabinet", '{"key": "f-1"}')
+    assert "no file cabinet" not in shell_with(tmp_path).error("tools", "call", "read_cabinet", '{"key": "f-1"}')

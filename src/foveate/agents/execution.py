@@ -45,8 +45,7 @@ class StoredApprover:
 
     def __init__(self, row: AgentRow) -> None:
         self._allowed = {*grants_of(row).tools, *spec_of(row).approved}
-        if spec_of(row).allow_exec:
-            self._allowed.add("exec")
+        self._allows_local = spec_of(row).allow_exec
         self._decision = decision_of(row)
 
     @property
@@ -58,7 +57,8 @@ class StoredApprover:
         given = dict(arguments)
         if decision and decision.tool == tool.name and compact_json(decision.arguments) == compact_json(given):
             return decision.allow
-        if tool.name in self._allowed:
+        is_local = self._allows_local and tool.approval == "ask" and not tool.annotations.open_world
+        if tool.name in self._allowed or is_local:  # a command could do what a local tool does
             return True
         raise Suspension(PendingApproval(tool=tool.name, arguments=given, can_remember=tool.approval == "ask"))
 

@@ -49,7 +49,8 @@ class AgentWorker:
         self._rows = fov.agents.rows
         self._settings = fov.settings.agents
         self._concurrency = concurrency or self._settings.concurrency
-        self._owner = uuid.uuid4().hex
+        self.owner = uuid.uuid4().hex
+        """The name of this worker in the store."""
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
         self.ended = 0
@@ -77,14 +78,14 @@ class AgentWorker:
             for task in self._running.values():
                 task.cancel()
             await asyncio.gather(heart, *self._running.values(), return_exceptions=True)
-            await self._rows.release(self._owner)
+            await self._rows.release(self.owner)
 
     async def _claim(self, tree: str | None) -> None:
         free = self._concurrency - len(self._running)
         if free <= 0 or not await self._rows.is_free(tree):
             return
         wanted = ClaimRequest(
-            owner=self._owner,
+            owner=self.owner,
             limit=free,
             lease_seconds=self._settings.lease_seconds,
             max_attempts=self._settings.max_attempts,
@@ -120,10 +121,10 @@ class AgentWorker:
                 continue
             with contained(_log, "the leases of running agents can't be renewed"):
                 if time.monotonic() - renewed >= lease_seconds / RENEWALS_PER_LEASE:
-                    held = await self._rows.renew(self._owner, lease_seconds)
+                    held = await self._rows.renew(self.owner, lease_seconds)
                     renewed = time.monotonic()
                 else:
-                    held = await self._rows.held(self._owner)
+                    held = await self._rows.held(self.owner)
                 for (agent_id, claims), task in list(self._running.items()):
                     if held.get(agent_id) != claims:
                         task.cancel()

@@ -77,7 +77,8 @@ def show(*, name: str, as_json: bool) -> None:
         kind = " | ".join(map(str, schema["enum"])) if "enum" in schema else schema.get("type", "")
         required = "required" if argument in described["schema"].get("required", ()) else "optional"
         out.print(line(f"  {argument}", (f"  {kind}, {required}", "dim"), f"  {schema.get('description', '')}"))
-    limits = f"{tool.timeout_seconds:g} s, {tool.max_output_tokens:,} tokens of output"
+    output = "any output" if tool.max_output_tokens is None else f"{tool.max_output_tokens:,} tokens of output"
+    limits = f"{tool.timeout_seconds:g} s, {output}"
     out.print(line(f"{_access(tool)}; approval: {tool.approval}; limits: {limits}"))
 
 
@@ -126,7 +127,8 @@ def call(
     from foveate.tools import Toolbox, Workspace, packs, registry
 
     settings = _settings()
-    if registry.find(name).name not in packs.tools_of(pack, settings.tools.packs):
+    tool = registry.find(name)
+    if name not in packs.tools_of(pack, settings.tools.packs):
         raise Refused(f"the pack {pack} has no tool {name!r}; 'foveate tools list --pack {pack}' lists its tools")
     allowed = allow_exec or settings.tools.allow_exec
     if name == EXEC and not allowed:
@@ -136,11 +138,14 @@ def call(
     )
     given = sys.stdin.read() if arguments == "-" else arguments
 
+    makes_store = tool.annotations.open_world  # what is fetched goes to the file cabinet
+    uses_store = makes_store or session_id is not None or store_path.expanduser().exists()
+
     async def execute() -> ToolOutput:
-        if session_id is None:
+        if not uses_store:
             return await Toolbox.of_pack(pack, workspace, approve=_approve).call(name, given)
-        async with foveate.open(store_file(store_path), settings=settings) as fov:
-            session = await fov.find_session(session_id)
+        async with foveate.open(store_file(store_path, create=makes_store), settings=settings) as fov:
+            session = None if session_id is None else await fov.find_session(session_id)
             bound = replace(workspace, fov=fov, session=session)
             return await Toolbox.of_pack(pack, bound, approve=_approve).call(name, given)
 

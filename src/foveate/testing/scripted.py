@@ -221,7 +221,8 @@ def load(name: str, settings: ModelsSettings) -> ScriptedModel:
     calls_tool = "search_history"
     arguments = { query = "{prompt}" }
     [[reply]]                                  # with a condition: whenever it holds, the first such reply is given
-    every = 5                                  # or: call = 3, contains = "words of the prompt", purpose = "compress"
+    every = 5                                  # or: call = 3, contains = "words of the prompt", purpose = "compress",
+                                               #     results = 0, result_contains = "words of the last tool result"
     fails = "busy"                             # or: says_json = {…}, stalls = 2, breaks_off = 2, truncates = "…",
     retry_after_seconds = 0.5                  #     refuses = true, empty = true; and delay_seconds with any
     """

@@ -26,6 +26,7 @@ from foveate.testing.behaviours import (
     Stalls,
     Truncates,
 )
+from foveate.turn import Text
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -53,10 +54,15 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     contains: str | None = None
     """When the prompt has these words, in capitals or not."""
     purpose: str | None = None
+    results: Annotated[int, Meta(ge=0)] | None = None
+    """When the request has this many tool results."""
+    result_contains: str | None = None
+    """When the last tool result has these words, in capitals or not."""
 
     @property
     def is_conditional(self) -> bool:
-        return any(condition is not None for condition in (self.call, self.every, self.contains, self.purpose))
+        conditions = (self.call, self.every, self.contains, self.purpose, self.results, self.result_contains)
+        return any(condition is not None for condition in conditions)
 
     def applies(self, ask: Ask, *, call: int, prompt: str) -> bool:
         return (
@@ -64,7 +70,14 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             and (self.every is None or call % self.every == 0)
             and (self.contains is None or self.contains.lower() in prompt.lower())
             and self.purpose in (None, ask.purpose)
+            and self._fits_results(ask)
         )
+
+    def _fits_results(self, ask: Ask) -> bool:
+        results = [result for message in ask.messages for result in message.tool_results]
+        last = "".join(part.text for part in results[-1].content if isinstance(part, Text)) if results else ""
+        is_count = self.results in (None, len(results))
+        return is_count and (self.result_contains is None or self.result_contains.lower() in last.lower())
 
     def behaviour(self, *, call: int, prompt: str) -> Behaviour:
         made = self._behaviour({"{n}": str(call), "{prompt}": prompt})

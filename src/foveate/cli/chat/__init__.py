@@ -80,7 +80,8 @@ def command(
     error. The model is --model, or models.chat of the settings, or the last one of the session.
 
     With --pack the model also gets tools for files, commands or the web, confined to --root. Before a call that needs
-    approval you are asked; from a pipe such calls are refused, unless --approve (or --allow-exec for exec) allows them.
+    approval you are asked. From a pipe such calls are refused, unless --approve TOOL allows them, or --allow-exec,
+    which also allows changes of files below --root.
 
     \b
     foveate chat --model openai:gpt-5-mini

@@ -80,14 +80,14 @@ class Room:
         self._flow = LineFlow(self._write, lambda: out.width if out.is_terminal else None)
         self._reading = WaitLine(out)
         self._is_begun_here = False
-        # A person decides about each command; a pipe has only what the command line says.
-        granted = {"exec"} if wishes.tools.allow_exec and not is_typed else set()
         self._connections = AsyncExitStack()
         self._mcp: list[Tool] | None = None
         """The tools of MCP servers, once they are connected."""
         self._worked: str | None = None
         """The session whose agents are run here."""
-        self._approve = TerminalApprover(is_typed, {*wishes.tools.approved, *granted}, self.end_line)
+        self._approve = TerminalApprover(
+            is_typed, set(wishes.tools.approved), self.end_line, is_unattended=not is_typed
+        )
 
     @property
     def chat(self) -> Chat:

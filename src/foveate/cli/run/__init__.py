@@ -105,8 +105,9 @@ def command(
     with --answer TEXT; 4 a limit was reached; 1 the model could not be asked, or an input was rejected; 2 a usage
     error. --json prints a line for each iteration.
 
-    With --pack the model gets tools for files, commands or the web, confined to --root. Nobody is asked about exec,
-    because --allow-exec allows it; other tools that need approval ask at a terminal, or need --approve TOOL.
+    With --pack the model gets tools for files, commands or the web, confined to --root. With --allow-exec nobody is
+    asked about commands and changes of files there; other calls that need approval ask at a terminal, or need
+    --approve TOOL.
 
     \b
     foveate run --epic spec.md --tasks tasks.md --model openai:gpt-5-mini
@@ -160,8 +161,7 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
         view.introduce(model, session.info.budget_tokens)
         toolbox = None
         if order.has_tools:
-            granted = {"exec"} if order.tools.allow_exec else set()
-            approve = TerminalApprover(sys.stdin.isatty(), {*order.tools.approved, *granted}, view.end_line)
+            approve = TerminalApprover(sys.stdin.isatty(), set(order.tools.approved), view.end_line, is_unattended=True)
             extra = await open_mcp(stack, order.tools, approve)
             toolbox = await make_toolbox(fov, session, order.tools, approve=approve, extra=extra)
             await start_worker(stack, fov, session, toolbox)

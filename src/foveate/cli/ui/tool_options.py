@@ -124,6 +124,10 @@ async def make_toolbox(
     toolbox = await open_toolbox(fov, session, tools.choice, approve=approve, extra=extra)
     if toolbox is not None:
         await note_packs(session, tools.choice)
+        if approve.is_unattended and tools.allow_exec:
+            # A command could do the same within the same folders.
+            local = (tool for tool in toolbox.tools.values() if tool.approval == "ask" and tool not in extra)
+            approve.approved |= {tool.name for tool in local if not tool.annotations.open_world}
     return toolbox
 
 
@@ -145,6 +149,8 @@ class TerminalApprover:
     """Tools that are not asked about any more."""
     before: Callable[[], object] = lambda: None
     """Called before a question, e.g. to end a line that was begun."""
+    is_unattended: bool = False
+    """Nobody is expected to answer: what `--allow-exec` makes possible anyway is not asked about."""
 
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         from foveate.tools import ToolError
