@@ -35,6 +35,7 @@ from foveate.session.address import find_session
 from foveate.session.cabinet import Cabinet
 from foveate.session.context import given_settings
 from foveate.session.keys import Keys
+from foveate.session.prompts import Prompts
 from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.shared import SharedParts
 from foveate.session.subagents import Agents
@@ -139,6 +140,11 @@ class Foveate:
         """The file cabinet: `cabinet.file(…)`, `read`, `content`, `list`, `prune`. The owner sees those of all."""
         return Cabinet(self._store, self.settings, tenant=self._tenant or None, view=self._tenant)
 
+    @property
+    def prompts(self) -> Prompts:
+        """Stored prompts: `prompts.list()`, `get`, `set`, `history`, `reset`, `render`."""
+        return Prompts(self._store, self._tenant)
+
     def tenant(self, name: str) -> Foveate:
         """The store as a tenant sees it: the same methods, with the tenant's sessions only, by ids of its own.
 
@@ -160,10 +166,12 @@ class Foveate:
         title: str | None = None,
         platform: str | None = None,
         channel: str | None = None,
+        mode: str | None = None,
     ) -> Session:
         """Open a session, or create it. Arguments given here change an existing session.
 
-        `strategy_settings` override those of `settings`; see `Session.use`.
+        `strategy_settings` override those of `settings`; see `Session.use`. `mode` is the name of a stored prompt that
+        becomes part of the system prompt, e.g. `developer`; see `Session.set_mode`.
         """
         given = {
             "strategy": strategy,
@@ -172,6 +180,7 @@ class Foveate:
             "title": title,
             "platform": platform,
             "channel": channel,
+            "mode": mode,
         }
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if strategy is not None:
@@ -179,6 +188,8 @@ class Foveate:
         if budget_tokens is not None:
             said["budget_chosen"] = 1
             load_settings(environment={}, overrides={"session": {"budget_tokens": budget_tokens}})
+        if mode is not None:
+            await self.prompts.check_mode(mode)
         for name in ("title", "model", "platform", "channel"):
             check_text(name, str(said.get(name, "")))
         try:
@@ -497,6 +508,7 @@ class Foveate:
             budget_chosen=said.get("budget_chosen", 0),
             model=model,
             encoding=counter_for(model).encoding,
+            mode=said.get("mode", ""),
         )
         return await self._store.create_session(new)
 

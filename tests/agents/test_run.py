@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from foveate.agents.chat import AnswerPiece, AnswerSummary, Notice
-from foveate.agents.run import Caps, IterationEnd, IterationStart, RunStart, TaskUpdate, instructions, run
+from foveate.agents.run import INSTRUCTIONS, Caps, IterationEnd, IterationStart, RunStart, TaskUpdate, run
 from foveate.context.tags import parse_blocks
 from foveate.errors import InputError, ModelError, Refused
 from foveate.models import Ask
+from foveate.models.prompts import prompt_text
 from foveate.models.settings import Price
 from foveate.testing.scripted import Behaviour, CallsTool, Fails, Says, ScriptedModel
 from support.chats import scripted_store
@@ -73,7 +74,7 @@ def test_each_call_sees_epic_tasks_and_log_and_nothing_else(tmp_path: Path) -> N
                 "assistant",
                 "user",
             ]
-            assert last[0].text.startswith(instructions())
+            assert last[0].text.startswith(prompt_text(INSTRUCTIONS))
             assert last[0].text.endswith(f"<epic>\n{EPIC}\n</epic>\n")
             assert last[1].text == "Go on."
             assert last[-1].parts[0].text == "<tasks>\nIteration 3:\n# The house\n1. [x] dig\n2. [ ] build\n</tasks>\n"  # type: ignore[union-attr]

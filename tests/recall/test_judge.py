@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from foveate.models import Ask
+from foveate.models.prompts import overridden
 from foveate.recall.deadline import Deadline
 from foveate.recall.judge import PART, Judge, read_numbers
 from foveate.recall.settings import RecallSettings
@@ -88,3 +89,10 @@ def test_without_time_no_model_is_asked(tmp_path: Path) -> None:
 def test_without_a_model_nothing_is_asked() -> None:
     assert not Judge(None, RecallSettings(filter_model="small")).is_asked
     assert not Judge(None, RecallSettings()).is_asked
+
+
+def test_the_prompt_can_be_overridden(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda _: Says('{"numbers": [1]}'))
+    with overridden({"recall/choose": "Choose well.\n"}):
+        order(tmp_path, model, RecallSettings(judge_model="large"))
+    assert model.asks[0].messages[0].text == "Choose well."

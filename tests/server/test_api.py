@@ -126,6 +126,43 @@ def test_contexts_of_one_session_at_once_are_alike(client: ServerClient, chat: s
     assert len(texts) == 1
 
 
+def test_the_file_cabinet_is_read_by_lines_and_whole(client: ServerClient, chat: str) -> None:
+    client.post(f"{chat}/turns", json={"messages": HELLO})
+
+    async def file() -> str:
+        session = await client.fov.open_session(chat.rpartition("/")[2])
+        return (await session.cabinet.file(b"one\ntwo\nthree\n", name="page", media_type="text/html")).key
+
+    key = call(client, file)
+    listed = client.get(f"{API}/cabinet").json()["items"]
+    assert [entry["name"] for entry in listed if entry["key"] == key] == ["page"]
+    assert client.get(f"{API}/cabinet/{key}").json()["turn_id"] == "T-1"
+    lines = client.get(f"{API}/cabinet/{key}/lines?first_line=2&lines=1").json()
+    assert lines == {"text": "two\n", "first_line": 2, "last_line": 2, "total_lines": 3}
+    whole = client.get(f"{API}/cabinet/{key}/content")
+    assert (whole.content, whole.headers["content-disposition"]) == (b"one\ntwo\nthree\n", "attachment")
+    missing = client.get(f"{API}/cabinet/f-000000000000")
+    assert (missing.status_code, missing.json()["type"]) == (404, "urn:foveate:content-not-found")
+    assert client.post(f"{API}/cabinet/prune", json={}).json() == {"items": []}
+
+
+def test_prompts_and_modes(client: ServerClient, chat: str) -> None:
+    made = client.put(f"{API}/prompts/modes%2Flatin", json={"text": "Answer in Latin."}).json()
+    assert (made["version"], made["text"]) == (1, "Answer in Latin.\n")
+    assert client.get(f"{API}/prompts/modes%2Flatin").json() == made
+    assert client.patch(chat, json={"mode": "latin"}).json()["mode"] == "latin"
+    assert client.patch(chat, json={"mode": "pirate"}).status_code == 422
+    assert client.patch(chat, json={"mode": ""}).json()["mode"] == ""
+    client.put(f"{API}/prompts/own", json={"text": "Hello {name}."})
+    filled = client.post(f"{API}/prompts/own/render", json={"variables": {"name": "Ada"}}).json()
+    assert filled["text"] == "Hello Ada.\n"
+    wrong = client.post(f"{API}/prompts/own/render", json={})
+    assert (wrong.status_code, "needs {name}" in wrong.json()["detail"]) == (422, True)
+    assert client.delete(f"{API}/prompts/own").status_code == 204
+    assert client.get(f"{API}/prompts/own").status_code == 404
+    assert [one["version"] for one in client.get(f"{API}/prompts/own/history").json()["items"]] == [1, 2]
+
+
 def test_pins_goals_documents_and_tools(client: ServerClient, chat: str) -> None:
     client.post(f"{chat}/turns", json={"messages": HELLO})
     pin = client.post(f"{chat}/pins", json={"text": "Never on a Friday.", "locked": True}).json()

@@ -38,6 +38,8 @@ CHAPTERS = (
     Chapter("The store", "foveate.client", ("Foveate",)),
     Chapter("A session", "foveate.session", ("Session",)),
     Chapter("Keys of the server", "foveate.session.keys", ("Keys", "KeyInfo", "NewKey")),
+    Chapter("File cabinet", "foveate.session.cabinet", ("Cabinet", "CabinetEntry", "Excerpt")),
+    Chapter("Prompts", "foveate.session.prompts", ("Prompts", "PromptInfo")),
     Chapter("Goals", "foveate.session.goals", ("Goals",)),
     Chapter("Checkpoints", "foveate.session.checkpoints", ("Checkpoints", "CheckpointInfo", "CheckpointStatus")),
     Chapter("Documents", "foveate.session.documents", ("Documents",)),

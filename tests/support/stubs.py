@@ -19,7 +19,7 @@ from typing import get_type_hints
 import foveate
 from foveate import client as api
 from foveate import session
-from foveate.session import checkpoints, documents, exchange, files, goals, keys, subagents
+from foveate.session import cabinet, checkpoints, documents, exchange, files, goals, keys, prompts, subagents
 from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
@@ -34,6 +34,8 @@ OWN = (
     "Keys",
     "Topics",
     "Agents",
+    "Cabinet",
+    "Prompts",
     "open",
 )
 HEAD = """# Written by tests/support/stubs.py from the async classes; don't edit.
@@ -61,6 +63,8 @@ def generate() -> str:
         _class(goals, "Goals", names),
         _class(keys, "Keys", names),
         _class(subagents, "Agents", names),
+        _class(cabinet, "Cabinet", names),
+        _class(prompts, "Prompts", names),
         _class(topical, "Topics", names),
         _class(exchange, "Exchange", names) + ENTER_TURN,
         _class(session, "Session", names),

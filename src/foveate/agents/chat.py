@@ -461,6 +461,7 @@ class Chat:
             output_tokens=sum(call.usage.output_tokens for call in made),
             nano_usd=await self._spent_nano_usd() - taken.nano_usd_before,
             seconds=time.monotonic() - taken.began,
+            mode=self.session.info.mode,
         )
 
     async def _spent_nano_usd(self) -> int:
@@ -541,6 +542,8 @@ class AnswerSummary:
     output_tokens: int
     nano_usd: int
     seconds: float
+    mode: str = ""
+    """The session's mode; empty: none."""
 
     @property
     def predicted_cached_share(self) -> float:

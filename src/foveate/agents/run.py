@@ -15,8 +15,6 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -162,11 +160,12 @@ async def run(
     if session.info.strategy != STRATEGY:
         await session.use(STRATEGY)
     work = _Run(session, costs, caps or Caps(), unstarted)
+    told = await session.prompts.text(INSTRUCTIONS)
     work.chat = Chat(
         session,
         caller,
         models,
-        system=f"{system.rstrip()}\n\n{instructions()}" if system.strip() else instructions(),
+        system=f"{system.rstrip()}\n\n{told}" if system.strip() else told,
         max_output_tokens=max_output_tokens,
         window_tokens=window_tokens,
         has_tools=has_tools,
@@ -402,12 +401,8 @@ def _some(names: Sequence[str]) -> str:
     return f"{listed}; and {more} more" if more > 0 else listed
 
 
-@cache
-def instructions() -> str:
-    """Instructions for a model that works by itself."""
-    return files("foveate.agents").joinpath("run.md").read_text("utf-8")
-
-
+INSTRUCTIONS = "run/instructions"
+"""The prompt for a model that works by itself."""
 PROMPT = "Go on."
 """The same each time, so that summaries of the log need not repeat it."""
 ANSWERED = "The user answers: {}"

@@ -29,6 +29,7 @@ from foveate.history.driver import StatefulDriver
 from foveate.history.sizes import Infos
 from foveate.history.texts import TextReader
 from foveate.models import Ask
+from foveate.models.prompts import load_overrides, overridden
 from foveate.plan import Artefact, TurnInfo
 from foveate.renditions import Count
 from foveate.session import Session
@@ -278,7 +279,9 @@ class Shrinker:
             tracker=await asyncio.to_thread(track, list(turns.items())),
         )
         opening = f"The history takes {total:,} tokens; the target is {desk.target_tokens:,}. Begin."
-        messages = [Message("system", (Text(prompt_file("shrink")),)), Message("user", (Text(opening),))]
+        with overridden(await load_overrides(self._shared.store)):
+            rules = prompt_file("shrink")
+        messages = [Message("system", (Text(rules),)), Message("user", (Text(opening),))]
         return _Run(desk, messages, total)
 
     async def _keep(self, strategy: Hybrid, work: _Work, accepted: Mapping[Place, str]) -> None:

@@ -21,7 +21,7 @@ GROUPS = {
     "Inspect": ("levels", "board", "checkpoints", "topics", "stats", "tokens", "compare", "replay"),
     "Serve": ("serve", "worker", "keys"),
     "Maintain": ("compress", "models", "prune", "doctor"),
-    ADVANCED: ("fork", "goal", "run", "agents", "shrink", "tools"),
+    ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),
 }
 
 

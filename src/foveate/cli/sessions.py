@@ -206,6 +206,29 @@ def strategy(session_id: str, name: str | None, given: tuple[str, ...], store_pa
     _show_change(info, sentence, as_json=as_json)
 
 
+@command.command()
+@click.argument("session_id", metavar="SESSION")
+@click.argument("name", required=False)
+@click.option("--off", is_flag=True, help="Use no mode.")
+@store_option
+@json_option
+def mode(session_id: str, name: str | None, off: bool, store_path: Path, as_json: bool) -> None:
+    """Set the mode of a session: a prompt that is part of every system prompt. Without a name, print the current one.
+
+    Modes are stored prompts: 'foveate prompts list' lists them (modes/…), 'foveate prompts set' adds your own.
+
+    \b
+    foveate sessions mode support-42 developer
+    foveate sessions mode support-42 --off
+    """
+    if off and name:
+        raise click.UsageError("give the name of a mode, or --off")
+    with opened(store_path) as fov:
+        session = fov.find_session(session_id)
+        info = session.set_mode(name or "") if off or name else session.info
+    _show_change(info, f"{info.id} {f'is in mode {info.mode}' if info.mode else 'has no mode'}.", as_json=as_json)
+
+
 def _setting(pair: str) -> tuple[str, Json]:
     """A key and what it is set to: JSON where it is JSON, else the words as they are."""
     key, equals, value = pair.partition("=")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 
 from foveate.models import Ask
 from foveate.models.caller import Caller
+from foveate.models.prompts import prompt_text
 from foveate.recall.deadline import Deadline, run_stages
 from foveate.recall.settings import RecallSettings
 from foveate.tokens import count_tokens
@@ -108,6 +108,5 @@ def read_numbers(answer: str, count: int) -> list[int] | None:
     return list(dict.fromkeys(number - 1 for number in named if 1 <= number <= count))
 
 
-@cache
 def _rules() -> str:
-    return files("foveate.recall").joinpath("prompts", "choose.md").read_text("utf-8").strip()
+    return prompt_text("recall/choose").strip()

@@ -37,6 +37,7 @@ from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.fork import fork_session
 from foveate.session.goals import Goals
+from foveate.session.prompts import Prompts
 from foveate.session.read import Reader
 from foveate.session.record import (
     Recordable,
@@ -144,6 +145,15 @@ class Session:
     def files(self) -> Files:
         """Files and todos that tool calls name: `files.list()`, `summarize(path, "…")`, `summaries()`."""
         return Files(self._store, self._row.id, self._row.last_turn, self.load_turns)
+
+    @property
+    def prompts(self) -> Prompts:
+        """Stored prompts as this session uses them: `prompts.text(key)`, `render`, `set`."""
+        return Prompts(self._store, self._row.tenant)
+
+    async def set_mode(self, name: str) -> SessionInfo:
+        """Add the prompt of a mode, such as `developer`, to every system prompt; an empty name removes it."""
+        return await self._update({"mode": await self.prompts.check_mode(name)})
 
     @property
     def cabinet(self) -> Cabinet:

@@ -58,12 +58,15 @@ class CheckpointStatus:
     compressions: int
     reliability: float
     reliability_level: str
+    mode: str = ""
+    """Empty: none."""
 
     @property
     def line(self) -> str:
         """The status in one line."""
+        mode = f"mode {self.mode} · " if self.mode else ""
         return (
-            f"{self.used_tokens:,} of {self.available_tokens:,} tokens · tier {self.tier} {self.tier_name} · "
+            f"{self.used_tokens:,} of {self.available_tokens:,} tokens · tier {self.tier} {self.tier_name} · {mode}"
             f"reliability {self.reliability:.1%} {self.reliability_level}"
         )
 
@@ -103,7 +106,7 @@ class Checkpoints:
 
     async def status(self) -> CheckpointStatus:
         """Tokens used and available, tier and reliability, as of the newest turn."""
-        await self._check()
+        info = await self._check()
         notes: Any = (await self._context()).planned.notes
         return CheckpointStatus(
             notes.get("used_tokens", 0),
@@ -113,6 +116,7 @@ class Checkpoints:
             notes.get("compressions", 0),
             notes.get("reliability", 0.0),
             notes.get("reliability_level", ""),
+            info.mode,
         )
 
     async def _check(self) -> SessionInfo:

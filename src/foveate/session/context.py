@@ -34,7 +34,14 @@ from foveate.context.context import Context, PlanReport
 from foveate.context.pairs import loose_ends
 from foveate.context.pins import write_pins
 from foveate.context.tags import SUMS, Section, tag_document
-from foveate.errors import BudgetExceeded, HistoryExceedsBudget, InvalidMessage, InvariantBroken
+from foveate.errors import (
+    BudgetExceeded,
+    HistoryExceedsBudget,
+    InvalidMessage,
+    InvalidPrompt,
+    InvariantBroken,
+    PromptNotFound,
+)
 from foveate.events import Event, EventBus, EventKind
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
@@ -47,6 +54,7 @@ from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
 from foveate.session.cabinet import KeyRenewals
 from foveate.session.documents import check_size, stand_in
+from foveate.session.prompts import load_overrides, mode_text, overridden
 from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import SessionRow, Store
@@ -161,12 +169,25 @@ class Contexts:
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
         """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
         _check_prompt(request.prompt)
+        with overridden(await load_overrides(self._store)):
+            request = await self._in_mode(session, request)
+            try:
+                return await self._make(session, counter, request)
+            except DEFECTS as defect:
+                if os.environ.get(STRICT_VARIABLE):
+                    raise
+                return await self._make_simpler(session, counter, request, defect)
+
+    async def _in_mode(self, session: SessionRow, request: Request) -> Request:
+        """The request with the prompt of the session's mode behind its system prompt."""
         try:
-            return await self._make(session, counter, request)
-        except DEFECTS as defect:
-            if os.environ.get(STRICT_VARIABLE):
-                raise
-            return await self._make_simpler(session, counter, request, defect)
+            mode = await mode_text(self._store, session)
+        except (PromptNotFound, InvalidPrompt) as error:  # of a mode that was removed since
+            _log.warning("the mode %r of %s is not used: %s", session.mode, session.id, error)
+            return request
+        if not mode:
+            return request
+        return replace(request, system=f"{request.system.rstrip()}\n\n{mode}" if request.system.strip() else mode)
 
     async def _make_simpler(
         self, session: SessionRow, counter: Counter, request: Request, defect: Exception

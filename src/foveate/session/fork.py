@@ -31,6 +31,7 @@ async def fork_session(
         budget_chosen=row.budget_chosen,
         model=row.model,
         encoding=row.encoding,
+        mode=row.mode,
     )
     try:
         return await store.fork_session(new, row.id, number)

@@ -216,7 +216,7 @@ class Agents:
         if (prompt_key is None) == (not prompt.strip()):
             raise InputError("give either a prompt or the key of a stored prompt")
         if prompt_key is not None:
-            prompt = await self._fov.prompts.render(prompt_key, **dict(variables or {}))  # type: ignore[attr-defined]
+            prompt = await self._fov.prompts.render(prompt_key, **dict(variables or {}))
         return await self._complete(await self.spawn(prompt, kind="call", **given))
 
     async def run(self, task: str, **given: Any) -> AgentInfo:

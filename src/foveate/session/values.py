@@ -96,6 +96,8 @@ class SessionInfo:
     """Time of the newest message, or of creation if there is none."""
     budget_chosen: bool = True
     """Whether somebody chose the budget; otherwise it is `session.budget_tokens`, reduced to the model's window."""
+    mode: str = ""
+    """The name of the mode whose prompt is part of every system prompt; empty: none."""
 
     @property
     def project(self) -> str:
@@ -269,6 +271,7 @@ def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
         created_at=from_us(row.created_us),
         updated_at=from_us(row.updated_us),
         budget_chosen=row.budget_chosen == 1,
+        mode=row.mode,
     )
 
 

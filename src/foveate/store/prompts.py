@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from foveate.errors import Damaged
 from foveate.store.rows import PromptRow
 from foveate.store.sql import Connection, now_us
 
@@ -17,6 +17,8 @@ ADD = """INSERT INTO prompts (tenant, key, version, text, digest, created_us)
 NEWEST = f"""SELECT {_COLUMNS} FROM prompts p WHERE tenant = :tenant AND version =
     (SELECT max(version) FROM prompts n WHERE n.tenant = p.tenant AND n.key = p.key) ORDER BY key"""  # noqa: S608
 HISTORY = f"SELECT {_COLUMNS} FROM prompts WHERE tenant = :tenant AND key = :key ORDER BY version"  # noqa: S608
+
+_log = logging.getLogger(__name__)
 
 
 def add(connection: Connection, tenant: str, key: str, text: str | None) -> PromptRow:
@@ -29,20 +31,24 @@ def add(connection: Connection, tenant: str, key: str, text: str | None) -> Prom
 
 def newest(connection: Connection, tenant: str) -> list[PromptRow]:
     """The newest version of each key."""
-    return [_row(connection, row) for row in connection.execute(NEWEST, {"tenant": tenant})]
+    return _intact(connection, connection.execute(NEWEST, {"tenant": tenant}))
 
 
 def history(connection: Connection, tenant: str, key: str) -> list[PromptRow]:
     """All versions of a key, the oldest first."""
-    return [_row(connection, row) for row in connection.execute(HISTORY, {"tenant": tenant, "key": key})]
+    return _intact(connection, connection.execute(HISTORY, {"tenant": tenant, "key": key}))
 
 
 def digest_of(text: str | None) -> bytes:
     return hashlib.sha256((text or "").encode("utf-8", "surrogatepass")).digest()
 
 
-def _row(connection: Connection, row: Sequence[Any]) -> PromptRow:
-    tenant, key, version, text, created_us, digest = row
-    if digest_of(text) != digest:
-        raise Damaged(connection.location, f"version {version} of the prompt {key!r} is damaged; set it again")
-    return PromptRow(tenant, key, version, text, created_us)
+def _intact(connection: Connection, rows: Iterable[Sequence[Any]]) -> list[PromptRow]:
+    """The prompts as stored. A damaged one counts as absent; the check finds it."""
+    found = []
+    for tenant, key, version, text, created_us, digest in rows:
+        if digest_of(text) == digest:
+            found.append(PromptRow(tenant, key, version, text, created_us))
+        else:
+            _log.warning("%s: version %d of the prompt %r is damaged", connection.location, version, key)
+    return found

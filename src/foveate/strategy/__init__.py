@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from foveate.context.tags import Section
 from foveate.errors import UnknownStrategy
+from foveate.models.prompts import prompt_text
 from foveate.plan import Artefact, Overheads, Plan
 from foveate.plugins import Registry, renamed
 from foveate.strategy.build import ArtefactKind, Material
@@ -109,7 +110,7 @@ class Strategy:
     @property
     def explanation(self) -> str:
         """Explanation of tags and levels for the model; ends in a newline."""
-        return text_file(__name__, "explanation.md")
+        return prompt_text("explain/gradient")
 
     def plan(self, story: Any, budget_tokens: int, overheads: Overheads) -> Plan:
         """A plan that fits the budget. Blocks are oldest first; turns without a block can be retrieved by their id.

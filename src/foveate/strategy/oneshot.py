@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from foveate.context.tags import Section
-from foveate.strategy import text_file
+from foveate.models.prompts import prompt_text
 from foveate.strategy.gradient import Gradient
 
 
@@ -37,7 +37,7 @@ class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def explanation(self) -> str:
-        return text_file("foveate.strategy", "oneshot.md")
+        return prompt_text("explain/oneshot")
 
     @property
     def history_share(self) -> float:

@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from foveate.errors import HistoryExceedsBudget
+from foveate.models.prompts import prompt_text
 from foveate.plan import Block, Overheads, Plan, Story, TurnSizes, request_turns
-from foveate.strategy import Strategy, text_file
+from foveate.strategy import Strategy
 from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
 CUT_MINIMUM_TOKENS = 8
@@ -28,7 +29,7 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def explanation(self) -> str:
-        return text_file("foveate.strategy", "standard.md")
+        return prompt_text("explain/standard")
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         rows = self._rows(story, budget_tokens, overheads)

@@ -16,6 +16,7 @@ from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import cut_text
 from foveate.errors import contained
 from foveate.models import Answer, Ask
+from foveate.models.prompts import overridden
 from foveate.models.settings import ModelsSettings
 from foveate.plan import Artefact, ArtefactSpec
 from foveate.renditions import without_recalled
@@ -127,8 +128,11 @@ class Basis:
         return Material(self.wanted, turns, counting("A", counter), cutter(counter), goals=goals)
 
 
-def write_artefact_request(basis: Basis, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
-    return basis.kind.load_wording().request(basis.material(), nonce=nonce, settings=settings)
+def write_artefact_request(
+    basis: Basis, nonce: str, settings: ModelsSettings, prompts: Mapping[str, str] | None = None
+) -> ArtefactAssignment | None:
+    with overridden(prompts):
+        return basis.kind.load_wording().request(basis.material(), nonce=nonce, settings=settings)
 
 
 def weigh_artefact(assignment: ArtefactAssignment, answer: Answer, basis: Basis) -> ArtefactRow | None:
@@ -154,7 +158,7 @@ class ArtefactJob(RollUpJob):
 
     async def request(self) -> Ask | None:
         self._basis = await self._read()
-        job = (self._basis, secrets.token_hex(NONCE_BYTES), self.context.settings)
+        job = (self._basis, secrets.token_hex(NONCE_BYTES), self.context.settings, await self.context.prompts())
         (self._assignment,) = await self.context.pool.run(write_artefact_request, [job])
         return self._assignment.ask if self._assignment else None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import count
 
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.model.eras import EraAssignment, assign_era, judge_era
 from foveate.context.costs import content_tokens
 from foveate.models import Answer, Ask
+from foveate.models.prompts import overridden
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Unit
 from foveate.store import SessionRow, Store
@@ -37,9 +38,14 @@ def make_era(level: int, place: int, packed: Sequence[bytes], encoding: Encoding
 
 
 def write_era_request(
-    packed: Sequence[bytes], encoding: EncodingName, nonce: str, settings: ModelsSettings
+    packed: Sequence[bytes],
+    encoding: EncodingName,
+    nonce: str,
+    settings: ModelsSettings,
+    prompts: Mapping[str, str] | None = None,
 ) -> EraAssignment | None:
-    return assign_era(_unpacked(packed), ERA_TOKENS, exact_counter(encoding).base, nonce=nonce, settings=settings)
+    with overridden(prompts):
+        return assign_era(_unpacked(packed), ERA_TOKENS, exact_counter(encoding).base, nonce=nonce, settings=settings)
 
 
 def weigh_era(
@@ -73,7 +79,8 @@ class EraJob(RollUpJob):
 
     async def request(self) -> Ask | None:
         self._packed = await read_units(self.context.store, self.session_id, self.level, self.place)
-        job = (self._packed, self.session.encoding, secrets.token_hex(NONCE_BYTES), self.context.settings)
+        prompts = await self.context.prompts()
+        job = (self._packed, self.session.encoding, secrets.token_hex(NONCE_BYTES), self.context.settings, prompts)
         (self._assignment,) = await self.context.pool.run(write_era_request, [job])
         return self._assignment.ask if self._assignment else None
 

@@ -16,6 +16,7 @@ from foveate.events import Event, EventBus, EventKind
 from foveate.models import Answer, Ask
 from foveate.models.caller import Caller
 from foveate.models.names import models_for
+from foveate.models.prompts import load_overrides
 from foveate.models.settings import ModelsSettings
 from foveate.store import SessionRow, Store
 from foveate.turn import Json
@@ -45,6 +46,10 @@ class QueueContext:
     caller: Caller
     settings: ModelsSettings
     compress: CompressSettings
+
+    async def prompts(self) -> dict[str, str]:
+        """The texts that override built-in prompts now."""
+        return await load_overrides(self.store)
 
     def publish(self, kind: EventKind, session_id: str, turn: str | None, data: dict[str, Json]) -> None:
         self.events.publish(Event(kind, session_id, datetime.now(UTC), turn, data))

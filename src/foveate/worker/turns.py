@@ -17,6 +17,7 @@ from foveate.context.costs import content_tokens
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound, contained
 from foveate.models import Answer
 from foveate.models.caller import CallReport
+from foveate.models.prompts import overridden
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import TINY_TOKENS, Level, shape_level, without_recalled
 from foveate.store import MessageRow, bodies
@@ -132,7 +133,7 @@ class Attempt:
 
     async def _assign(self, group: Group, source: str | None) -> Assignment | None:
         nonce = secrets.token_hex(NONCE_BYTES)
-        job = (group, self.original, nonce, self.context.settings, source)
+        job = (group, self.original, nonce, self.context.settings, source, await self.context.prompts())
         (assignment,) = await self.context.pool.run(write_request, [job])
         if assignment:
             self._asked.update(assignment.levels)
@@ -187,7 +188,7 @@ class Attempt:
     async def _weighed(self, assignment: Assignment, answered: CallReport) -> AnswerVerdict:
         compress = self.context.compress
         least = Shares(compress.compressed_facts, compress.tiny_facts)
-        job = (assignment, answered.answer, self.original, self._above(), least)
+        job = (assignment, answered.answer, self.original, self._above(), least, await self.context.prompts())
         (weighed,) = await self.context.pool.run(weigh, [job])
         if not weighed.passed:
             await self.context.caller.mark_unfit(answered)
@@ -351,26 +352,37 @@ class AnswerVerdict:
     again: Assignment | None = None
 
 
-def write_request(
-    group: Group, original: SourceTurnRows, nonce: str, settings: ModelsSettings, source: str | None
+def write_request(  # noqa: PLR0917 - a job of the pool
+    group: Group,
+    original: SourceTurnRows,
+    nonce: str,
+    settings: ModelsSettings,
+    source: str | None,
+    prompts: Mapping[str, str] | None = None,
 ) -> Assignment | None:
-    """What a model is asked for one turn; None if it is not worth asking."""
+    """What a model is asked for one turn; None if it is not worth asking. `prompts` override the built-in ones."""
     messages = original.messages()
     count = exact_counter(original.encoding).base
     if not is_worth_asking(messages, count, group.levels):
         return None
     if source is not None and count(source) > settings.max_source_tokens:
         source = None  # the original can be shortened by what it is made of
-    assignment = assign(group, original.turn, messages, count, nonce=nonce, settings=settings, source=source)
+    with overridden(prompts):
+        assignment = assign(group, original.turn, messages, count, nonce=nonce, settings=settings, source=source)
     return assignment if assignment.levels else None
 
 
-def weigh(
-    assignment: Assignment, answer: Answer, original: SourceTurnRows, above: Mapping[Level, int], least: Shares
+def weigh(  # noqa: PLR0917 - a job of the pool
+    assignment: Assignment,
+    answer: Answer,
+    original: SourceTurnRows,
+    above: Mapping[Level, int],
+    least: Shares,
+    prompts: Mapping[str, str] | None = None,
 ) -> AnswerVerdict:
     """The accepted parts of an answer. One that can't be judged has none and is not repeated."""
     counter = exact_counter(original.encoding)
-    with contained(_log, "an answer of %s could not be judged", answer.message.model) as outcome:
+    with contained(_log, "an answer of %s could not be judged", answer.message.model) as outcome, overridden(prompts):
         judged = judge(assignment, answer, original.messages(), counter.base, above=above, shares=least)
     if outcome.error:
         return AnswerVerdict({}, len(assignment.levels), is_garbled=True)

@@ -25,7 +25,7 @@ def status(done: AnswerSummary, spent_usd: float, *, width: int) -> Text:
     cached = f"{'?' if done.cached_share is None else f'{done.cached_share:.0%}'} cached"
     usd, in_all = dollars(done.usd), dollars(spent_usd)
     parts = [
-        f"{done.turn_id} {bar} {done.tokens:,}/{done.budget_tokens:,}",
+        f"{done.turn_id} {bar} {done.tokens:,}/{done.budget_tokens:,}{BETWEEN + done.mode if done.mode else ''}",
         f"{cached} ({done.predicted_cached_share:.0%} predicted)",
         usd if usd == in_all else f"{usd} ({in_all} in all)",
         f"{done.seconds:.1f} s",

@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 
 from foveate.compress.smooth import smooth_messages
 from foveate.compress.tools import summarise_call
+from foveate.models.prompts import prompt_text
 from foveate.renditions import Count, Level
 from foveate.text import MARK_WORDS, message_text, part_text, turn_text
 from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolResult
@@ -164,12 +164,11 @@ _TASKS: Mapping[Level, str] = {"S": "smooth", "C": "compress", "T": "tiny"}
 _NONCE = re.compile(r"[A-Za-z0-9]{8,64}")
 
 
-@cache
 def prompt_file(name: str) -> str:
-    return files("foveate.compress.model").joinpath("prompts", f"{name}.md").read_text("utf-8").strip()
+    """A prompt of this package, or the text that overrides it."""
+    return prompt_text(f"compress/{name}").strip()
 
 
-@cache
 def system_prompt(levels: tuple[Level, ...]) -> str:
     """The rules, and what to make of a turn for each of these levels."""
     parts = [prompt_file("rules"), *(prompt_file(_TASKS[level]) for level in levels)]

@@ -42,6 +42,8 @@ class SessionResource(Struct, frozen=True, kw_only=True):
     turns: int
     created_at: datetime
     updated_at: datetime
+    mode: str
+    """The mode whose prompt is part of every system prompt; empty: none."""
 
 
 class SessionPage(Struct, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ class NewSessionBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model: Text | None = None
     platform: Text | None = None
     channel: Text | None = None
+    mode: str | None = None
 
 
 class SessionChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +89,8 @@ class SessionChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model: Text | UnsetType = UNSET
     platform: Text | UnsetType = UNSET
     channel: Text | UnsetType = UNSET
+    mode: str | UnsetType = UNSET
+    """The name of a mode, e.g. `developer`; empty: none."""
 
 
 class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

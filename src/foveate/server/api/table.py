@@ -6,11 +6,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from foveate.server.api import context, events, jobs, keys, notes, search, sessions, topics, transfer, turns
+from foveate.server.api import (
+    cabinet,
+    context,
+    events,
+    jobs,
+    keys,
+    notes,
+    prompts,
+    search,
+    sessions,
+    topics,
+    transfer,
+    turns,
+)
 from foveate.server.api.endpoint import BASE, JSON, ApiParts, Endpoint, encode, make_routes
 from foveate.server.api.schema import describe
 
-RESOURCES = (sessions, turns, context, search, notes, topics, transfer, jobs, events, keys)
+RESOURCES = (sessions, turns, context, search, notes, topics, transfer, jobs, events, keys, cabinet, prompts)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for endpoint in module.routes.listed)
 
 

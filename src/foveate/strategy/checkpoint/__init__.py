@@ -15,8 +15,9 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from foveate.context.tags import Section
+from foveate.models.prompts import prompt_text
 from foveate.plan import Overheads, Plan, Story
-from foveate.strategy import Strategy, text_file
+from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind
 from foveate.strategy.checkpoint.planner import CheckpointPlanner
 from foveate.strategy.checkpoint.reliability import Reliability, reliability
@@ -82,7 +83,7 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def explanation(self) -> str:
-        return text_file(__name__, "explanation.md")
+        return prompt_text("explain/checkpoint")
 
     def tier(self, nominal_tokens: int) -> int:
         """1 to 5, by the context size."""

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from foveate.compress.model.clauses import clauses_schema, words_of
 from foveate.compress.model.request import closed_object
+from foveate.models.prompts import prompt_text
 from foveate.plan import Artefact
 from foveate.renditions import Unit
-from foveate.strategy import text_file
 from foveate.strategy.build import Material
 from foveate.strategy.checkpoint.build import ModelWording, body_tokens, reword_checkpoint
 from foveate.strategy.checkpoint.extract import Find
@@ -33,7 +33,7 @@ class CheckpointWording(ClauseWording):
 
     @property
     def prompt(self) -> str:
-        return text_file("foveate.strategy.checkpoint", "prompt.md").strip()
+        return prompt_text("summary/checkpoint").strip()
 
     def notes(self, material: Material) -> list[Unit]:
         """A checkpoint has none of the user's words."""

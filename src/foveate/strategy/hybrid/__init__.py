@@ -13,8 +13,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
+from foveate.models.prompts import prompt_text
 from foveate.plan import Overheads, Plan, Story
-from foveate.strategy import Strategy, text_file
+from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind
 from foveate.strategy.hybrid.planner import HybridPlanner
 
@@ -74,7 +75,7 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def explanation(self) -> str:
-        return text_file(__name__, "explanation.md")
+        return prompt_text("explain/hybrid")
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         return HybridPlanner(self, story, budget_tokens, overheads).plan()

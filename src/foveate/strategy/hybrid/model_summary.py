@@ -17,9 +17,9 @@ from foveate.compress.model.checks import made_up, read_original, visible, wrong
 from foveate.compress.model.eras import MESSAGE_TOKENS
 from foveate.compress.model.request import OTHER_TOKENIZERS, SHAPE_TOKENS, closed_object, request, source_text
 from foveate.models import Answer, Ask
+from foveate.models.prompts import prompt_text
 from foveate.models.settings import ModelsSettings
 from foveate.plan import Artefact
-from foveate.strategy import text_file
 from foveate.strategy.build import SHORT as SHORT_KEY
 from foveate.strategy.build import ArtefactAssignment, Material, WordingReport, short_texts
 from foveate.strategy.hybrid.build import AGENT_KEY, Shortener, limits_of
@@ -53,7 +53,7 @@ class ShortWording:
         room = settings.max_source_tokens // len(long)
         shown = [f"{number}. {source_text([_words(message)], room, count)}" for number, message in long.items()]
         asked = request("".join(shown), _asked_words(long.values(), limits), nonce=nonce)
-        prompt = text_file("foveate.strategy.hybrid", "prompt.md").strip()
+        prompt = prompt_text("summary/hybrid").strip()
         answer_tokens = sum(limits[message.role] for message in long.values())
         ask = Ask(
             purpose="roll-up",

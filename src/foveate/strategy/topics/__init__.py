@@ -14,8 +14,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
+from foveate.models.prompts import prompt_text
 from foveate.plan import Overheads, Plan, Story
-from foveate.strategy import Strategy, text_file
+from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind
 from foveate.strategy.standard import Standard
 from foveate.strategy.topics.planner import TopicsPlanner
@@ -76,7 +77,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def explanation(self) -> str:
-        return text_file(__name__, "explanation.md")
+        return prompt_text("explain/topics")
 
     def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
         if not self.enabled:

@@ -11,9 +11,9 @@ from foveate.compress.marks import one_line
 from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
 from foveate.compress.model.clauses import clauses_schema, words_of
 from foveate.compress.model.request import SPEAKERS, closed_object
+from foveate.models.prompts import prompt_text
 from foveate.plan import Artefact
 from foveate.renditions import Unit
-from foveate.strategy import text_file
 from foveate.strategy.build import Material
 from foveate.strategy.clause_summary import ClauseWording, JudgedClauses
 from foveate.strategy.topics.build import MAX_TITLE_CHARS, reword_topic
@@ -30,7 +30,7 @@ class TopicWording(ClauseWording):
 
     @property
     def prompt(self) -> str:
-        return text_file("foveate.strategy.topics", "prompt.md").strip()
+        return prompt_text("summary/topics").strip()
 
     def put_together(self, judged: JudgedClauses, material: Material, before: Artefact) -> Artefact:
         title = _title(judged.answer.get("title"), judged.notes, judged.nonce) or str(before.data.get("title", ""))
