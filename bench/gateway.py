@@ -1,4 +1,8 @@
-"""The gateway against a plain proxy, and on a fixed piece of work: `python bench/gateway.py [latency|work|streams]`.
+"""The gateway against a plain proxy, on a fixed piece of work, and on a real conversation.
+
+    python bench/gateway.py [latency|streams|work|session]
+
+`session` needs ../shared/data.
 
 Everything runs on loopback: a scripted upstream, a plain pass-through proxy and the gateway, each in its own process.
 Ratios in one run count; absolute times depend on the machine.
@@ -19,13 +23,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 
+from cache import FILES, load_turns
+from foveate.formats import render_messages
+from foveate.replay.replay import replay
+from foveate.settings import Settings
 from foveate.tokens import count_tokens
+from foveate.turn import Message, Turn
 
 FOLDER = Path(__file__).parent
 WORDS = (
@@ -48,8 +58,11 @@ SIZES = {"2 kB": 2_000, "400 kB": 400_000, "2 MB": 2_000_000}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", choices=["latency", "work", "streams", "all"], default="all")
+    parser.add_argument("part", nargs="?", choices=["latency", "work", "streams", "session", "all"], default="all")
     parser.add_argument("--requests", type=int, default=60, help="requests for each size or load")
+    parser.add_argument("--transcript", choices=list(FILES), default="aider", help="of `session`")
+    parser.add_argument("--turns", type=int, default=300, help="of `session`")
+    parser.add_argument("--budget", type=int, default=16_000, help="of `session`")
     arguments = parser.parse_args()
     if arguments.part in ("latency", "all"):
         asyncio.run(latency(arguments.requests))
@@ -57,6 +70,8 @@ def main() -> None:
         asyncio.run(streams(arguments.requests * 10))
     if arguments.part in ("work", "all"):
         asyncio.run(work())
+    if arguments.part in ("session", "all"):
+        asyncio.run(session(arguments.transcript, arguments.turns, arguments.budget))
 
 
 @contextmanager
@@ -153,6 +168,49 @@ async def work() -> None:
         )
 
 
+async def session(transcript: str, turns: int, budget: int) -> None:
+    """The cached share of a real conversation through the gateway, and by `bench/cache.py`, which has no HTTP."""
+    loaded = await asyncio.to_thread(load_turns, FILES[transcript])
+    played = [turn for found in loaded if (turn := _answered(found))][:turns]
+    # Tokens are counted as in `bench/cache.py`, which names no model.
+    options: dict[str, Any] = {"model": "gpt-4o", "max_tokens": 500}
+    with servers(budget=budget) as urls:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            log: list[tuple[int, bytes]] = []
+            history: list[dict[str, Any]] = []
+            for turn in played:
+                for message in render_messages("anthropic", turn.messages):
+                    assert isinstance(message, dict), "a rendered message is an object"
+                    if message["role"] == "assistant" and history:
+                        blocks = message["content"]
+                        blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
+                        (await client.post(f"{urls['upstream']}/next", json=blocks)).raise_for_status()
+                        await _send(client, urls, history, log, **options)
+                    else:
+                        history.append(dict(message))
+    pairs = [(before, after) for (_, before), (_, after) in itertools.pairwise(log)]
+    cached = sum(_common(*pair) for pair in pairs) / sum(len(after) for _, after in pairs)
+    report = await replay(played, budget_tokens=budget, settings=Settings())
+    most = max(tokens for tokens, _ in log)
+    print(
+        f"{transcript}, {len(played)} turns at {budget:,}: {len(log)} requests, most sent on {most:,} tokens; "
+        f"common prefix {cached:.3f}; bench/cache.py {report.cached_share:.3f} of {len(report.calls)} calls"
+    )
+
+
+def _answered(turn: Turn) -> Turn | None:
+    """What a client sends of a turn: from the prompt to the last answer; None without an answer."""
+    said: list[Message] = []
+    for message in turn.messages:
+        is_first = not said and message.role != "user"
+        is_second = bool(said) and message.role == said[-1].role == "assistant"
+        if message.kind == "message" and not is_first and not is_second:
+            said.append(message)
+    while said and said[-1].role != "assistant":
+        said.pop()
+    return replace(turn, messages=tuple(said)) if said else None
+
+
 async def _work(
     client: httpx2.AsyncClient, urls: dict[str, str]
 ) -> tuple[list[tuple[int, bytes]], list[dict[str, Any]]]:
@@ -175,14 +233,21 @@ async def _work(
 
 
 async def _send(
-    client: httpx2.AsyncClient, urls: dict[str, str], history: list[dict[str, Any]], log: list[tuple[int, bytes]]
+    client: httpx2.AsyncClient,
+    urls: dict[str, str],
+    history: list[dict[str, Any]],
+    log: list[tuple[int, bytes]],
+    **options: Any,
 ) -> None:
-    body = {"model": MODEL, "max_tokens": 500, "messages": history, "tools": [TOOL]}
+    body = {"model": MODEL, "max_tokens": 500, "tools": [TOOL], **options, "messages": history}
     reply = await client.post(f"{urls['gateway']}/v1/messages", json=body, headers=HEADERS)
     reply.raise_for_status()
     history.append({"role": "assistant", "content": reply.json()["content"]})
     seen = (await client.get(f"{urls['upstream']}/last")).content.replace(BREAKPOINT, b"")
     log.append((int(reply.headers["x-foveate-context-tokens"]), seen))
+    # A model takes longer to answer than a turn takes to compress, the scripted upstream does not.
+    name = reply.headers["x-foveate-session"]
+    (await client.post(f"{urls['gateway']}/api/v1/sessions/{name}/settle")).raise_for_status()
 
 
 async def _twins(client: httpx2.AsyncClient, url: str) -> bool:

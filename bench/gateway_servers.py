@@ -18,6 +18,8 @@ TEXT = "The answer, in a few words that a model might say about the harbour and 
 CALL = b"List the berths first."
 _last: dict[str, bytes] = {"body": b""}
 _count = {"answers": 0}
+_next: dict[str, list[dict[str, Any]]] = {}
+"""The blocks of the next answer, where they are given."""
 _client = httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None))
 
 
@@ -33,13 +35,14 @@ async def _messages(request: Request) -> Response:
     if CALL in newest:
         call_id = f"toolu_{_count['answers']}"
         blocks = [{"type": "tool_use", "id": call_id, "name": "ls", "input": {"path": "berths"}}]
+    blocks = _next.pop("blocks", blocks)
     message: dict[str, Any] = {
         "id": f"msg_{_count['answers']}",
         "type": "message",
         "role": "assistant",
         "model": "scripted",
         "content": blocks,
-        "stop_reason": "end_turn" if blocks[0]["type"] == "text" else "tool_use",
+        "stop_reason": "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn",
         "stop_sequence": None,
         "usage": usage,
     }
@@ -72,6 +75,11 @@ async def _sent_last(_request: Request) -> Response:
     return Response(_last["body"])
 
 
+async def _answer_next(request: Request) -> Response:
+    _next["blocks"] = await request.json()
+    return Response()
+
+
 async def _health(_request: Request) -> Response:
     return Response()
 
@@ -88,6 +96,7 @@ upstream = Starlette(
     routes=[
         Route("/v1/messages", _messages, methods=["POST"]),
         Route("/last", _sent_last),
+        Route("/next", _answer_next, methods=["POST"]),
         Route("/healthz", _health),
     ]
 )

@@ -146,8 +146,6 @@ class Frame:
     model: str | None = None
     asked_tokens: int = 0
     """The whole budget as it was asked for, in the model's own tokens; 0: as `nominal_tokens`."""
-    open_limit_tokens: int = 0
-    """What the history may take while a turn is in progress: all that the budget leaves; 0: no more than its room."""
     own_tokens: int = 0
     """What Foveate itself adds to the fixed part: the explanation and the framing of messages."""
     agent: AgentStatus = "none"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from foveate import Foveate
+from foveate.context.allotments import HistoryRoom
 from foveate.events import Event
 from foveate.history.plan_cache import PlanCache
 from foveate.history.texts import TextReader
@@ -92,7 +93,7 @@ def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Pat
         keeper = PlanCache(store, "s", TextReader(store, "s"))
 
         async def cause_at(moment: float) -> str | None:
-            view = await keeper.view(row, Gradient(), 2_500, cache_ttl_seconds=300, now=moment)
+            view = await keeper.view(row, Gradient(), HistoryRoom(2_500), cache_ttl_seconds=300, now=moment)
             assert sum(block.tokens for block in view.blocks) <= 2_500
             return view.planned.cause if view.planned.is_new else None
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.context.allotments import HistoryRoom
 from foveate.history.plan_cache import PlanState, due, settings_key, target_tokens, wait_turns
 from foveate.plan import Cause
 from foveate.strategy.gradient import Gradient
@@ -15,6 +16,7 @@ WATERMARK = Gradient()
 INTERVAL = Gradient(schedule="interval")
 ADAPTIVE = Gradient(schedule="adaptive")
 ALLOTMENT = 65_000
+ROOM = HistoryRoom(ALLOTMENT)
 
 
 def state_of(settings: Gradient, **values: object) -> PlanState:
@@ -26,6 +28,7 @@ def state_of(settings: Gradient, **values: object) -> PlanState:
         settings_key=settings_key(settings),
         made_at=0.0,
         used_at=1_000.0,
+        low_tokens=32_500,
     )
     return replace(state, **values)  # type: ignore[arg-type]
 
@@ -46,7 +49,7 @@ def cause_of(
         appended_tokens=appended,
         turns_now=turns,
         budget_tokens=budget,
-        allotment_tokens=ALLOTMENT,
+        room=HistoryRoom(ALLOTMENT),
         now=now,
         cache_ttl_seconds=ttl,
     )
@@ -103,29 +106,33 @@ def test_a_clock_that_jumps_back_makes_no_cache_cold() -> None:
 
 
 def test_a_rebuild_aims_at_the_low_water_mark_or_leaves_room_for_the_next_turns() -> None:
-    assert target_tokens(WATERMARK.rebuild_schedule, "full", ALLOTMENT) == 32_500
+    assert target_tokens(WATERMARK.rebuild_schedule, "full", ROOM, low_tokens=32_500) == 32_500
     for settings in (INTERVAL, ADAPTIVE):
         schedule = settings.rebuild_schedule
-        assert target_tokens(schedule, "interval", ALLOTMENT, average_tokens=500) == ALLOTMENT - 10 * 500
-        assert target_tokens(schedule, "full", ALLOTMENT, average_tokens=50_000) == ALLOTMENT // 2
+        assert target_tokens(schedule, "interval", ROOM, low_tokens=32_500, average_tokens=500) == ALLOTMENT - 10 * 500
+        assert target_tokens(schedule, "full", ROOM, low_tokens=32_500, average_tokens=50_000) == ALLOTMENT // 2
 
 
 def test_a_history_that_fits_raw_stays_raw() -> None:
-    assert target_tokens(WATERMARK.rebuild_schedule, "first", ALLOTMENT, raw_tokens=ALLOTMENT) == ALLOTMENT
-    assert target_tokens(WATERMARK.rebuild_schedule, "first", ALLOTMENT, raw_tokens=ALLOTMENT + 1) == 32_500
-    assert target_tokens(WATERMARK.rebuild_schedule, "full", ALLOTMENT, raw_tokens=10) == 32_500
+    assert (
+        target_tokens(WATERMARK.rebuild_schedule, "first", ROOM, low_tokens=32_500, raw_tokens=ALLOTMENT) == ALLOTMENT
+    )
+    assert (
+        target_tokens(WATERMARK.rebuild_schedule, "first", ROOM, low_tokens=32_500, raw_tokens=ALLOTMENT + 1) == 32_500
+    )
+    assert target_tokens(WATERMARK.rebuild_schedule, "full", ROOM, low_tokens=32_500, raw_tokens=10) == 32_500
 
 
 @given(st.integers(0, 10**7), st.sampled_from([WATERMARK, INTERVAL, ADAPTIVE]))
 def test_what_a_rebuild_aims_at_is_never_due_again_for_being_full(allotment: int, settings: Gradient) -> None:
-    base = target_tokens(settings.rebuild_schedule, "full", allotment)
+    base = target_tokens(settings.rebuild_schedule, "full", HistoryRoom(allotment), low_tokens=allotment // 2)
     cause = due(
         settings,
-        state_of(settings, base_tokens=base),
+        state_of(settings, base_tokens=base, low_tokens=base),
         appended_tokens=0,
         turns_now=100,
         budget_tokens=100_000,
-        allotment_tokens=allotment,
+        room=HistoryRoom(allotment),
         now=10**6,
         cache_ttl_seconds=300,
     )

@@ -56,6 +56,11 @@ class BlockText:
         """Maximum tokens, as text or as messages."""
         return self.tokens + self.extra_tokens
 
+    @property
+    def framed_tokens(self) -> int:
+        """Maximum tokens with the framing of its messages."""
+        return self.sent_tokens + MESSAGE_TOKENS * provider_message_count(self.messages or ())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextParts:

@@ -15,16 +15,19 @@ from typing import Any
 
 import msgspec
 
+from foveate.context.allotments import HistoryRoom
 from foveate.context.assemble import BlockText
 from foveate.context.context import LevelChange, PlanReport
 from foveate.context.costs import overheads
 from foveate.context.signatures import is_signed
+from foveate.history.kept_prefix import Seam, best_seam
 from foveate.history.late_writes import LateWrites
-from foveate.history.sizes import split_steps
+from foveate.history.low_water import USUAL_PRICES, CachePrices, Growth, low_water_tokens
 from foveate.history.texts import TextReader, is_from_log
 from foveate.plan import Band, Block, Cause, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
+from foveate.strategy.layout import bands_of
 from foveate.tokens import exact_counter
 from foveate.turn import Json
 
@@ -36,6 +39,8 @@ AVERAGED_INTERVALS = 4
 """The size of the next turns is taken from this many intervals before them,"""
 VARIANCE_FACTOR = 1.15
 """and a little more, because no ten turns are exactly average."""
+NEWEST_TURNS = 40
+"""Turns by which the growth of a history is estimated that has no plan yet."""
 LEAST_SHARE = 0.1
 """What a rebuild aims at at least, of its room, beside a large open turn."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
@@ -110,19 +115,14 @@ class PlanCache:
         self,
         session: SessionRow,
         strategy: Strategy,
-        room_tokens: int,
+        room: HistoryRoom,
         *,
+        prices: CachePrices = USUAL_PRICES,
         cache_ttl_seconds: float | None = None,
         now: float | None = None,
-        open_limit_tokens: int = 0,
     ) -> HistoryView:
-        """The history within its room, the same as in the last call as far as possible.
-
-        While a turn is in progress it may grow up to `open_limit_tokens`: a rebuild would cost the cached prefix, and
-        the thinking that is bound to it.
-        """
-        may_grow = open_limit_tokens > room_tokens and await self._has_steps(session)
-        limit = open_limit_tokens if may_grow else room_tokens
+        """The history within its room, the same as in the last call as far as possible."""
+        limit = room.limit_tokens
         moment = time.time() if now is None else now
         plan = await self.load()
         appended = await self._appended(session, plan)
@@ -130,10 +130,10 @@ class PlanCache:
         cause = due(
             strategy,
             plan.state if plan else None,
-            appended_tokens=sum(block.sent_tokens for block in appended),
+            appended_tokens=sum(block.framed_tokens for block in appended),
             turns_now=session.last_turn,
             budget_tokens=session.budget_tokens,
-            allotment_tokens=limit,
+            room=room,
             now=moment,
             cache_ttl_seconds=cache_ttl_seconds,
             settled_turn=await self._store.derived.settled(self._session_id) if is_awaiting else 0,
@@ -142,14 +142,14 @@ class PlanCache:
         if cause in POSTPONED and await self._is_thinking(session):
             cause = None
         if cause:
-            plan = await self._rebuild(
-                session, strategy, room_tokens, cause=cause, moment=moment, old=plan, limit_tokens=limit
-            )
+            growth = await self._growth(session, plan, appended)
+            low = low_water_tokens(schedule_of(strategy), room, growth, prices)
+            plan = await self._rebuild(session, strategy, room, cause=cause, moment=moment, old=plan, low_tokens=low)
             appended = await self._appended(session, plan)
             churn = plan.state.churn
         assert plan is not None
         blocks = [*await self._base(session, plan), *appended]
-        if sum(block.sent_tokens for block in blocks) > limit:
+        if sum(block.framed_tokens for block in blocks) > limit:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
             fresh, blocks = await self._viewer.plan(session, strategy, limit, last_turn=session.last_turn)
             notes = _schedule_notes(schedule_of(strategy), cause or "full")
@@ -158,12 +158,6 @@ class PlanCache:
         if not cause and cache_ttl_seconds and moment - plan.state.used_at > cache_ttl_seconds * USE_NOTED_SHARE:
             await self._keep(replace(plan, state=replace(plan.state, used_at=moment)))
         return HistoryView(blocks, _report(plan, schedule_of(strategy), is_new=cause is not None), churn)
-
-    async def _has_steps(self, session: SessionRow) -> bool:
-        """Whether the turn in progress has an answer already."""
-        if session.head == "closed" or not session.last_turn:
-            return False
-        return len(split_steps(await self._viewer.raw(session.last_turn))) > 1
 
     async def _is_thinking(self, session: SessionRow) -> bool:
         """Whether the turn in progress has thinking that is signed for the request prefix."""
@@ -215,14 +209,14 @@ class PlanCache:
         self,
         session: SessionRow,
         strategy: Strategy,
-        room_tokens: int,
+        room: HistoryRoom,
         *,
         cause: Cause,
         moment: float,
         old: KeptPlan | None,
-        limit_tokens: int,
+        low_tokens: int,
     ) -> KeptPlan:
-        last_turn, last_step = await self._reach(session, room_tokens)
+        last_turn, last_step = await self._reach(session, room.base_tokens)
         whole_turns = last_turn - bool(last_step)
         raw_tokens = await self._raw_tokens(whole_turns, old)
         open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
@@ -235,15 +229,15 @@ class PlanCache:
         target = target_tokens(
             schedule,
             cause,
-            room_tokens,
+            room,
+            low_tokens=low_tokens,
             raw_tokens=raw_tokens + open_tokens,
             average_tokens=average,
-            open_tokens=sum(block.sent_tokens for block in appended),
-            limit_tokens=limit_tokens,
+            open_tokens=sum(block.framed_tokens for block in appended),
         )
         if cause == "first" and settled < whole_turns - 1:
             # It need not last: it is made again as soon as there are renditions.
-            target = max(target, int(room_tokens * MAKESHIFT_SHARE) - open_tokens)
+            target = max(target, int(room.base_tokens * MAKESHIFT_SHARE) - open_tokens)
         plan, blocks = await self._viewer.plan(
             session,
             strategy,
@@ -252,10 +246,19 @@ class PlanCache:
             last_step=last_step or None,
             shown=_levels(old, last_turn) if cause == "interval" and old else None,
         )
+        rewritten = 1.0
+        if old and cause in ("full", "interval"):
+            left = room.limit_tokens - sum(block.framed_tokens for block in appended)
+            most = room.base_tokens if schedule.mode == "watermark" else target
+            seam = best_seam(old.rows, old.tokens, plan.rows, room_tokens=left, most_tokens=min(left, most))
+            blocks = await self._joined(session, old, seam, blocks)
+            rows = tuple(block.row for block in blocks)
+            plan = replace(plan, rows=rows, bands=_bands(rows, plan.bands))
+            rewritten = seam.rewritten_tokens / max(1, seam.tokens)
         texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
         kept = KeptPlan(
             PlanState(
-                base_tokens=sum(block.sent_tokens for block in blocks),
+                base_tokens=sum(block.framed_tokens for block in blocks),
                 last_turn=last_turn,
                 last_step=last_step,
                 budget_tokens=session.budget_tokens,
@@ -265,6 +268,8 @@ class PlanCache:
                 trigger_turn=session.last_turn,
                 churn=_churn(old, blocks, texts),
                 awaited_turn=max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0),
+                low_tokens=low_tokens,
+                rewritten_share=rewritten,
             ),
             cause,
             tuple(block.row for block in blocks),
@@ -276,6 +281,28 @@ class PlanCache:
         )
         await self._keep(kept)
         return kept
+
+    async def _joined(self, session: SessionRow, old: KeptPlan, seam: Seam, blocks: list[BlockText]) -> list[BlockText]:
+        """The old plan's blocks up to the seam, and those of the new plan behind it."""
+        if not seam.kept:
+            return blocks
+        kept = (await self._base(session, old))[: seam.kept]
+        behind = blocks[len(blocks) - len(seam.rows) :]
+        if behind[0].row != seam.rows[0]:
+            counter = exact_counter(session.encoding)
+            behind[:1] = await self._viewer.write(seam.rows[:1], counter, overheads(session.last_turn, counter))
+        return [*kept, *behind]
+
+    async def _growth(self, session: SessionRow, plan: KeptPlan | None, appended: Sequence[BlockText]) -> Growth:
+        """How the history grew with each call since the plan was made, else with each of the newest turns."""
+        messages = (message for block in appended for message in block.messages or ())
+        # Each answer is of one call.
+        calls = sum(message.role == "assistant" and message.kind == "message" for message in messages)
+        if plan and calls:
+            return Growth(sum(block.framed_tokens for block in appended) / calls, plan.state.rewritten_share)
+        first = max(1, session.last_turn - NEWEST_TURNS + 1)
+        raw = await self._store.raw_tokens(self._session_id, first, session.last_turn)
+        return Growth(raw / max(1, session.last_turn - first + 1))
 
     async def _average_tokens(self, last_turn: int, schedule: Schedule, tag_tokens: int) -> int:
         """What a turn takes raw on average, of the newest ones, with its tag."""
@@ -325,7 +352,7 @@ def _report(plan: KeptPlan, schedule: Schedule, *, is_new: bool) -> PlanReport:
         state.last_turn,
         plan.changes,
         notes=notes,
-        tokens=state.base_tokens,
+        tokens=sum(plan.tokens),
         raw_tokens=plan.raw_tokens,
         changed_share=state.churn,
         made_at=datetime.fromtimestamp(state.made_at, UTC),
@@ -339,6 +366,13 @@ def _levels(old: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
         turn: row.level for row in old.rows if not row.first_step for turn in range(row.first, row.last + 1)
     }
     return shown | dict.fromkeys(range(old.state.last_turn + 1, last_turn + 1), "R")
+
+
+def _bands(rows: Sequence[Block], planned: Sequence[Band]) -> tuple[Band, ...]:
+    """What the rows spend on each level, with the shares that were planned for it."""
+    shares = {band.level: band.target_share for band in planned}
+    levels: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
+    return bands_of(rows, {level: shares.get(level, 0.0) for level in levels})
 
 
 def _is_makeshift(row: Block, settled_turn: int) -> bool:
@@ -414,6 +448,10 @@ class PlanState:
     """The newest turn when it was made."""
     awaited_turn: int = 0
     """Turns up to this one had no renditions, so that some are cut or only named; 0 where none had to be."""
+    low_tokens: int = 0
+    """The low-water mark when it was made."""
+    rewritten_share: float = 1.0
+    """The share of its tokens behind what it kept of the plan before."""
 
 
 def schedule_of(strategy: Strategy) -> Schedule:
@@ -434,7 +472,7 @@ def due(  # noqa: PLR0911 - each cause leaves at once
     appended_tokens: int,
     turns_now: int,
     budget_tokens: int,
-    allotment_tokens: int,
+    room: HistoryRoom,
     now: float,
     cache_ttl_seconds: float | None,
     settled_turn: int = 0,
@@ -451,14 +489,14 @@ def due(  # noqa: PLR0911 - each cause leaves at once
     if 0 < state.awaited_turn <= settled_turn:
         return "made"
     used = state.base_tokens + appended_tokens
-    if used > allotment_tokens:
+    if used > room.limit_tokens:
         return "full"
     if schedule.mode != "watermark" and turns_now - (state.trigger_turn or state.last_turn) >= wait_turns(
         schedule, state.churn
     ):
         return "interval"
     is_cold = cache_ttl_seconds is not None and now - state.used_at > cache_ttl_seconds
-    if is_cold and _gain(schedule, state, used, turns_now, allotment_tokens):
+    if is_cold and _gain(schedule, state, used, turns_now, room):
         return "cold"
     return None
 
@@ -475,32 +513,31 @@ def wait_turns(schedule: Schedule, churn: float) -> int:
 def target_tokens(
     schedule: Schedule,
     cause: Cause,
-    allotment_tokens: int,
+    room: HistoryRoom,
     *,
+    low_tokens: int,
     raw_tokens: int | None = None,
     average_tokens: int = 0,
     open_tokens: int = 0,
-    limit_tokens: int | None = None,
 ) -> int:
     """What a rebuild aims at: the low-water mark, or what leaves room for the turns until the next rebuild.
 
-    `open_tokens` are those of the open turn, which is appended to the plan; with it the history may take
-    `limit_tokens`. A history known to fit raw is left so; there is nothing to rebuild.
+    `open_tokens` are those of the open turn, which is appended to the plan. A history known to fit raw is left so;
+    there is nothing to rebuild.
     """
-    fits_raw = raw_tokens is not None and raw_tokens <= allotment_tokens
+    fits_raw = raw_tokens is not None and raw_tokens <= room.limit_tokens
     if cause in ("first", "budget", "made") and fits_raw:
-        return allotment_tokens
-    low = int(allotment_tokens * schedule.low_water)
-    if schedule.mode == "watermark":
-        return low
-    target = max(low, allotment_tokens - open_tokens - schedule.interval_turns * average_tokens)
-    limit = allotment_tokens if limit_tokens is None else limit_tokens
+        return room.limit_tokens
+    base = room.base_tokens
+    target = low_tokens
+    if schedule.mode != "watermark":
+        target = max(target, base - open_tokens - schedule.interval_turns * average_tokens)
     # Without room for the open turn each context until its end would need a plan of its own.
-    return min(target, max(int(allotment_tokens * LEAST_SHARE), limit - open_tokens))
+    return min(target, max(int(base * LEAST_SHARE), room.limit_tokens - open_tokens))
 
 
-def _gain(schedule: Schedule, state: PlanState, used: int, turns_now: int, allotment_tokens: int) -> bool:
+def _gain(schedule: Schedule, state: PlanState, used: int, turns_now: int, room: HistoryRoom) -> bool:
     """Whether a rebuild would free enough, or, where it aims at the whole allotment, level anything new."""
     if schedule.mode != "watermark":
         return turns_now > state.last_turn
-    return used - target_tokens(schedule, "cold", allotment_tokens) > COLD_GAIN_SHARE * allotment_tokens
+    return used - min(state.low_tokens, room.base_tokens) > COLD_GAIN_SHARE * room.base_tokens

@@ -133,21 +133,17 @@ class Recaller:
         packed = await self._store.derived.recalled(session.id)
         kept: Any = bodies.expand(packed) if packed else {}
         if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
-            turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
-            return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, tuple(kept.get("late", ())))
+            return _layer(kept)
         layer = await self.recall(session, counter, wish)
         packed = bodies.squeeze({"mark": mark, "asked": asked, **asdict(layer)})
         await self._writes.write(lambda: self._store.derived.keep_recalled(session.id, packed))
         return layer
 
-    async def stored_tokens(self, session: SessionRow, query: str, *, asked: str) -> int | None:
-        """The size of the stored layer of a prompt; None if there is none yet."""
-        wish = RecallRequest(query=query, room_tokens=0, visible=(), is_gated=self._settings.gate)
-        if wish.need is Need.NONE:
-            return 0
+    async def stored(self, session: SessionRow, *, asked: str) -> MemoryLayer:
+        """The stored layer of a prompt, whatever the history shows now; empty if there is none yet."""
         packed = await self._store.derived.recalled(session.id)
         kept: Any = bodies.expand(packed) if packed else {}
-        return int(kept["tokens"]) if kept.get("asked") == asked else None
+        return _layer(kept) if kept.get("asked") == asked else MemoryLayer()
 
     async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""
@@ -317,6 +313,12 @@ class MemoryLayer:
     """Turns that were found and are not shown whole, the best first."""
     late: tuple[str, ...] = ()
     """Stages of the search that missed the deadline: the layer may say more another time."""
+
+
+def _layer(kept: Mapping[str, Any]) -> MemoryLayer:
+    """A layer as it was stored."""
+    turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
+    return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, tuple(kept.get("late", ())))
 
 
 def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> MemoryPiece:

@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import Literal, cast, get_args
 
 from foveate.context import board as boards
-from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, Split
+from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, HistoryRoom, Split
 from foveate.context.assemble import (
     MESSAGE_TOKENS,
     REPLY_TOKENS,
@@ -45,6 +45,7 @@ from foveate.errors import (
 from foveate.events import Event, EventBus, EventKind
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
+from foveate.history.low_water import CachePrices
 from foveate.history.newest_step import PendingRequest, PendingSteps, native_framing_tokens
 from foveate.history.plan_cache import HistoryView, PlanCache
 from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
@@ -65,8 +66,8 @@ from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, turn_id
 from foveate.worker.loop import Worker
 
-LEAST_SLACK_TOKENS = 64
-"""Left free beside a turn in progress that fills the budget."""
+SLACK_TOKENS = 64
+"""Left free beside a history that fills its room, for the lines around its messages."""
 FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
 """Room for the framing of messages that every context has."""
 
@@ -116,13 +117,31 @@ class ChosenStrategy:
     name: str
     strategy: Strategy
 
-    def room(self, split: Split, *, one_off: bool) -> Split:
+    @property
+    def gives_back(self) -> bool:
+        """Whether its history may use what board and recall leave, and gives it back at a rebuild."""
+        return self.strategy.holds_back and not self.strategy.keeps_story and self.strategy.rebuild_schedule is not None
+
+    def room(self, split: Split, *, takes_rest: bool) -> Split:
         """What each part has: the history its share, and the room of a recall that is not wanted."""
         recalls = self.strategy.recalls
-        # In a preview the history has what recall leaves unused anyway.
-        spared = 0 if recalls or one_off else split.recall
+        spared = 0 if recalls or takes_rest else split.recall
         history = int((split.history + spared) * self.strategy.history_share)
         return Split(history, split.board, split.recall if recalls else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a history is made for."""
+
+    chosen: ChosenStrategy
+    frame: Frame
+    room: Split
+    query: str
+    """What recall looks for; empty: nothing."""
+    board: Board
+    board_tokens: int
+    pending: PendingRequest | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,15 +241,14 @@ class Contexts:
         allotments = self._settings.allotments
         ends_turn = bool(_said_by_user(prompt_messages(request.prompt)))
         board = await self.board.shown(session, ends_turn=ends_turn, keep=not one_off)
-        room = allotments.split(budget, fixed, prompt, one_off=one_off)
+        takes_rest = one_off or not chosen.strategy.holds_back or chosen.gives_back
+        room = allotments.split(budget, fixed, prompt, takes_rest=takes_rest)
         shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
         used = exact.base(shown)
-        takes_rest = one_off or not chosen.strategy.holds_back
-        room = allotments.split(budget, fixed, prompt, one_off=takes_rest, board_tokens_used=used)
-        room = chosen.room(room, one_off=one_off)
+        room = allotments.split(budget, fixed, prompt, takes_rest=takes_rest, board_tokens_used=used)
+        room = chosen.room(room, takes_rest=takes_rest)
         query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
         limit = budget - fixed - prompt - used
-        reserved = await self._reserved(session, query, room.recall) + max(LEAST_SLACK_TOKENS, budget // 50)
         frame = Frame(
             budget,
             fixed,
@@ -239,16 +257,14 @@ class Contexts:
             session.model,
             asked_tokens=request.budget_tokens,
             own_tokens=part.own_tokens,
-            open_limit_tokens=0 if one_off or ends_turn else limit - reserved,
             agent="none" if one_off else await self._agent.status(chosen.strategy),
         )
         has_results = bool(leading_results(prompt_messages(request.prompt)))
         is_pending = fallback is None and (has_results or not ends_turn)
         pending = PendingRequest(chosen.name, chosen.strategy, frame, limit, has_results) if is_pending else None
+        asked = _Asked(chosen, frame, room, query, board, used, pending)
         try:
-            view, layer = await self._recalled(
-                session, chosen, frame, room, query=query, board=board, pending=pending, fallback=fallback
-            )
+            view, layer = await self._history(session, asked, fallback)
         except HistoryExceedsBudget as error:
             needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
             raise HistoryExceedsBudget(needed, had) from None
@@ -257,8 +273,8 @@ class Contexts:
         await self._check_waiting(session, counter, request, view.blocks, fixed_tokens=fixed)
         # In a preview the history has the board's room.
         if not one_off and (shown or layer.in_part):
-            left = room.history - sum(block.tokens for block in view.blocks) - layer.tokens
-            most = room.board if chosen.strategy.holds_back else min(room.board, used + max(0, left))
+            left = room.history - _framed_tokens(view) - layer.tokens
+            most = min(room.board, used + max(0, left)) if takes_rest else room.board
             noted = boards.with_notes(board, view.planned.bands, has_tools=request.tools_tokens > 0)
             noted = await self.board.with_turns(session, noted, layer.in_part, most)
             # Not for the notes alone: a board in every request would keep the newest turn from being cached.
@@ -343,24 +359,21 @@ class Contexts:
         scaled = {name: counter.scale(tokens, session.calibration) for name, tokens in named.items()}
         raise BudgetExceeded(request.budget_tokens, scaled)
 
-    async def _recalled(
-        self,
-        session: SessionRow,
-        chosen: ChosenStrategy,
-        frame: Frame,
-        room: Split,
-        *,
-        query: str,
-        board: Board,
-        pending: PendingRequest | None,
-        fallback: Fallback | None = None,
+    async def _history(
+        self, session: SessionRow, asked: _Asked, fallback: Fallback | None
     ) -> tuple[HistoryView, MemoryLayer]:
-        """The history, and behind it what the prompt brings up of what the history does not show verbatim.
-
-        In a preview, recall is given its room first, and the history has what is left; otherwise each has its own.
-        """
+        """The history, and what the prompt brings up."""
         if fallback == "none":
             return HistoryView([], PlanReport(last_turn=session.last_turn)), MemoryLayer()
+        is_shared = asked.chosen.gives_back and not asked.frame.is_one_off
+        return await (self._shared if is_shared else self._recalled)(session, asked)
+
+    async def _recalled(self, session: SessionRow, asked: _Asked) -> tuple[HistoryView, MemoryLayer]:
+        """The history, and behind it what the prompt brings up of what the history does not show verbatim.
+
+        In a preview, recall is given its room first, and the history has what is left.
+        """
+        chosen, frame, room, query, pending = asked.chosen, asked.frame, asked.room, asked.query, asked.pending
         aside = 0
         if query and frame.is_one_off:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
@@ -368,32 +381,59 @@ class Contexts:
                 query = ""
             elif chosen.strategy.recalls_first and frame.prompt_tokens:
                 aside = self._settings.allotments.one_off_recall(room)
-        view = await self._view(session, chosen, frame, room.history - aside, pending)
+        view = await self._view(session, asked, HistoryRoom(room.history - aside), pending)
         if not query:
             return view, MemoryLayer()
-        used = sum(block.sent_tokens for block in view.blocks)
-        visible = _visible(view.blocks)
-        free = _recall_room(chosen, frame, room, used)
-        wish = RecallRequest(
-            query=query,
-            room_tokens=max(0, min(free, pending.limit_tokens - self._sent_tokens(session, view))) if pending else free,
-            visible=visible | boards.whole_turns(board),
-            is_gated=self._settings.recall.gate,
-            is_one_off=frame.is_one_off,
-            asking=session.last_turn if session.head != "closed" else None,
-        )
-        exact = exact_counter(session.encoding)
-        if frame.is_one_off:
-            layer = await self._recaller.recall(session, exact, wish)
-        else:
-            past = session.last_turn - (session.head != "closed")
-            mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
-            layer = await self._recaller.recall_once(session, exact, wish, mark=mark, asked=self._asked_mark(query))
+        free = _recall_room(chosen, frame, room, sum(block.sent_tokens for block in view.blocks))
+        if pending:
+            free = max(0, min(free, pending.limit_tokens - self._sent_tokens(session, view)))
+        layer = await self._layer(session, asked, view, free)
         if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
             # What recall leaves unused is the history's, unless it is too little for another plan.
             left = replace(pending, limit_tokens=pending.limit_tokens - layer.tokens) if pending else None
-            view = await self._view(session, chosen, frame, room.history - layer.tokens, left)
+            view = await self._view(session, asked, HistoryRoom(room.history - layer.tokens), left)
         return view, layer
+
+    async def _shared(self, session: SessionRow, asked: _Asked) -> tuple[HistoryView, MemoryLayer]:
+        """The history with all that board and recall leave. If they need more, it gives them their shares back."""
+        room, query, pending = asked.room, asked.query, asked.pending
+        tokens = room.history - min(SLACK_TOKENS, room.history // 10)
+        board_rest = max(0, room.board - asked.board_tokens)
+        spare = room.recall + board_rest
+
+        def beside(layer: MemoryLayer) -> HistoryRoom:
+            has_board = asked.board_tokens or layer.in_part
+            return HistoryRoom(tokens, layer.tokens + (board_rest if has_board else 0), spare)
+
+        known = await self._recaller.stored(session, asked=self._asked_mark(query)) if query else MemoryLayer()
+        view = await self._view(session, asked, beside(known), pending)
+        if not query:
+            return view, MemoryLayer()
+        layer = await self._layer(session, asked, view, room.recall)
+        if layer.tokens and _framed_tokens(view) > beside(layer).limit_tokens:
+            view = await self._view(session, asked, HistoryRoom(tokens, spare, spare), pending)
+            left = tokens - _framed_tokens(view)
+            layer = await self._layer(session, asked, view, max(0, min(room.recall, left)))
+        return view, layer
+
+    async def _layer(self, session: SessionRow, asked: _Asked, view: HistoryView, room_tokens: int) -> MemoryLayer:
+        """What the prompt brings up beside this view; the same in each request of a turn."""
+        query, one_off = asked.query, asked.frame.is_one_off
+        visible = _visible(view.blocks)
+        wish = RecallRequest(
+            query=query,
+            room_tokens=room_tokens,
+            visible=visible | boards.whole_turns(asked.board),
+            is_gated=self._settings.recall.gate,
+            is_one_off=one_off,
+            asking=session.last_turn if session.head != "closed" else None,
+        )
+        exact = exact_counter(session.encoding)
+        if one_off:
+            return await self._recaller.recall(session, exact, wish)
+        past = session.last_turn - (session.head != "closed")
+        mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
+        return await self._recaller.recall_once(session, exact, wish, mark=mark, asked=self._asked_mark(query))
 
     async def _query(self, session: SessionRow, request: Request) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""
@@ -437,22 +477,10 @@ class Contexts:
         return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
 
     async def _view(
-        self,
-        session: SessionRow,
-        chosen: ChosenStrategy,
-        frame: Frame,
-        room_tokens: int,
-        pending: PendingRequest | None,
+        self, session: SessionRow, asked: _Asked, room: HistoryRoom, pending: PendingRequest | None
     ) -> HistoryView:
-        view = await self._strategy_view(session, chosen, frame, room_tokens)
+        view = await self._strategy_view(session, asked.chosen, asked.frame, room)
         return await self._pending.put(session, pending, view) if pending else view
-
-    async def _reserved(self, session: SessionRow, query: str, recall_tokens: int) -> int:
-        """What the memory layer takes in a turn in progress: as much as when the turn began, if that is known."""
-        if not query:
-            return 0
-        known = await self._recaller.stored_tokens(session, query, asked=self._asked_mark(query))
-        return recall_tokens if known is None else min(known, recall_tokens)
 
     def _sent_tokens(self, session: SessionRow, view: HistoryView) -> int:
         """What the history takes with its last block as messages."""
@@ -464,9 +492,9 @@ class Contexts:
         return _mark(query, (), self.viewer.pruned)
 
     async def _strategy_view(
-        self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room_tokens: int
+        self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room: HistoryRoom
     ) -> HistoryView:
-        strategy = chosen.strategy
+        strategy, room_tokens = chosen.strategy, room.limit_tokens
         if strategy.keeps_story:
             keep = not frame.is_one_off
             view = await self.storyteller.view(session, chosen.name, strategy, frame, room_tokens, keep=keep)
@@ -481,11 +509,12 @@ class Contexts:
         if frame.is_one_off or strategy.rebuild_schedule is None:
             plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
             return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes))
-        ttl = self._settings.context.cache_ttl_seconds
+        given = self._settings.context
+        prices = CachePrices(given.cache_read_price, given.cache_write_price)
         keeper = self._keepers.get(chosen.name) or PlanCache(self._store, self._session_id, self.viewer, chosen.name)
         self._keepers[chosen.name] = keeper
-        limit = frame.open_limit_tokens
-        view = await keeper.view(session, strategy, room_tokens, cache_ttl_seconds=ttl, open_limit_tokens=limit)
+        ttl = given.cache_ttl_seconds
+        view = await keeper.view(session, strategy, room, prices=prices, cache_ttl_seconds=ttl)
         cause = view.planned.cause if view.planned.is_new else None
         if cause == "full":
             self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})
@@ -549,6 +578,11 @@ def _visible(blocks: Sequence[BlockText]) -> set[int]:
         if row.level in ("R", "S") and not row.is_cut and not row.first_step
         for turn in range(row.first, row.last + 1)
     }
+
+
+def _framed_tokens(view: HistoryView) -> int:
+    """What a history takes at most, with the framing of its messages."""
+    return sum(block.framed_tokens for block in view.blocks)
 
 
 def _recall_room(chosen: ChosenStrategy, frame: Frame, room: Split, used_tokens: int) -> int:

@@ -53,12 +53,14 @@ class Schedule:
     """When a saved plan is rebuilt."""
 
     mode: Literal["watermark", "interval", "adaptive"] = "watermark"
-    low_water: float = 0.5
-    """Share of its limit that the history fills after a rebuild by `watermark`."""
+    low_water: float | None = None
+    """Share of its room that the history fills after a rebuild by `watermark`. None: by price and growth."""
     interval_turns: int = 10
     """Turns between two rebuilds of `interval`; the minimum of `adaptive`."""
     interval_limit_turns: int = 80
     """Maximum number of turns between two rebuilds of `adaptive`."""
+    token_worth: float = 0.2
+    """What a token of history in view is worth for one call, next to the price of a token without a cache."""
 
 
 class Strategy:
@@ -78,7 +80,8 @@ class Strategy:
     recalls: ClassVar[bool] = True
     """Turns that the prompt brings up are shown again behind the history. Otherwise the history has their room."""
     holds_back: ClassVar[bool] = True
-    """The shares of the board and recall are held back from the history. Otherwise they take only what they use."""
+    """The board and recall have up to their shares: a history with a `rebuild_schedule` gives them back at a rebuild,
+    any other leaves them free. Otherwise they have only what the history leaves."""
     recalls_first: ClassVar[bool] = False
     """In a preview recall has its room first, because the history fits any room. Otherwise it has what is left."""
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {}

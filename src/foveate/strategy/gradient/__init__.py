@@ -42,8 +42,12 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     schedule: Literal["watermark", "interval", "adaptive"] = "watermark"
     """When levels are chosen again. `watermark`: when the history is full. `interval`: every `interval_turns`.
     `adaptive`: the sooner, the more the last rebuild changed."""
-    low_water: Annotated[float, Meta(ge=0.1, le=1)] = 0.5
-    """Share of its limit that the history fills after a rebuild by `watermark`."""
+    low_water: Annotated[float, Meta(ge=0.1, le=1)] | None = None
+    """Share of its room that the history fills after a rebuild by `watermark`. None: computed from the prices of the
+    provider's cache, `token_worth` and the session's growth; half of it for the other schedules."""
+    token_worth: Annotated[float, Meta(ge=0, le=10)] = 0.2
+    """What a token of history in view is worth for one call, next to the price of a token without a cache. More: a
+    rebuild keeps more, and costs more."""
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
     """Turns between two rebuilds of `interval`; the minimum of `adaptive`. A rebuild leaves room for this many
     average turns, as far as `low_water` allows."""
@@ -65,7 +69,7 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def rebuild_schedule(self) -> Schedule:
-        return Schedule(self.schedule, self.low_water, self.interval_turns, self.interval_limit_turns)
+        return Schedule(self.schedule, self.low_water, self.interval_turns, self.interval_limit_turns, self.token_worth)
 
     def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
         return GradientPlanner(self, history, budget_tokens, overheads).plan()

@@ -1,0 +1,102 @@
+"""Which blocks a rebuild keeps byte for byte: provider caches match prefixes, so all behind a change is paid for again.
+
+A rebuild has a new plan of the whole history. From the oldest block on, blocks of the old plan can stay in place of
+those of the new one, as long as no turn becomes more detailed than a newer one. Each block where that can end is a
+seam. A later seam rewrites less, but keeps old turns larger than the new plan would, so the next rebuild comes sooner.
+The best seam rewrites the fewest tokens for each token of room until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from foveate.plan import Block
+from foveate.store.rows import ERA_FANOUT
+
+_DETAIL = "RSCTE"
+"""Levels, the most detailed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """Where the old plan's blocks end and the new plan's begin."""
+
+    kept: int
+    """Number of the old plan's blocks."""
+    kept_tokens: int
+    rows: tuple[Block, ...]
+    """The new plan's rows behind them."""
+
+    @property
+    def rewritten_tokens(self) -> int:
+        return sum(row.tokens for row in self.rows)
+
+    @property
+    def tokens(self) -> int:
+        return self.kept_tokens + self.rewritten_tokens
+
+    def rate(self, room_tokens: int) -> float:
+        """Tokens rewritten for each token of room that is left."""
+        left = room_tokens - self.tokens
+        return self.rewritten_tokens / left if left > 0 else inf
+
+
+def best_seam(
+    old: Sequence[Block], old_tokens: Sequence[int], new: Sequence[Block], *, room_tokens: int, most_tokens: int
+) -> Seam:
+    """The seam that costs least, of those with which the history takes no more than `most_tokens`."""
+    best = Seam(0, 0, tuple(new))
+    for seam in _seams(old, old_tokens, new):
+        if seam.tokens <= most_tokens and seam.rate(room_tokens) <= best.rate(room_tokens):
+            best = seam
+    return best
+
+
+def _seams(old: Sequence[Block], old_tokens: Sequence[int], new: Sequence[Block]) -> Iterator[Seam]:
+    """All seams behind at least one block of the old plan, oldest first."""
+    kept_tokens = 0
+    for kept, (row, tokens) in enumerate(zip(old[: _last_in_tags(old)], old_tokens, strict=False), 1):
+        if row.first_step or (row.is_cut and not row.era_level and row.level in ("R", "E")):
+            # A turn that was in progress, or not compressed yet.
+            return
+        kept_tokens += tokens
+        behind = _rows_after(new, row.last)
+        if behind and _detail(row) >= _detail(behind[0]):
+            yield Seam(kept, kept_tokens, behind)
+
+
+def _last_in_tags(rows: Sequence[Block]) -> int:
+    """The number of blocks before the last run of raw ones, which are sent as messages."""
+    count = len(rows)
+    while count and rows[count - 1].level == "R" and not rows[count - 1].is_cut:
+        count -= 1
+    return count
+
+
+def _detail(row: Block) -> int:
+    return _DETAIL.find(row.level)
+
+
+def _rows_after(rows: Sequence[Block], turn: int) -> tuple[Block, ...]:
+    """The rows of the turns after this one, the first of them divided if need be; empty where that can't be done."""
+    for index, row in enumerate(rows):
+        if row.last <= turn:
+            continue
+        if row.first == turn + 1:
+            return tuple(rows[index:])
+        part = _part_after(row, turn)
+        return (part, *rows[index + 1 :]) if part else ()
+    return ()
+
+
+def _part_after(row: Block, turn: int) -> Block | None:
+    """The part of a range after a turn; its tokens are estimated by its share of the turns."""
+    tokens = row.tokens * (row.last - turn) // (row.last - row.first + 1)
+    if row.era_level:
+        # A block of eras can be divided between two of them.
+        return None if turn % ERA_FANOUT**row.era_level else replace(row, first=turn + 1, tokens=tokens)
+    if not row.is_range or row.first_step:
+        return None
+    return replace(row, first=turn + 1, tokens=tokens, is_range=row.last > turn + 1)
