@@ -62,7 +62,7 @@ def test_line_ends_are_kept() -> None:
         ),
         (
             " class A:\n     def f(self):\n-        return 9\n+x\n",
-            "the nearest place is; line 3 is the first that differs:\n     1\tclass A:\n",
+            "the nearest place is (the first difference is in line 3):\n     1\tclass A:\n",
         ),
         ("-    def h(self):\n+    def f(self):\n", "the new lines are already there, at line 2"),
         ("-class B:\n+class C:\n@@\n-class A:\n+class D:\n", "hunk 2 of 2: its lines are at line 1, before line 6"),
