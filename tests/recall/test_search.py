@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,8 @@ from foveate import Foveate, Session
 from foveate.errors import InvalidMessage
 from foveate.recall.dates import parse_moment
 from foveate.recall.embed import StaticEmbedder
-from foveate.recall.search import Hit
+from foveate.recall.index import Index
+from foveate.recall.search import BATCH, Hit
 from support.engine import assistant, tool_step, user, with_store
 
 QUESTION = "Which port has the storage?"
@@ -77,6 +80,26 @@ def test_the_same_words_said_again_are_listed_last(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, "s", "The pump leaks.", "The pump leaks.", "The pump is loud.")
         assert places(await session.search("pump leaks")) == [("s", "T-2"), ("s", "T-3"), ("s", "T-1")]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_texts_of_copies_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    texts = Index.texts
+
+    async def noted(index: Index, keys: Sequence[int]) -> Any:
+        read.extend(keys)
+        return await texts(index, keys)
+
+    async def job(fov: Foveate) -> None:
+        answers = [f"The ferry number {number} leaves at {number} o'clock from pier {number}." for number in range(8)]
+        await filled(fov, "s", *["The ferry leaves when it is full."] * 60, *answers)
+        await fov.settle()
+        monkeypatch.setattr(Index, "texts", noted)
+        found = await fov.search("when does the ferry leave", 8, session_id="s")
+        assert len({hit.text for hit in found}) == 8
+        assert len(read) <= BATCH
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

@@ -141,6 +141,15 @@ class Scores:
     def __len__(self) -> int:
         return len(self.turn)
 
+    def marks(self, places: Sequence[int]) -> list[tuple[int, float, float] | None]:
+        """For the passages at these places what copies of a text have in common: speaker and both scores. None for one
+        whose vector was not compared, since different texts may have the same words."""
+        alike = [None] * len(places) if self.vector is None else self.vector.compared(places)
+        return [
+            None if near is None else (int(self.speaker[place]), float(self.keyword[place]), near)
+            for place, near in zip(places, alike, strict=True)
+        ]
+
     def by_words(self) -> PassageScores:
         """How well passages answer by their words, those that do not count left out."""
         return PassageScores(self._passages(), MeasureScores.of(self.keyword[self.allowed]))

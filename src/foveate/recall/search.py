@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from foveate.cache import BoundedCache
@@ -37,6 +38,8 @@ LEAST_ALIKE_UNKNOWN = 0.65
 """And for a query of words that the model does not know: nonsense reaches 0.54, another form of the same word 0.78."""
 BATCH = 24
 """Passages whose texts are read together."""
+MARKED = 256
+"""Passages that are compared with earlier ones together."""
 MAX_READ = 4_096
 """Passages whose texts are read for one search."""
 REPEAT_SHARE = 0.5
@@ -233,19 +236,38 @@ async def _choose(
     first: dict[tuple[int, int], tuple[PassageHit, float]] = {}
     last: dict[tuple[int, int], tuple[PassageHit, float]] = {}
     gains = dict(zip(matches.places, matches.scores, strict=True))
-    for start in range(0, len(matches.places), BATCH):
-        for hit in await index.read(scores, matches.places[start : start + BATCH]):
+    copies: list[int] = []
+    fresh = _without_copies(scores, matches.places, copies)
+    while batch := list(islice(fresh, BATCH)):
+        for hit in await index.read(scores, batch):
             turn, gain, share = (hit.session, hit.turn), gains[hit.place], repeats.share(hit)
             group = first if share else last
             gain *= share if gain > 0 else 1
             if turn not in group or group[turn][1] < gain:
                 group[turn] = (hit, gain)
-        floor = matches.scores[min(start + BATCH, len(matches.scores)) - 1]
-        if sum(gain >= floor for _, gain in first.values()) >= limit:
+        if sum(gain >= gains[batch[-1]] for _, gain in first.values()) >= limit:
             break
     best = sorted(first.values(), key=lambda found: -found[1])
     rest = [found for turn, found in last.items() if turn not in first]
+    if len(best) + len(rest) < limit:
+        others = ((hit, gains[hit.place]) for hit in await index.read(scores, copies[:limit]))
+        rest += [(hit, gain) for hit, gain in others if not {(hit.session, hit.turn)} & (first.keys() | last.keys())]
     return [*best, *rest][:limit]
+
+
+def _without_copies(scores: Scores, places: Sequence[int], copies: list[int]) -> Iterator[int]:
+    """The places of passages, without those that have all scores of an earlier one: these are put into `copies`, and
+    their texts are not read unless there is nothing else."""
+    seen: set[tuple[int, float, float]] = set()
+    for start in range(0, len(places), MARKED):
+        some = places[start : start + MARKED]
+        for place, mark in zip(some, scores.marks(some), strict=True):
+            if mark in seen:
+                copies.append(place)
+                continue
+            if mark is not None:
+                seen.add(mark)
+            yield place
 
 
 def _filter(wanted: SearchFilter, sessions: frozenset[int] | None) -> Filter:

@@ -80,6 +80,14 @@ class Alike:
         found: Floats = np.where(self.places[near] == places, self.found[near], np.float32(self.mean))
         return found
 
+    def compared(self, places: Sequence[int]) -> list[float | None]:
+        """For the passages at these places; None for one that was not compared."""
+        if not len(self.places):
+            return [None] * len(places)
+        near = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        is_found = self.places[near] == places
+        return [float(value) if known else None for value, known in zip(self.found[near], is_found, strict=True)]
+
     def values(self) -> Floats:
         """For every passage; one that was not compared, or has no vector, gets the mean."""
         values = np.full(self.count, self.mean, np.float32)
