@@ -37,9 +37,12 @@ BODIES: dict[str, Any] = {
     "set_prompt": {"text": "Answer in Latin."},
     "render_prompt": {"variables": {}},
     "prune_cabinet": {"dry_run": True},
+    "spawn_agent": {"task": "Count."},
+    "decide_call": {"allow": True},
+    "answer_agent": {"text": "Yes."},
 }
 IDS = {"session": "chat", "turn": "T-1", "pin": "P-1", "goal": "G-1", "name": "epic", "item": "T-1-R", "job": "job-1"}
-IDS |= {"file": "f-000000000000", "prompt": "modes%2Flatin"}
+IDS |= {"file": "f-000000000000", "prompt": "modes%2Flatin", "agent": "a-0"}
 NEEDED = {"search_all": "q=port", "search_session": "q=port"}
 UNTESTED = ("stream_events",)
 """Streams have a test of their own."""
@@ -102,6 +105,7 @@ def test_every_write_of_the_document_has_a_body_here(stage: Stage) -> None:
     """So that an endpoint that is added is in the table."""
     bodiless = {"delete_session", "settle_session", "remove_pin", "finish_goal", "save_board_item", "import_transcript"}
     bodiless |= {"dismiss_board_item", "seal_topic", "unseal_topic", "cancel_job", "revoke_key", "reset_prompt"}
+    bodiless |= {"cancel_agent"}
     writes = {operation.name for operation in stage.operations if operation.method != "GET"}
     assert writes == set(BODIES) | bodiless
 

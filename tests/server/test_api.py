@@ -15,16 +15,18 @@ import httpx2
 import msgspec
 import pytest
 
-from foveate import errors, sync
+from foveate import Foveate, errors, sync
 from foveate.events import Event
 from foveate.server.api.events import EventHub
 from foveate.server.api.schema import describe
 from foveate.server.api.table import ENDPOINTS
 from foveate.server.metrics import Metrics
 from foveate.server.problems import problem_of
+from foveate.store.agent_rows import ClaimRequest
 from support.servers import ServerClient, bearer, call, client_of, listening
 
 API = "/api/v1"
+CLAIM = ClaimRequest(owner="worker", limit=100, lease_seconds=60.0, max_attempts=3)
 HELLO = [{"role": "user", "content": "The port is 8443."}, {"role": "assistant", "content": "Noted."}]
 
 
@@ -504,3 +506,37 @@ def test_no_secret_is_logged(
     written = "".join([*own, *capfd.readouterr()])
     assert key not in written
     assert "fov_wrong" not in written
+
+
+def test_an_agent_is_started_seen_and_cancelled(client: ServerClient, chat: str) -> None:
+    session = chat.rpartition("/")[2]
+    made = client.post(f"{API}/agents", json={"task": "Count the sheep.", "session": session, "max_tokens": 9_000})
+    agent = made.json()
+    assert (made.status_code, agent["state"], agent["parent_session_id"]) == (201, "queued", session)
+    path = f"{API}/agents/{agent['id']}"
+    assert client.get(path).json() == agent
+    assert [one["id"] for one in client.get(f"{API}/agents?session={session}").json()["items"]] == [agent["id"]]
+    refused = client.post(f"{path}/approval", json={"allow": True})
+    assert (refused.status_code, "does not wait for an approval" in refused.json()["detail"]) == (409, True)
+    foreign = client.post(f"{API}/agents", json={"task": "x", "model": "scripted:/etc/passwd"})
+    assert (foreign.status_code, "is not configured" in foreign.json()["detail"]) == (422, True)
+    assert [one["state"] for one in client.post(f"{path}/cancel").json()["items"]] == ["cancelled"]
+    assert client.get(f"{API}/agents/a-0").json()["type"] == "urn:foveate:agent-not-found"
+
+
+def test_an_agent_that_waits_for_an_approval_goes_on_after_it(client: ServerClient) -> None:
+    async def wait(fov: Foveate) -> str:
+        agent = await fov.agents.spawn("Deploy.")
+        (row,) = [row for row in await fov.agents.rows.claim(CLAIM) if row.id == agent.id]
+        await fov.agents.rows.park(row, '{"for":"approval","tool":"deploy","arguments":{"place":"here"}}')
+        return agent.id
+
+    path = f"{API}/agents/{call(client, wait, client.fov)}"
+    assert client.get(path).json()["waits"] == {
+        "for": "approval",
+        "tool": "deploy",
+        "arguments": {"place": "here"},
+        "can_remember": True,
+    }
+    approved = client.post(f"{path}/approval", json={"allow": True, "for_session": True})
+    assert (approved.status_code, approved.json()["state"]) == (200, "queued")

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from foveate.server.api import (
+    agents,
     cabinet,
     context,
     events,
@@ -23,7 +24,7 @@ from foveate.server.api import (
 from foveate.server.api.endpoint import BASE, JSON, ApiParts, Endpoint, encode, make_routes
 from foveate.server.api.schema import describe
 
-RESOURCES = (sessions, turns, context, search, notes, topics, transfer, jobs, events, keys, cabinet, prompts)
+RESOURCES = (sessions, turns, context, search, notes, topics, transfer, jobs, events, keys, cabinet, prompts, agents)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for endpoint in module.routes.listed)
 
 

@@ -1,0 +1,123 @@
+"""`/agents`: models that work in the background. The server's own worker runs them, and any other on the same store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from foveate.errors import InputError
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.session.subagents import AgentInfo
+
+routes = Endpoints("agents")
+Text = Annotated[str, Meta(min_length=1)]
+State = Literal["queued", "running", "waiting", "done", "failed", "cancelled", "lost"]
+
+
+class AgentList(Struct, frozen=True, kw_only=True):
+    """Agents, the newest first."""
+
+    items: list[AgentInfo]
+
+
+class AgentsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which agents."""
+
+    state: State | None = None
+    session: str | None = None
+    """Those that work for this session."""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class AgentBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An agent to start. Its tools are confined to the folders that the server's settings name (`agents.roots`)."""
+
+    task: Text
+    kind: Literal["call", "run"] = "run"
+    """`call`: one prompt and its answer. `run`: until the model says that the task is done."""
+    session: str | None = None
+    """The session that it works for."""
+    fork: bool = False
+    """Whether it sees that session's turns."""
+    model: str | None = None
+    """One of the configured models for chats. Default: the first."""
+    packs: tuple[Text, ...] = ()
+    system: str = ""
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """Limit of the agent and all below it; below that of the server's settings."""
+    max_usd: Annotated[float, Meta(ge=0)] | None = None
+
+
+class ApprovalBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A decision about the tool call that an agent waits with."""
+
+    allow: bool
+    for_session: bool = False
+    """Do not ask about this tool again."""
+
+
+class AnswerBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An answer to the question that an agent waits with."""
+
+    text: Text
+
+
+@routes.add("GET", "/agents", right="read")
+async def list_agents(call: Call, query: AgentsQuery) -> AgentList:
+    """The agents, the newest first."""
+    found = await call.view.agents.list(state=query.state, parent=query.session, limit=query.limit)
+    return AgentList(items=list(found))
+
+
+@routes.add("GET", "/agents/{agent}", right="read")
+async def get_agent(call: Call, agent: str) -> AgentInfo:
+    """An agent: its state, what it waits for, and its result."""
+    return await call.view.agents.get(agent)
+
+
+@routes.add("POST", "/agents", right="write", status=201)
+async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
+    """Start an agent in the background. 409 if a limit of its tree is reached."""
+    models = call.view.models_for("chat")
+    if body.model is not None and body.model not in models:
+        known = ", ".join(models) or "none; set models.chat"
+        raise InputError(f"the model {body.model!r} is not configured for chats; available: {known}")
+    if body.fork and body.session is None:
+        raise InputError("fork needs session: the session whose turns it sees")
+    settings = call.parts.fov.settings.agents
+    given = {"tokens": body.max_tokens, "usd": body.max_usd}
+    most = {"tokens": settings.max_tokens, "usd": settings.max_usd}
+    limits = {name: min(value, most[name]) for name, value in given.items() if value is not None}
+    return await call.view.agents.spawn(
+        body.task,
+        kind=body.kind,
+        parent=body.session,
+        fork=body.fork,
+        limits=limits or None,
+        model=body.model,
+        packs=body.packs,
+        system=body.system,
+        max_output_tokens=body.max_output_tokens,
+        # Tenants have no folders in common.
+        roots=() if call.principal.tenant else settings.roots,
+    )
+
+
+@routes.add("POST", "/agents/{agent}/cancel", right="write")
+async def cancel_agent(call: Call, agent: str) -> AgentList:
+    """Cancel an agent and all below it, calls in progress included; those that were cancelled."""
+    return AgentList(items=list(await call.view.agents.cancel(agent)))
+
+
+@routes.add("POST", "/agents/{agent}/approval", right="write")
+async def decide_call(call: Call, agent: str, body: ApprovalBody) -> AgentInfo:
+    """Decide about the tool call that an agent waits with, and resume it. 409 if it waits for none."""
+    return await call.view.agents.approve(agent, allow=body.allow, for_session=body.for_session)
+
+
+@routes.add("POST", "/agents/{agent}/answer", right="write")
+async def answer_agent(call: Call, agent: str, body: AnswerBody) -> AgentInfo:
+    """Answer the question that an agent waits with, and resume it. 409 if it waits for none."""
+    return await call.view.agents.answer(agent, body.text)
