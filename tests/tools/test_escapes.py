@@ -98,6 +98,8 @@ def confined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         place = workspace(scene.root, scene.store)
         readable = ToolsSettings(exec=ExecSettings(read_folders=(str(scene.outside / "readable"),)))
         result = execute(replace(place, settings=readable), f"{sys.executable} attempts.py")
+        untouched = ("secret", "target", "moved", "deleted", "readable")
+        assert {path.name: path.read_text() for path in scene.outside.iterdir()} == dict.fromkeys(untouched, "SECRET")
         assert scene.store.read_text() == "SECRET"
         return outcomes(result.output)
 
@@ -274,6 +276,7 @@ FULL = layers.Layers(linux=True, machine=True, landlock=7, seccomp=True, namespa
         (layers.Layers(), "this system is not Linux"),
         (replace(FULL, landlock=0), "file confinement: Landlock is missing or off"),
         (replace(FULL, landlock=2), "file confinement: Landlock here is version 2"),
+        (replace(FULL, landlock=0, bubblewrap="/usr/bin/bwrap", root=True), "as root bubblewrap is not enough"),
         (replace(FULL, machine=False), "network confinement: there is no system call filter for this processor"),
         (replace(FULL, seccomp=False), "network confinement: seccomp"),
         (replace(FULL, namespaces=False), "protection of .*store.db, which lies inside"),

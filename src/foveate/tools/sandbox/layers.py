@@ -28,6 +28,8 @@ class Layers:
     """What the kernel and the installed programs offer."""
 
     linux: bool = False
+    root: bool = False
+    """Commands would run as root."""
     machine: bool = False
     """There is a filter of system calls for this processor."""
     landlock: int = 0
@@ -52,6 +54,8 @@ class Layers:
         if not self.bubblewrap and self.landlock < MIN_ABI:
             have = f"Landlock here is version {self.landlock}" if self.landlock else "Landlock is missing or off"
             found.append(f"file confinement: {have} ({MIN_ABI} is needed, Linux 6.2), and there is no bubblewrap")
+        elif self.root and self.landlock < MIN_ABI:  # files of the kernel in /proc trust root in every namespace
+            found.append("file confinement: as root bubblewrap is not enough, and Landlock is missing or too old")
         if not self.machine:
             found.append("network confinement: there is no system call filter for this processor")
         elif not self.seccomp:

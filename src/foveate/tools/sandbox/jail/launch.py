@@ -33,6 +33,7 @@ def probe() -> dict[str, object]:
     linux = sys.platform == "linux"
     return {
         "linux": linux,
+        "root": linux and os.geteuid() == 0,
         "machine": machine is not None,
         "landlock": landlock.abi() if linux else 0,
         "seccomp": linux and machine is not None and _succeeds(_try_filter),
