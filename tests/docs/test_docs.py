@@ -61,7 +61,28 @@ def test_the_architecture_page_names_every_package_and_every_module_of_a_strateg
         assert (source / path).is_file(), path
 
 
-@pytest.mark.parametrize(("page", "printed"), [("images", "image/png\n"), ("concurrency", "20\n"), ("streaming", "")])
+CABINET = """f-bd3f000ecc16 65939
+[(3, 'oak: 22 euros'), (7, 'oak: 26 euros')]
+oak: 22 euros
+pine: 23 euros
+1 in the cabinet
+"""
+PROMPTS = """Review this Python code. Be polite and brief.
+[1]
+Mode: developer.
+"""
+
+
+EXAMPLES = {
+    "images": "image/png\n",
+    "concurrency": "20\n",
+    "streaming": "",
+    "cabinet": CABINET,
+    "prompts": PROMPTS,
+}
+
+
+@pytest.mark.parametrize(("page", "printed"), EXAMPLES.items())
 def test_the_pages_examples_run(page: str, printed: str, tmp_path: Path) -> None:
     (example,) = python_examples(ROOT / "docs" / f"{page}.md")
     ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)

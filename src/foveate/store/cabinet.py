@@ -12,7 +12,7 @@ from typing import Any
 from foveate.errors import Damaged
 from foveate.store import bodies
 from foveate.store.lineage import chain_of, get_session, select_spans
-from foveate.store.rows import CabinetRow, NewContent, TurnContentRow
+from foveate.store.rows import CabinetRow, NewContent, SessionRow, TurnContentRow
 from foveate.store.sql import Connection, Values
 
 KEY_CHARS = 12
@@ -103,7 +103,7 @@ def file(connection: Connection, new: NewContent, *, now_us: int) -> CabinetRow:
         "media_type": new.media_type,
         "source": new.source,
         "session": session and session.number,
-        "turn": session and (session.last_turn if new.turn is None else new.turn),
+        "turn": session and _open_turn(session),
         "now_us": now_us,
         "expires_us": new.expires_us,
     }
@@ -116,6 +116,11 @@ def file(connection: Connection, new: NewContent, *, now_us: int) -> CabinetRow:
     found = find(connection, new.tenant, key)
     assert found is not None, "the key was just stored"
     return found
+
+
+def _open_turn(session: SessionRow) -> int:
+    """The turn in progress, whose tool this is; after a complete turn the next one."""
+    return session.last_turn + (session.head == "closed")
 
 
 def _free_key(connection: Connection, tenant: str, digest: bytes) -> str:

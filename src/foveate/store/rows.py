@@ -605,8 +605,6 @@ class NewContent:
     expires_us: int
     session_id: str | None = None
     """The session whose tool returned it; None: filed by hand."""
-    turn: int | None = None
-    """None: the newest turn."""
 
 
 @dataclass(frozen=True, slots=True)

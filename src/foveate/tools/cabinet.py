@@ -18,11 +18,10 @@ from foveate.context.cut import exceeds, take_head, take_tail
 from foveate.errors import StoreError
 from foveate.session.cabinet import Cabinet, CabinetEntry
 from foveate.text import compact_json
-from foveate.tokens import counter_for
 from foveate.tools.tool import Tool, ToolError, ToolOutput
 from foveate.tools.workspace import Workspace
 
-__all__ = ["CABINET_TOOLS", "Cabinet", "CabinetEntry", "filed", "preview", "shorten", "write_atomically"]
+__all__ = ["CABINET_TOOLS", "Cabinet", "CabinetEntry", "preview", "shorten", "write_atomically"]
 
 CABINET_TOOLS = ("read_cabinet",)
 """In every pack: any tool's result may be in the cabinet."""
@@ -54,18 +53,6 @@ async def shorten(output: ToolOutput, tool: Tool, arguments: Mapping[str, Any], 
         return output
     room = min(MAX_PREVIEW_TOKENS, int(limit * PREVIEW_SHARE))
     return replace(output, text=await asyncio.to_thread(preview, output.text, entry, room, count))
-
-
-async def filed(
-    workspace: Workspace, content: bytes, text: str, *, name: str, media_type: str, source: str, shown_tokens: int
-) -> ToolOutput:
-    """File a content, such as a fetched page, and answer with the head and tail of its `text`, size, hash and key."""
-    cabinet = workspace.cabinet
-    if cabinet is None:
-        raise ToolError("there is no file cabinet without a store; give one with --db")
-    entry = await cabinet.file(content, name=name, media_type=media_type, source=source)
-    count = workspace.session.counter.count if workspace.session else counter_for(None).count
-    return ToolOutput(await asyncio.to_thread(preview, text, entry, shown_tokens, count))
 
 
 def preview(text: str, entry: CabinetEntry, max_tokens: int, count: Count) -> str:
