@@ -75,6 +75,8 @@ def test_a_spawned_agent_is_run_by_a_worker_and_its_result_is_stored_before_it_i
                 subscription.drain()
             ended = await fov.agents.wait(agent.id)
             assert (ended.state, ended.result) == ("done", "It stands.")
+            context = await session.context("And?")
+            assert f"Agent ({agent.id} done): done: It stands." in context.text
             own = await fov.open_session(agent.id)
             assert own.info.parent_id == "boss"
             assert (await session.refresh()).turns == 1

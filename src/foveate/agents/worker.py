@@ -53,6 +53,7 @@ class AgentWorker:
         """The name of this worker in the store."""
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
+        self._until: str | None = None
         self.ended = 0
         """Agents that ended here."""
 
@@ -63,6 +64,7 @@ class AgentWorker:
     async def run(self, *, tree: str | None = None, until: str | None = None, drain: bool = False) -> None:
         """Run agents until `stop`: all, or those of a `tree`; `until` this one has ended or waits for a person, or with
         `drain` until none is queued or running."""
+        self._until = until
         heart = asyncio.create_task(self._beat())
         try:
             while not self._stopping.is_set():
@@ -92,7 +94,9 @@ class AgentWorker:
             tree=tree,
         )
         for row in await self._rows.claim(wanted):
-            self._publish(row)
+            await self._tell(row)
+            if row.state == "lost":
+                continue
             key = (row.id, row.claims)
             task = asyncio.create_task(self._work(row))
             self._running[key] = task
@@ -136,23 +140,27 @@ class AgentWorker:
                 outcome = await execute(self._fov, self._rows, row, self._agents.limits)
             except Suspension as suspension:
                 waits = msgspec.json.encode(suspension.waits).decode()
-                self._publish(await self._rows.park(row, waits, suspension.children))
+                await self._tell(await self._rows.park(row, waits, suspension.children))
                 return
             except ClaimLost:
                 raise
             except FoveateError as error:
-                self._publish(await self._rows.finish(row, "failed", problem=str(error)))
+                await self._tell(await self._rows.finish(row, "failed", problem=str(error)))
                 return
             done = await self._rows.finish(row, outcome.state, result=outcome.result, problem=outcome.problem)
             self.ended += 1
-            self._publish(done)
+            await self._tell(done)
         if failure.error is not None:
             problem = f"it failed unexpectedly: {type(failure.error).__name__}: {failure.error}"
             with contained(_log, "the failure of agent %s can't be stored", row.id), suppress(ClaimLost):
-                self._publish(await self._rows.finish(row, "failed", problem=problem))
+                await self._tell(await self._rows.finish(row, "failed", problem=problem))
 
-    def _publish(self, row: AgentRow) -> None:
-        self._agents.announce(row)
+    async def _tell(self, row: AgentRow) -> None:
+        """Whoever waits for one agent here reads its result, so its board is not told."""
+        if row.id == self._until:
+            self._agents.announce(row)
+        else:
+            await self._agents.tell(row)
 
     async def _is_over(self, agent_id: str) -> bool:
         try:

@@ -39,12 +39,13 @@ MIN_PAGE_TOKENS = 32
 CHARS_PER_TOKEN = 16
 """More characters than ordinary text has to a token."""
 
-NoteKind = Literal["fetch", "cabinet", "reminder", "bands"]
+NoteKind = Literal["fetch", "cabinet", "agent", "reminder", "bands"]
 NOTE_HEADINGS: dict[NoteKind, str] = {
     "bands": "Shown now",
     "reminder": "Remember",
     "cabinet": "In the file cabinet",
     "fetch": "Fetched",
+    "agent": "Agent",
 }
 
 
@@ -363,7 +364,7 @@ def render(board: Board, *, now_turn: int, budget_tokens: int, count: Count) -> 
 
 def _note_line(note: Note) -> str:
     text = " ".join(note.text.split())[:MAX_NOTE_CHARS]
-    key = f" ({' '.join(note.key.split())[:MAX_NOTE_CHARS]})" if note.kind in ("fetch", "cabinet") else ""
+    key = f" ({' '.join(note.key.split())[:MAX_NOTE_CHARS]})" if note.kind in ("fetch", "cabinet", "agent") else ""
     return escape_tags(f"{NOTE_HEADINGS[note.kind]}{key}: {text}") + "\n"
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from foveate.context import board as boards
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Order
-from foveate.context.board import Board
+from foveate.context.board import Board, Note, NoteKind
 from foveate.context.context import Context
 from foveate.context.signatures import is_signed, request_prefix
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
@@ -318,6 +318,12 @@ class Session:
         """Publish an event of this session, e.g. that a tool was called."""
         turn = turn_id(self._row.last_turn) if self._row.last_turn else None
         self._events.publish(Event(kind, self._key, datetime.now(UTC), turn, data))
+
+    async def note(self, kind: NoteKind, key: str, text: str) -> None:
+        """Put a note on the board, for as many turns as something retrieved stays there."""
+        now = (await self.refresh()).turns
+        life = self._shared.settings.context.board_life_turns
+        await self._contexts.board.note(self._row, Note(kind, key, text, until_turn=now + life, since_turn=now))
 
     async def get_turn(
         self,

@@ -15,6 +15,7 @@ import importlib
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from foveate.errors import AgentNotFound, InputError, InvalidMessage, Refused
+from foveate.errors import AgentNotFound, InputError, InvalidMessage, Refused, SessionNotFound
 from foveate.events import Event
 from foveate.session.record import check_text
 from foveate.session.tenant import public_id, stored_id
@@ -141,6 +142,8 @@ class AgentInfo:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    read_at: datetime | None
+    """When the session that it works for read its result."""
 
     @property
     def is_ended(self) -> bool:
@@ -256,7 +259,10 @@ class Agents:
     async def cancel(self, agent_id: str) -> Sequence[AgentInfo]:
         """Cancel an agent and all below it, calls in progress included; those that were cancelled."""
         await self._row(agent_id)
-        return [self.announce(row) for row in await self._store.agents.cancel(agent_id)]
+        rows = await self._store.agents.cancel(agent_id)
+        for row in rows:
+            await self.tell(row)
+        return [self._info(row) for row in rows]
 
     async def approve(self, agent_id: str, *, allow: bool = True, for_session: bool = False) -> AgentInfo:
         """Decide about the tool call that an agent waits with, and resume it. `for_session` allows the tool from now
@@ -321,6 +327,18 @@ class Agents:
         )
         return self._info(row)
 
+    async def tell(self, row: AgentRow) -> None:
+        """Publish the state of an agent; one that has ended, or waits for a person, is noted on the board of the
+        session that it works for."""
+        info = self.announce(row)
+        is_news = info.is_ended or isinstance(info.waits, PendingApproval | PendingQuestion)
+        if row.parent_session_id is None or not is_news:
+            return
+        text = f"{info.state}: {info.result or info.problem or info.task}"
+        with suppress(SessionNotFound):
+            parent = await self._fov.open_session(public_id(self._fov.tenant_name, row.parent_session_id))
+            await parent.note("agent", f"{row.id} {row.state}", text)
+
     async def _complete(self, agent: AgentInfo) -> AgentInfo:
         module, name = RUNNER
         worker = getattr(importlib.import_module(module), name)(self._fov)
@@ -364,6 +382,7 @@ class Agents:
             created_at=from_us(row.created_us),
             started_at=None if row.started_us is None else from_us(row.started_us),
             ended_at=None if row.ended_us is None else from_us(row.ended_us),
+            read_at=None if row.read_us is None else from_us(row.read_us),
         )
 
     def _new_session(self, agent_id: str, task: str, model: str | None, parent: SessionRow | None) -> NewSession:

@@ -94,7 +94,6 @@ MARK_READ = f"UPDATE agents SET read_us = :now_us WHERE id = :id AND read_us IS 
 LIST = f"""{SELECT} WHERE (:tenant IS NULL OR s.tenant = :tenant) AND (:state IS NULL OR a.state = :state)
     AND (:tree IS NULL OR a.tree = :tree) AND (:parent_session IS NULL OR p.id = :parent_session)
     ORDER BY a.created_us DESC, a.id LIMIT :limit"""
-LIST_NEWS = f"""{SELECT} WHERE p.id = :session_id AND a.read_us IS NULL ORDER BY a.created_us DESC, a.id LIMIT :limit"""
 
 
 def spawn(
@@ -152,11 +151,6 @@ def list_agents(
     return _select(connection, LIST, values)
 
 
-def news(connection: Connection, session_id: str, limit: int) -> list[AgentRow]:
-    """Agents of a session that are not ended, or whose end it was not told yet; the newest first."""
-    return _select(connection, LIST_NEWS, {"session_id": session_id, "limit": limit})
-
-
 def totals(connection: Connection, tree: str, limits: AgentLimits) -> AgentTotals:
     """What a tree has used of its limits. A call in progress counts with the most it may take."""
     tokens, nano_usd = _spent(connection, tree)
@@ -172,7 +166,8 @@ def is_free(connection: Connection, tree: str | None = None) -> bool:
 
 
 def claim(connection: Connection, wanted: ClaimRequest) -> list[AgentRow]:
-    """Lease queued agents and those whose worker died, the oldest first; one that failed too often is lost."""
+    """Lease queued agents and those whose worker died, the oldest first. One that failed too often is lost; it is among
+    what is returned, with this state."""
     moment = now_us()
     values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "tree": wanted.tree, "limit": wanted.limit}
     until_us = moment + int(wanted.lease_seconds * 1_000_000)
@@ -181,6 +176,7 @@ def claim(connection: Connection, wanted: ClaimRequest) -> list[AgentRow]:
         tried = attempts + (state == "running")
         if tried >= wanted.max_attempts:
             _end(connection, agent_id, "lost", problem=LOST.format(attempts=tried))
+            claimed.append(get(connection, agent_id))
             continue
         taken = {"id": agent_id, "owner": wanted.owner, "until_us": until_us, "attempts": tried, "now_us": moment}
         connection.execute(TAKE, taken)

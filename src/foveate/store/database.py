@@ -378,7 +378,6 @@ class _Agents(_Part):
     get = _reads(agents.get)
     of_session = _reads(agents.of_session)
     list_agents = _reads(agents.list_agents)
-    news = _reads(agents.news)
     totals = _reads(agents.totals)
     is_free = _reads(agents.is_free)
     claim = _writes(agents.claim)

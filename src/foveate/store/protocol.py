@@ -218,9 +218,6 @@ class AgentRows(Protocol):
     ) -> list[AgentRow]:
         """The newest first."""
 
-    async def news(self, session_id: str, limit: int) -> list[AgentRow]:
-        """Agents of a session that are not ended, or whose end it was not told yet; the newest first."""
-
     async def totals(self, tree: str, limits: AgentLimits) -> AgentTotals:
         """What a tree has used of its limits. A call in progress counts with the most it may take."""
 
@@ -228,7 +225,8 @@ class AgentRows(Protocol):
         """Whether there is an agent to claim."""
 
     async def claim(self, wanted: ClaimRequest) -> list[AgentRow]:
-        """Lease queued agents and those whose worker died, the oldest first; one that failed too often is lost."""
+        """Lease queued agents and those whose worker died, the oldest first. One that failed too often is lost; it is
+        among what is returned, with this state."""
 
     async def renew(self, owner: str, lease_seconds: float) -> dict[str, int]:
         """Extend the leases of a worker; the claims that it still holds, by agent."""

@@ -36,5 +36,6 @@ async def wait_agent(
         ended = await fov.agents.wait(info.id, timeout_seconds=timeout_seconds)
         if ended.is_ended:
             await fov.agents.note_read(ended.id)
+            await session.dismiss(f"{ended.id} {ended.state}")
         texts.append(describe(ended))
     return "\n".join(texts)
