@@ -65,6 +65,14 @@ def test_a_list_in_the_environment_is_parted_by_commas() -> None:
     assert settings.topics.phrase_languages == ("de", "en")
 
 
+def test_a_variable_reaches_a_table_inside_a_section() -> None:
+    settings = load(FOVEATE_TOOLS__WEB__ALLOW_HOSTS="wiki.intranet, 127.0.0.1:80", FOVEATE_TOOLS__EXEC__PROCESSES="9")
+    assert settings.tools.web.allow_hosts == ("wiki.intranet", "127.0.0.1:80")
+    assert settings.tools.exec.processes == 9
+    with pytest.raises(SettingsError, match=r"tools\.web\.serch.*did you mean tools\.web\.search"):
+        load(FOVEATE_TOOLS__WEB__SERCH="x")
+
+
 def test_one_name_stands_for_a_list_of_one() -> None:
     assert load({"models": {"fallbacks": "local"}}).models.fallbacks == ("local",)
 
@@ -189,7 +197,7 @@ def test_a_wrong_variable_is_named_by_its_key() -> None:
     assert refused(FOVEATE_STORE__READERS="many").key == "store.readers"
     assert refused(FOVEATE_STORE__READERZ="2").key == "store.readerz"
     assert refused(FOVEATE_NOPE__X="2").key == "nope"
-    assert refused(FOVEATE_STORE__READERS__MORE="2").key == "store.readers__more"
+    assert refused(FOVEATE_STORE__READERS__MORE="2").key == "store.readers"
 
 
 @pytest.mark.parametrize(

@@ -239,10 +239,16 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
     for variable, value in environment.items():
         part, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
         if variable.startswith(ENVIRONMENT_PREFIX) and separator:
-            _merge(values, {part: {key: value}})
+            _merge(values, {part: _nested(key, value)})
         elif variable.startswith(ENVIRONMENT_PREFIX):
             _refuse_misspelt(variable)
     return values
+
+
+def _nested(key: str, value: str) -> dict[str, object]:
+    """`web__search` is the key `search` in the table `web`."""
+    first, separator, rest = key.partition("__")
+    return {first: _nested(rest, value)} if separator else {key: value}
 
 
 def _refuse_misspelt(variable: str) -> None:
@@ -326,6 +332,8 @@ def _with_lists(values: Mapping[str, object], section: type[Struct]) -> dict[str
 
 def _as_list(value: object, hint: object) -> object:
     """A list may be given as one text, as a variable has it: separated by commas."""
+    if isinstance(value, dict) and isinstance(hint, type) and issubclass(hint, Struct):
+        return _with_lists(value, hint)
     if isinstance(value, str) and is_list(hint):
         return [entry.strip() for entry in value.split(",") if entry.strip()]
     return value

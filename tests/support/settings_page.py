@@ -28,6 +28,7 @@ daily_usd = 2.0
 ```
 export FOVEATE_MODELS__DAILY_USD=2.0      # FOVEATE_, the section, two underscores, the key
 export FOVEATE_MODELS__FALLBACKS=a,b      # lists are comma-separated
+export FOVEATE_TOOLS__WEB__SEARCH=searxng # a key of a table inside the section
 ```
 
 ```python
