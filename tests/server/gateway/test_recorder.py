@@ -240,6 +240,28 @@ def test_a_summary_for_the_client_leaves_nothing_in_the_log(run: Run, named: Cli
     run(scenario)
 
 
+def test_codex_goes_on_in_its_session_after_its_own_compaction(run: Run) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        named = ClientId("codex-1", "session-id")
+        where = user("<environment_context><cwd>/tmp</cwd></environment_context>")
+        await exchange(recorder, [where, user("one")], "1", named)
+        summary = user(
+            "Another language model started to solve this problem and produced a summary of it: they counted"
+        )
+        prompts = [user("one")]
+        for number in ("two", "three"):
+            replaced = [where, *prompts, summary, user(number)]
+            await exchange(recorder, replaced, f"answer {number}", named)
+            more = [*replaced, assistant(f"answer {number}"), user(f"after {number}")]
+            placed = await exchange(recorder, more, f"then {number}", named)
+            prompts += [user(number), user(f"after {number}")]
+        assert [info.id for info in await fov.sessions()] == ["codex-1"]
+        said = "one,1,two,answer two,after two,then two,three,answer three,after three,then three"
+        assert ",".join(await log_of(placed)) == said
+
+    run(scenario)
+
+
 def test_files_and_rules_that_aider_adds_and_moves_do_not_fork_its_chat(run: Run) -> None:
     examples = [
         user("Change the greeting"),

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-Addition = Literal["", "message", "beginning"]
-"""A message that was added, with the reply behind it; or one that ends an added beginning."""
+Addition = Literal["", "message", "beginning", "summary"]
+"""A message that was added, with the reply behind it; one that ends an added beginning; or a client's own summary."""
 
 _REMINDER: Final = re.compile(
     r"<system-reminder>.*?</system-reminder>"
@@ -20,13 +20,19 @@ _REMINDER: Final = re.compile(
     r"|# V4A Diff Format Rules:).*\Z",
     re.DOTALL,
 )
-_AIDER_FILES: Final = (
+_ADDED: Final = (
+    "<environment_context>",  # Codex
+    "# AGENTS.md instructions for ",
     "I am not sharing any files that you can edit yet.",
     "I am not sharing the full contents of any files with you yet.",
     "I have *added these files to the chat*",
     "Here are summaries of some files present in my git repo",
     "Here are some READ ONLY files, provided for your reference.",
     "I am working with you on code in a git repository.\nHere are summaries of some files",
+)
+_SUMMARIES: Final = (
+    "Another language model started to solve this problem and produced a summary",  # Codex
+    "This session is being continued from a previous conversation",  # Claude Code
 )
 _AIDER_EXAMPLES_END: Final = "I switched to a new code base. Please don't consider the above files"
 _ASKS_FOR_SUMMARY: Final = re.compile(r"\bsummary of the conversation\b.*<summary>", re.DOTALL)
@@ -41,8 +47,10 @@ def without_reminders(text: str) -> str:
 def addition(text: str) -> Addition:
     """Whether a user's message is one that a client added."""
     said = text.lstrip()
-    if said.startswith(_AIDER_FILES):
+    if said.startswith(_ADDED):
         return "message"
+    if said.startswith(_SUMMARIES):
+        return "summary"
     return "beginning" if said.startswith(_AIDER_EXAMPLES_END) else ""
 
 

@@ -70,7 +70,7 @@ class RequestHistory:
         """How many messages the chain has up to this key; what a client added behind it is new."""
         known = 0
         for index, (own, mark) in enumerate(zip(self.keys, self.marks, strict=True)):
-            if own == key and not (known and mark.addition):
+            if own == key and not (known and mark.addition == "message"):
                 known = index + 1
             elif known:
                 break
@@ -83,6 +83,12 @@ class RequestHistory:
     def turn_start(self, count: int) -> int:
         """The index of the prompt that begins the turn of the last of the first messages."""
         return max((index for index, mark in enumerate(self.marks[:count]) if mark.opens_turn), default=0)
+
+    def summary_behind(self, count: int) -> int | None:
+        """The index of the client's own summary behind the first messages and before the newest prompt."""
+        newest = self.turn_start(len(self.marks))
+        found = [index for index in range(count, newest) if self.marks[index].addition == "summary"]
+        return found[-1] if found else None
 
     def calls(self, first: int) -> tuple[int, frozenset[str]]:
         """The index behind the model's messages that begin at an index, and the ids of the calls in them."""
@@ -120,7 +126,7 @@ def read_history(format: str, records: Sequence[Record], *, start: str = "") -> 
 
 def _without_additions(marks: list[MessageMark]) -> list[MessageMark]:
     """The marks, without those of what the client added, and of the replies to it."""
-    for index in [index for index, mark in enumerate(marks) if mark.addition]:
+    for index in [index for index, mark in enumerate(marks) if mark.addition not in ("", "summary")]:
         first = 0 if marks[index].addition == "beginning" else index
         has_reply = index + 1 < len(marks) and marks[index + 1].role == "assistant"
         for added in range(first, index + 1 + has_reply):

@@ -279,7 +279,7 @@ class Recorder:
         session = await self._open(decision, choice)
         messages = history.parse(decision.count)
         for place, mark in enumerate(history.marks[decision.count :]):
-            if place + decision.count < decision.injected or mark.addition:
+            if place + decision.count < decision.injected or mark.addition == "message":
                 messages[place] = replace(messages[place], kind="injection")
         drafts = await session.draft(messages, _keys(history, decision.count)) if messages else []
         key = history.keys[-1] if history.keys else ""

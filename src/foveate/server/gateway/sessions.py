@@ -195,7 +195,7 @@ class Resolver:
         decision = _placed(history, found, reason)
         if decision.action == "continue":
             return decision
-        return await self._rewritten(history, found) or decision
+        return _replaced(history, found) or await self._rewritten(history, found) or decision
 
     async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> Decision | None:
         """An answer that its client wrote in another way, but with the ids of the calls that wait for results."""
@@ -286,6 +286,16 @@ class Resolver:
 def branch_of(name: str) -> str:
     """A new name in the family of a session."""
     return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(3)}"
+
+
+def _replaced(history: RequestHistory, found: FoundHistory) -> Decision | None:
+    """A history that its client replaced by the old prompts and a summary: what comes before that is known."""
+    summary = history.summary_behind(history.index_behind(found.place.key))
+    if summary is None:
+        return None
+    last_prompt = history.turn_start(len(history.marks))
+    name = found.place.session_id
+    return Decision("continue", "the client replaced its history", history, name, summary, injected=last_prompt)
 
 
 def _wants_summary(named: ClientId, history: RequestHistory) -> bool:
