@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -154,3 +155,12 @@ def test_the_store_is_out_of_reach_even_inside_a_root(tmp_path: Path) -> None:
             assert workspace.path("chat.db.txt").name == "chat.db.txt"
 
     asyncio.run(check())
+
+
+def test_a_registered_tool_is_found_and_its_compressor_must_exist() -> None:
+    registry.register(opening_hours)
+    assert "opening_hours" in registry.names()
+    registry.unregister("opening_hours")
+    assert "opening_hours" not in registry.names()
+    with pytest.raises(InputError, match="no compressor 'hours'"):
+        registry.register(dataclasses.replace(opening_hours, compressor="hours"))

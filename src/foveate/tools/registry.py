@@ -5,6 +5,7 @@ A built-in tool is one module in `builtin/` with a `Tool` of the module's name; 
 
 from __future__ import annotations
 
+from foveate.compress.tools import assign
 from foveate.errors import InputError
 from foveate.plugins import Registry
 from foveate.tools.history import history_tools
@@ -16,7 +17,9 @@ _registered: dict[str, Tool] = {}
 
 
 def register(tool: Tool) -> None:
-    """Add a tool, replacing one of the same name."""
+    """Add a tool, replacing one of the same name. `InputError` if it names a compressor that does not exist."""
+    if tool.compressor is not None:
+        assign(tool.name, tool.compressor)
     _registered[tool.name] = tool
 
 

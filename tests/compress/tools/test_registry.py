@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foveate.compress import tools as compressors
 from foveate.compress.lines import KEY_LINES, SUMMARY_CHARS
 from foveate.compress.tools import (
     ToolCompressor,
+    assign,
     key_lines,
     names,
     register,
@@ -21,6 +23,7 @@ from foveate.compress.tools import (
     summarise_call,
     unregister,
 )
+from foveate.errors import InputError
 from foveate.turn import Attachment, Json, Opaque, Text, ToolCall, ToolResult
 from support.exchanges import exchange, lines, smoothed, summary
 
@@ -189,3 +192,21 @@ def test_results_of_several_parts_are_read_together() -> None:
     call, result = exchange("read", {"path": "a"}, "one")
     both = ToolResult("1", (*result.content, Text("two"), Attachment("image", data="AA")))
     assert summarise_call(call, both) == "{read a: 2 lines}"
+
+
+def test_a_tool_names_its_compressor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assigned in this process, or declared by a third party's entry point, which every process reads."""
+    call = ToolCall("look_for_it", {"pattern": "port"})
+    result = ToolResult(None, (Text("a.py:1:port\n"),))
+    assert "1 hit" not in summarise_call(call, result)
+    with pytest.raises(InputError, match=r"no compressor 'nothing' for look_for_it; available: .*search"):
+        assign("look_for_it", "nothing")
+    monkeypatch.setattr(compressors, "_assigned", {})
+    assign("look_for_it", "search")
+    assert "1 hit in 1 file: a.py" in summarise_call(call, result)
+    monkeypatch.setattr(compressors, "_assigned", {})
+    point = SimpleNamespace(load=lambda: SimpleNamespace(compressor="search"))
+    monkeypatch.setattr(compressors, "_tool_points", lambda: {"look_for_it": point})
+    compressors._serving.cache_clear()
+    assert "1 hit in 1 file: a.py" in summarise_call(call, result)
+    compressors._serving.cache_clear()

@@ -53,27 +53,27 @@ def test_a_read_only_folder_is_named() -> None:
 def test_a_passage_is_replaced_where_it_is_unique(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_bytes(b"a = 1\r\nb = 2\r\na = 1\r\n")
-    answer(tmp_path, "edit_file", path="a.py", old_text="1\nb = 2\n", new_text="1\nb = 3\n")
+    answer(tmp_path, "edit_file", path="a.py", old_string="1\nb = 2\n", new_string="1\nb = 3\n")
     assert file.read_bytes() == b"a = 1\r\nb = 3\r\na = 1\r\n"
-    said = refusal(tmp_path, "edit_file", path="a.py", old_text="a = 1", new_text="a = 2")
+    said = refusal(tmp_path, "edit_file", path="a.py", old_string="a = 1", new_string="a = 2")
     assert "occurs 2 times in a.py (at lines 1, 3)" in said
-    assert answer(tmp_path, "edit_file", path="a.py", old_text="a = 1", new_text="", replace_all=True) == (
+    assert answer(tmp_path, "edit_file", path="a.py", old_string="a = 1", new_string="", replace_all=True) == (
         "Replaced 2 occurrences in a.py.\n"
     )
 
 
 def test_a_passage_that_is_not_there_is_answered_with_the_nearest_place(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f():\n    return 1\n\ndef g():\n    return  2\n")
-    said = refusal(tmp_path, "edit_file", path="a.py", old_text="def g():\n  return 2\n", new_text="")
+    said = refusal(tmp_path, "edit_file", path="a.py", old_string="def g():\n  return 2\n", new_string="")
     assert "Nearest place:\n     4\tdef g():\n     5\t    return  2\n" in said
-    assert "nothing to change" in refusal(tmp_path, "edit_file", path="a.py", old_text="f", new_text="f")
+    assert "nothing to change" in refusal(tmp_path, "edit_file", path="a.py", old_string="f", new_string="f")
 
 
 def test_an_edit_keeps_the_encoding(tmp_path: Path) -> None:
     for encoding in ("utf-16", "latin-1", "utf-8-sig"):
         (tmp_path / "a.txt").write_bytes("grün\n".encode(encoding))
-        answer(tmp_path, "edit_file", path="a.txt", old_text="grün", new_text="blau ü")
+        answer(tmp_path, "edit_file", path="a.txt", old_string="grün", new_string="blau ü")
         assert (tmp_path / "a.txt").read_bytes() == "blau ü\n".encode(encoding)
     (tmp_path / "a.txt").write_bytes(b"gr\xfcn")
-    said = refusal(tmp_path, "edit_file", path="a.txt", old_text="grün", new_text="5 €")
+    said = refusal(tmp_path, "edit_file", path="a.txt", old_string="grün", new_string="5 €")
     assert "encoded in latin-1, which has no '€'" in said

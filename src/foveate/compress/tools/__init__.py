@@ -9,13 +9,16 @@ A compressor is one module in this folder, or anything with the same five names 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
 from foveate.compress.exchange import ToolExchange, bare_name, read_exchange, smooth_arguments
 from foveate.compress.lines import KEY_LINES, SUMMARY_CHARS, brief, pick
+from foveate.errors import InputError, contained
 from foveate.plugins import Registry, renamed
 from foveate.text import several
 from foveate.turn import ToolCall, ToolResult
@@ -23,6 +26,7 @@ from foveate.turn import ToolCall, ToolResult
 __all__ = [
     "ToolCompressor",
     "ToolExchange",
+    "assign",
     "key_lines",
     "names",
     "register",
@@ -65,6 +69,10 @@ class ToolCompressor(Protocol):
 
 REGISTRY: Registry[ToolCompressor] = Registry("foveate.tool_compressors", (__name__,), name_of=str)
 _registered: dict[str, ToolCompressor] = {}
+_assigned: dict[str, str] = {}
+_TOOLS = "foveate.tools"
+"""The entry point group of tools, whose `compressor` attribute names the compressor for their results."""
+_log = logging.getLogger(__name__)
 
 
 def register(name: str, compressor: ToolCompressor) -> None:
@@ -80,6 +88,14 @@ def unregister(name: str) -> None:
     _serving.cache_clear()
 
 
+def assign(tool: str, compressor: str) -> None:
+    """Use a compressor for the results of a tool, both by name."""
+    if compressor not in (*_registered, *names()):
+        raise InputError(f"no compressor {compressor!r} for {tool}; available: {', '.join((*_registered, *names()))}")
+    _assigned[tool] = compressor
+    _serving.cache_clear()
+
+
 def names() -> tuple[str, ...]:
     """The compressors found by entry point, then the built-in ones."""
     return (*REGISTRY.registered, *REGISTRY.built_in)
@@ -91,9 +107,29 @@ def _load(name: str) -> ToolCompressor:
     return found
 
 
+@cache
+def _tool_points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=_TOOLS)}
+
+
+def _declared(tool: str) -> str:
+    """The compressor that a third party's tool names; empty if there is none."""
+    point = _tool_points().get(tool)
+    found: str | None = None
+    if point is not None:
+        with contained(_log, "the tool %s can't be loaded", tool):
+            found = getattr(point.load(), "compressor", None)
+    return found or ""
+
+
 @lru_cache(maxsize=1024)
 def _serving(tool: str) -> ToolCompressor | None:
-    """The compressor that serves a tool of this name; a plain name counts before a pattern."""
+    """The compressor that serves a tool of this name: the one it declares, then a plain name, then a pattern."""
+    declared = _assigned.get(tool) or _declared(tool)
+    if declared in _registered:
+        return _registered[declared]
+    if declared in names():
+        return _load(declared)
     key = tool.lower().replace("_", "").replace("-", "")
     candidates = [*reversed(_registered.values()), *map(_load, names())]
     for candidate in candidates:

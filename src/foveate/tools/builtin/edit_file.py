@@ -19,18 +19,18 @@ def edit_file(
     workspace: Workspace,
     *,
     path: Annotated[str, "File"],
-    old_text: Annotated[str, "The passage to replace, exactly as in the file; it must occur once"],
-    new_text: Annotated[str, "What replaces it"],
+    old_string: Annotated[str, "The passage to replace, exactly as in the file; it must occur once"],
+    new_string: Annotated[str, "What replaces it"],
     replace_all: Annotated[bool, "Replace every occurrence"] = False,
 ) -> str:
     """Replace a passage of a text file, which must occur exactly once unless replace_all is set."""
-    if not old_text:
-        raise ToolError("old_text is empty; write_file creates a file")
-    if old_text == new_text:
-        raise ToolError("old_text and new_text are the same; nothing to change")
+    if not old_string:
+        raise ToolError("old_string is empty; write_file creates a file")
+    if old_string == new_string:
+        raise ToolError("old_string and new_string are the same; nothing to change")
     found = workspace.path(path)
     file = decode_text(read_whole(found, path, workspace.settings.max_file_bytes), path)
-    old, new = old_text, new_text
+    old, new = old_string, new_string
     if old not in file.text and file.newline == "\r\n":
         old, new = (text.replace("\r\n", "\n").replace("\n", "\r\n") for text in (old, new))
     count = file.text.count(old)
@@ -46,9 +46,9 @@ def _not_found(text: str, old: str, given: str) -> str:
     lines, wanted = split_lines(text), split_lines(old)
     place = nearest_place(lines, wanted)
     if place is None:
-        return f"old_text is not in {given}; read the file again and copy the passage exactly"
+        return f"old_string is not in {given}; read the file again and copy the passage exactly"
     near = excerpt(lines, place, min(len(wanted), MAX_SHOWN_LINES))
-    return f"old_text is not in {given}; it must match exactly, also in white space. Nearest place:\n{near}"
+    return f"old_string is not in {given}; it must match exactly, also in white space. Nearest place:\n{near}"
 
 
 def _ambiguous(text: str, old: str, given: str, count: int) -> str:
@@ -60,6 +60,6 @@ def _ambiguous(text: str, old: str, given: str, count: int) -> str:
             break
     listed = ", ".join(map(str, islice(places, MAX_PLACES)))
     return (
-        f"old_text occurs {count} times in {given} (at lines {listed}{', …' if count > len(places) else ''}); "
+        f"old_string occurs {count} times in {given} (at lines {listed}{', …' if count > len(places) else ''}); "
         "add lines around it to make it unique, or set replace_all"
     )
