@@ -79,6 +79,7 @@ EXAMPLES = {
     "streaming": "",
     "cabinet": CABINET,
     "prompts": PROMPTS,
+    "agents": "queued 1\ndone There are 12 sheep.\nTrue\n",
 }
 
 
