@@ -209,7 +209,7 @@ class Session:
 
     async def lower_budget(self, tokens: int) -> SessionInfo:
         """Lower the session's budget, e.g. after a provider found a request too long. It is never raised by this."""
-        await self.refresh()
+        await self._reload()
         lowered = {"budget_tokens": max(1, min(tokens, self._row.budget_tokens))}
         return await self._update(
             lowered if self._row.budget_chosen == 1 else {**lowered, "budget_chosen": BUDGET_LOWERED}
@@ -222,7 +222,7 @@ class Session:
 
     async def refresh(self) -> SessionInfo:
         """Read the session's data again, including changes by other handles."""
-        self._take(await self._store.get_session(self._key))
+        await self._reload()
         return self.info
 
     async def record(
@@ -362,7 +362,7 @@ class Session:
 
         Level `E` gives the eras that sum up a range. At most 1,000 turns; a page beyond the last is the last.
         """
-        await self.refresh()
+        await self._reload()
         reader = self._reader()
         low, high = reader.between(first, first if last is None else last)
         if level not in SHOWN_LEVELS:
@@ -449,7 +449,7 @@ class Session:
         recall: bool = True,
     ) -> Context:
         """`context` with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
-        await self.refresh()
+        await self._reload()
         said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         request = Request(
             prompt="" if prompt and await self.is_waiting(said) else prompt,
@@ -563,7 +563,7 @@ class Session:
     async def call_tool(self, name: str, arguments: object) -> str:
         """Execute a model's call of a history tool. Returns text; an invalid call returns an explanation for the
         model."""
-        await self.refresh()
+        await self._reload()
         return await self._retrieval().answer(name, arguments)
 
     async def search(
@@ -588,7 +588,7 @@ class Session:
 
     async def board(self) -> Board:
         """Retrieved turns that contexts show for some turns."""
-        await self.refresh()
+        await self._reload()
         return boards.current(await self._contexts.board.load(self._row))
 
     async def dismiss(self, name: str) -> None:
@@ -658,7 +658,7 @@ class Session:
 
     async def stats(self) -> SessionStats:
         """Counts, sizes and the state of background work."""
-        await self.refresh()
+        await self._reload()
         backlog = await self._store.derived.backlog(self._key)
         pins = await self._store.list_pins(self._key)
         return describe_stats(self._row, await self._store.sizes(self._key), backlog, pins=len(pins))
@@ -684,6 +684,9 @@ class Session:
         last_turn = min(high, info.turns)
         async for piece in exports.pieces(writer, self.load_turns, results, first=low, last=last_turn, span=span):
             yield piece
+
+    async def _reload(self) -> None:
+        self._take(await self._store.get_session(self._key))
 
     def _take(self, row: SessionRow) -> None:
         limit = self._limit_tokens
