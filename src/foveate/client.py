@@ -32,7 +32,7 @@ from foveate.recall.embed.endpoint import EmbeddingEndpoint
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import Session
 from foveate.session.address import find_session
-from foveate.session.cabinet import Cabinet
+from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
 from foveate.session.keys import Keys
 from foveate.session.prompts import Prompts
@@ -111,7 +111,15 @@ class Foveate:
         self._caller = Caller(settings.models, store.calls, self._events, load=load or partial(load_model, more=named))
         self._worker = Worker(store, self._events, settings, self._caller)
         self._searcher = Searcher(store, settings.recall, self._caller)
-        self._shared = SharedParts(store, self._events, settings, self._worker, self._caller, self._searcher)
+        self._shared = SharedParts(
+            store,
+            self._events,
+            settings,
+            self._worker,
+            self._caller,
+            self._searcher,
+            renewals=KeyRenewals(store, settings),
+        )
         self._tenant = ""
 
     @property

@@ -92,6 +92,20 @@ def test_a_key_lives_on_while_a_context_shows_its_turn_and_comes_back_with_it(
     run(tmp_path, job)
 
 
+def test_a_key_is_renewed_once_a_day_by_all_handles_together(tmp_path: Path, calendar: Calendar) -> None:
+    async def job(fov: Foveate, session: Session) -> None:
+        entry = await session.cabinet.file(PAGE, name="page")
+        await session.record([{"role": "assistant", "content": f"It is in {entry.key}."}])
+        written = []
+        for days in (1, 1.5, 1.9, 2.1):
+            calendar.days = days
+            await (await fov.open_session("s")).context("And now?", recall=False)
+            written.append(((await fov.cabinet.entry(entry.key)).expires - entry.created).total_seconds() / 86_400)
+        assert written == pytest.approx([31, 31, 31, 32.1])
+
+    run(tmp_path, job)
+
+
 def test_a_preview_renews_nothing(tmp_path: Path, calendar: Calendar) -> None:
     async def job(_: Foveate, session: Session) -> None:
         entry = await session.cabinet.file(PAGE, name="page")

@@ -164,6 +164,15 @@ def test_a_mode_is_in_the_system_prompt_counted_and_sized_by_tier(tmp_path: Path
     run(tmp_path, job)
 
 
+@pytest.mark.parametrize("system", ["Be brief.", "Be brief. \n", " "])
+def test_the_system_prompt_stays_as_it_is_before_a_mode(tmp_path: Path, system: str) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", mode="planning")
+        assert (await session.context("Hi", system=system)).system.startswith(f"{system}\n\nMode: planning.\n")
+
+    run(tmp_path, job)
+
+
 def test_a_mode_is_never_compressed_and_shown_in_the_status_line(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s", strategy="checkpoint", budget_tokens=8_000, mode="debugger")

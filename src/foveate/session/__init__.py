@@ -97,6 +97,7 @@ class Session:
             shared.settings,
             recaller=recaller,
             agent=TriggerAgent(shared, row.id),
+            renewals=shared.renewals,
             worker=shared.worker,
         )
         self._offer: ToolSet | None = None

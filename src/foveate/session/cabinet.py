@@ -210,19 +210,23 @@ class Cabinet:
 
 
 class KeyRenewals:
-    """Lets the keys live on that contexts show, and brings back expired ones whose content the log has."""
+    """Lets the keys live on that contexts show, and brings back expired ones whose content the log has.
+
+    All sessions of an open store share it, so that a key is not written with every context.
+    """
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._life_us = retention_us(settings)
         self._pause_us = min(RENEWAL_US, self._life_us // 2)
-        self._renewed: dict[str, int] = {}
+        self._renewed: dict[tuple[str, str], int] = {}
         self._writes = LateWrites()
 
     async def renew(self, tenant: str, shown: str) -> None:
         """Renew the keys in a context's text, each once a day. A busy store never fails the context."""
         now = now_us()
-        due = sorted(key for key in keys_in(shown) if self._renewed.get(key, 0) + self._pause_us <= now)
+        found = sorted(keys_in(shown))
+        due = [key for key in found if self._renewed.get((tenant, key), 0) + self._pause_us <= now]
         if not due:
             return
 
@@ -232,7 +236,7 @@ class KeyRenewals:
         if await self._writes.write(write):
             if len(self._renewed) > MAX_RENEWED:
                 self._renewed.clear()
-            self._renewed.update(dict.fromkeys(due, now))
+            self._renewed.update({(tenant, key): now for key in due})
 
 
 def filed_note(entry: CabinetEntry, turn: int, turns: int) -> Note:

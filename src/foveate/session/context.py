@@ -170,6 +170,7 @@ class Contexts:
         *,
         recaller: Recaller,
         agent: TriggerAgent,
+        renewals: KeyRenewals,
         worker: Worker | None = None,
     ) -> None:
         self._recaller = recaller
@@ -181,7 +182,7 @@ class Contexts:
         self._session_id = session_id
         self._events = events
         self._settings = settings
-        self._renewals = KeyRenewals(store, settings)
+        self._renewals = renewals
         self.board = SessionBoard(store, session_id, self.viewer, settings, self._publish)
         self._pending = PendingSteps(self.viewer, self.storyteller)
 
@@ -206,7 +207,8 @@ class Contexts:
             return request
         if not mode:
             return request
-        return replace(request, system=f"{request.system.rstrip()}\n\n{mode}" if request.system.strip() else mode)
+        # The system prompt itself stays as it is: the gateway sends the client's own, and only what follows it.
+        return replace(request, system=f"{request.system}\n\n{mode}" if request.system else mode)
 
     async def _make_simpler(
         self, session: SessionRow, counter: Counter, request: Request, defect: Exception

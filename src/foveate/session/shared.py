@@ -12,6 +12,7 @@ from foveate.cache import BoundedCache
 from foveate.events import EventBus
 from foveate.models.caller import Caller
 from foveate.recall.search import Searcher
+from foveate.session.cabinet import KeyRenewals
 from foveate.settings import Settings
 from foveate.store import Store
 from foveate.worker.loop import Worker
@@ -32,6 +33,7 @@ class SharedParts:
     worker: Worker
     caller: Caller
     searcher: Searcher
+    renewals: KeyRenewals
     turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """One for each session whose turn is in progress by `Session.turn`."""
     asked: BoundedCache[str, PrefixSource] = field(default_factory=lambda: BoundedCache(MAX_ASKED))

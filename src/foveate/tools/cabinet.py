@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from foveate.context.cut import exceeds, take_head, take_tail
 from foveate.errors import StoreError
 from foveate.session.cabinet import Cabinet, CabinetEntry
 from foveate.text import compact_json
-from foveate.tools.tool import Tool, ToolError, ToolOutput
+from foveate.tools.tool import Tool, ToolOutput
 from foveate.tools.workspace import Workspace
 
-__all__ = ["CABINET_TOOLS", "Cabinet", "CabinetEntry", "preview", "shorten", "write_atomically"]
+__all__ = ["CABINET_TOOLS", "Cabinet", "CabinetEntry", "preview", "shorten"]
 
 CABINET_TOOLS = ("read_cabinet",)
 """In every pack: any tool's result may be in the cabinet."""
@@ -77,23 +74,3 @@ def _where(entry: CabinetEntry, text: str, *, is_whole: bool) -> str:
         f"[In the file cabinet as {entry.key}: {entry.size:,} bytes, {lines:,} lines, sha256 {entry.sha256}. "
         f'{reads}write_from_cabinet("{entry.key}", path) writes it to a file.]\n'
     )
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file by this content, all or nothing. Its folder is created; an existing file keeps its mode."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode & 0o777 if path.exists() else None
-        draft = path.parent / f".{path.name[:100]}.{secrets.token_hex(4)}.tmp"
-        try:
-            with draft.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            if mode is not None:
-                draft.chmod(mode)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise ToolError(f"{path} can't be written: {error.strerror or error}") from error

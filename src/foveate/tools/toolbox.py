@@ -57,8 +57,8 @@ class Toolbox:
     async def call(self, name: str, arguments: object, *, whole: bool = False) -> ToolOutput:
         """Execute a call. An error of any kind is an output with `is_error`.
 
-        A result longer than the tool's limit goes to the file cabinet and is returned in its short form, for a model;
-        with `whole` it is filed too, and returned as it is, for a program.
+        A result longer than the tool's limit goes to the file cabinet and is returned in its short form, for a model.
+        With `whole` it is returned as it is, for a program that records it by itself.
         """
         tool = self.tools.get(name)
         if tool is None:
@@ -68,8 +68,7 @@ class Toolbox:
             if tool.approval != "never" and not await self._approve(tool, checked):
                 return _error(f"{name} was not approved, so it was not executed")
             output = await self._run(tool, checked)
-            short = await shorten(output, tool, checked, self.workspace)
-            return output if whole else short
+            return output if whole else await shorten(output, tool, checked, self.workspace)
         except FoveateError as error:
             return _error(str(error))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from foveate.tools.cabinet import write_atomically
+from foveate.tools.files import write_atomically
 from foveate.tools.tool import ToolError, tool
 from foveate.tools.workspace import Workspace
 
@@ -21,8 +21,6 @@ async def write_from_cabinet(
     if cabinet is None:
         raise ToolError("there is no file cabinet without a store; give one with --db")
     target = workspace.path(path)
-    if target.is_dir():
-        raise ToolError(f"{path} is a folder; name a file in it")
     content = await cabinet.content(key)
-    await asyncio.to_thread(write_atomically, target, content)
-    return f"Wrote {len(content):,} bytes to {workspace.shown(target)}.\n"
+    is_new = await asyncio.to_thread(write_atomically, target, content, path)
+    return f"{'Created' if is_new else 'Replaced'} {path} ({len(content):,} bytes).\n"
