@@ -123,8 +123,10 @@ def test_the_attempts_are_real(tmp_path: Path) -> None:
     assert {name: how for name, how in found.items() if how != escape_attempts.ESCAPED} == {}
 
 
+STAYS, CANCELLED, ORPHANED = (f"sleep {seconds}.{os.getpid()}" for seconds in (31, 32, 33))
+"""Commands that no other process on this machine has."""
 FORK_BOMB = "bomb() { bomb | bomb & }; bomb; sleep 30"
-DAEMONS = "for i in 1 2 3 4 5 6 7 8 9 10; do (setsid setsid sleep 31.5 >/dev/null 2>&1 &); done; echo started"
+DAEMONS = f"for i in 1 2 3 4 5 6 7 8 9 10; do (setsid setsid {STAYS} >/dev/null 2>&1 &); done; echo started"
 MANY_PROCESSES = (
     "import os, time\nfor made in range(10_000):\n    try: child = os.fork()\n"
     "    except BlockingIOError: break\n    if not child: time.sleep(60)\nprint(made)"
@@ -193,14 +195,14 @@ def test_a_bomb_fails_at_its_limit(bombs: dict[str, run.CommandResult]) -> None:
 def test_no_process_stays_behind(bombs: dict[str, run.CommandResult]) -> None:
     assert "started" in bombs["processes that stay behind"].output
     assert bombs["processes that stay behind"].exit_code == 0
-    assert "sleep 31.5" not in _processes()
+    assert STAYS not in _processes()
 
 
 @needs_sandbox
 def test_cancelling_kills_the_command_and_its_processes(tmp_path: Path) -> None:
     async def cancelled() -> None:
         started = tmp_path / "started"
-        command = f"setsid sleep 32.5 & sleep 32.5 & touch {started}; wait"
+        command = f"setsid {CANCELLED} & {CANCELLED} & touch {started}; wait"
         task = asyncio.ensure_future(run.run(workspace(tmp_path), command, folder=tmp_path, seconds=60))
         while not started.exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
@@ -209,7 +211,7 @@ def test_cancelling_kills_the_command_and_its_processes(tmp_path: Path) -> None:
             await task
 
     asyncio.run(cancelled())
-    assert "sleep 32.5" not in _processes()
+    assert CANCELLED not in _processes()
 
 
 @needs_sandbox
@@ -219,7 +221,7 @@ def test_a_killed_program_leaves_no_process_behind(tmp_path: Path) -> None:
         from foveate.tools import Workspace
         from foveate.tools.sandbox.run import run
         place = Workspace.at([{str(tmp_path)!r}], allow_exec=True)
-        command = "setsid sleep 33.5 & sleep 33.5 & touch started; wait"
+        command = "setsid {ORPHANED} & {ORPHANED} & touch started; wait"
         asyncio.run(run(place, command, folder=place.roots[0], seconds=60))"""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", program], env=environment) as it:
@@ -228,7 +230,7 @@ def test_a_killed_program_leaves_no_process_behind(tmp_path: Path) -> None:
             time.sleep(0.01)
         it.kill()
     for _ in range(1_000):
-        if "sleep 33.5" not in _processes():
+        if ORPHANED not in _processes():
             return
         time.sleep(0.01)
     pytest.fail("the command goes on")
