@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 import shlex
@@ -9,12 +11,15 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from foveate.tools import packs, registry
+from foveate.tools import Toolbox, Workspace, packs, registry
+from support.command_line import Shell
 from support.docs_examples import python_examples
 from support.paths import ROOT
+from support.tooling import allow
 
 PAGE = ROOT / "docs" / "tools.md"
 TUTORIAL = ROOT / "docs" / "tutorial-tool.md"
@@ -30,23 +35,17 @@ def _commands(page: Path) -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ foveate ")) for line in lines]
 
 
-def _run(folder: Path, *arguments: str, site: Path | None = None) -> str:
-    environment = {**os.environ, "COLUMNS": "110"}
-    if site is not None:
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(site), environment.get("PYTHONPATH")]))
-    ran = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
-
-
-def test_the_program_and_the_commands_of_the_page_run(tmp_path: Path) -> None:
+def test_the_program_and_the_commands_of_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (program,) = python_examples(PAGE)
-    printed = _run(tmp_path, "-c", program)
+    exec(compile(program, PAGE.name, "exec"), {})
+    printed = capsys.readouterr().out
     assert "notes.md:1:The gateway uses port 8443.\n" in printed
     assert printed.endswith("Replaced 1 occurrence in notes.md.\n True\n")
-    shown = [_run(tmp_path, "-m", "foveate", *command) for command in _commands(PAGE)]
+    shell = Shell(tmp_path / "chat.db")
+    shown = [shell(*command) for command in _commands(PAGE)]
     assert shown[-2] == "     1\tThe gateway uses port 443.\n"
     assert shown[-1] == "notes.md:1:The gateway uses port 443.\n"
 
@@ -80,23 +79,39 @@ def site(tmp_path: Path) -> Path:
 
 
 def test_the_tutorials_tool_is_shown_called_and_tested(site: Path) -> None:
-    shown, called, listed = (_run(site.parent, "-m", "foveate", *command, site=site) for command in _commands(TUTORIAL))
+    """In a process of its own, which finds the package as an installed one; its tests run there too."""
+    program = (
+        "import json, sys, pytest\n"
+        "from click.testing import CliRunner\n"
+        "from foveate.cli import cli\n"
+        "shown = [CliRunner().invoke(cli, command).stdout for command in json.loads(sys.argv[1])]\n"
+        "passed = pytest.main(['-q', '-p', 'no:cacheprovider', 'test_tides.py']) == 0\n"
+        "print(json.dumps([passed, *shown]))\n"
+    )
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+    ran = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(_commands(TUTORIAL))],
+        cwd=site.parent,
+        env={**os.environ, "PYTHONPATH": path, "FOVEATE_DB": str(site / "chat.db"), "COLUMNS": "110"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    passed, shown, called, listed = json.loads(ran.stdout.splitlines()[-1])
+    assert passed, ran.stdout
     assert shown.startswith("tide(place, [unit])\nLook up the water level of a harbour.\n")
     assert called == "Skarvik: 1.2 m\n"
     assert "tide " in listed
-    tested = _run(site.parent, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tides.py", site=site)
-    assert "2 passed" in tested
 
 
 def test_the_tutorials_tool_that_writes_is_confined(tmp_path: Path) -> None:
     _, program, _ = python_examples(TUTORIAL)
-    check = (
-        "import asyncio\nfrom foveate.tools import Toolbox\n"
-        "async def yes(*_): return True\n"
-        "box = Toolbox([save_tide], Workspace.at(['.']), approve=yes)\n"
-        "for path in ('a.txt', '../a.txt'):\n"
-        "    print(asyncio.run(box.call('save_tide', {'place': 'Skarvik', 'path': path})).text, end='')\n"
+    names: dict[str, Any] = {}
+    exec(compile(program, TUTORIAL.name, "exec"), names)
+    box = Toolbox([names["save_tide"]], Workspace.at([tmp_path]), approve=allow)
+    saved, refused = (
+        asyncio.run(box.call("save_tide", {"place": "Skarvik", "path": path})).text for path in ("a.txt", "../a.txt")
     )
-    printed = _run(tmp_path, "-c", f"{program}\n{check}").splitlines()
-    assert printed[0] == "Saved to a.txt."
-    assert "outside the folders" in printed[1]
+    assert saved == "Saved to a.txt.\n"
+    assert "outside the folders" in refused
