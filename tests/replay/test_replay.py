@@ -105,3 +105,17 @@ def test_an_empty_conversation_has_a_report_too() -> None:
     report = played([])
     assert (report.cached_share, report.overruns, report.calls) == (0, 0, ())
     assert report.summary()["rebuilds"] == {}
+
+
+def test_a_replay_recalls_what_a_prompt_asks_for() -> None:
+    def turn(said: str, answer: str) -> Turn:
+        return Turn((Message("user", (Text(said),)), Message("assistant", (Text(answer),))))
+
+    talk = [turn(f"The sea was calm on day {number}, nothing of note. " * 12, "I see.") for number in range(20)]
+    fact = turn("The spare key of the boat shed hangs on hook KH-731, behind the blue barrel.", "Noted.")
+    question = turn("On which hook hangs the spare key of the boat shed?", "KH-731.")
+    shown: list[str] = []
+    given = load_settings(overrides={"recall": {"deadline_seconds": None}})
+    played([fact, *talk, question], 2_000, settings=given, observe=lambda _, context: shown.append(context.text))
+    assert "<memory>" in shown[-1]
+    assert "KH-731" in shown[-1]

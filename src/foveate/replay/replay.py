@@ -28,7 +28,6 @@ from foveate.replay.script import Progress, Script, ScriptTurn, is_call, prepare
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
 from foveate.store import Draft, Store, open_store
-from foveate.store.rows import ERA_FANOUT
 from foveate.store.settings import StoreSettings
 from foveate.turn import Json, Turn
 
@@ -268,8 +267,9 @@ class _Player:
             waiting.append(draft)
         await self._record(waiting)
         await self._store.derived.add_renditions(self._session.id, [turn.rendition])
-        if number % ERA_FANOUT == 1:
-            await self._fov.settle(session_id=self._session.id)
+        # Eras, and the passages that recall searches: a worker makes them before the next prompt.
+        await self._store.passages.want(self._session.id)
+        await self._fov.settle(session_id=self._session.id)
 
     async def _record(self, waiting: list[Draft]) -> list[Draft]:
         if waiting:
