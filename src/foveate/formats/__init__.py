@@ -180,10 +180,18 @@ def detect_transcript(head: bytes, name: str) -> str:
 
 def load_messages(name: str) -> MessageFormat:
     format_ = load(name)
+    # To check a protocol takes longer than to render a message.
+    known_format = _message_formats.get(name)
+    if known_format is not None and known_format is format_:
+        return known_format
     if not isinstance(format_, MessageFormat):
         known = ", ".join(message_formats())
         raise UnknownFormat(f"{name!r} is a transcript format; message formats: {known}")
+    _message_formats[name] = format_
     return format_
+
+
+_message_formats: dict[str, MessageFormat] = {}
 
 
 def load_transcript(name: str) -> TranscriptFormat:

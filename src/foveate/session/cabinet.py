@@ -32,7 +32,8 @@ from foveate.turn import from_us, turn_id
 MAX_LINE_CHARS = 1_000
 """A longer line counts as several, so that every part of a content can be read by its lines."""
 MAX_LABEL_CHARS = 2_000
-KEY = re.compile(r"\bf-[0-9a-f]{12,64}\b")
+KEY = re.compile(r"f-[0-9a-f]{12,64}\b")
+_WORD = re.compile(r"\w")
 """A key in a text."""
 RENEWAL_US = DAY_US
 """A key that contexts show is renewed this often."""
@@ -254,7 +255,8 @@ def retention_us(settings: Settings) -> int:
 
 def keys_in(text: str) -> set[str]:
     """The keys that a text mentions."""
-    return set(KEY.findall(text))
+    # A pattern that begins with letters is searched for much faster than one that begins with a word's edge.
+    return {found[0] for found in KEY.finditer(text) if not _WORD.match(text[found.start() - 1 : found.start()])}
 
 
 def decode(content: bytes, media_type: str) -> str | None:

@@ -67,15 +67,15 @@ def _responses(records: Sequence[Record]) -> str | None:
 
 
 def _anthropic(records: Sequence[Record]) -> str | None:
-    waiting: Tally[Json] = Tally()
+    waiting: list[Json] = []
     for record in records:
         blocks = list(_blocks(record, "content"))
-        answers = Tally(block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result")
-        if answers != waiting:
-            return f"calls {sorted(map(str, waiting))} are followed by results of {sorted(map(str, answers))}"
-        if answers and any(block.get("type") != "tool_result" for block in blocks[: answers.total()]):
+        answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
+        if (answers or waiting) and Tally(answers) != Tally(waiting):
+            return f"calls {sorted(map(str, set(waiting)))} are followed by results of {sorted(map(str, set(answers)))}"
+        if answers and any(block.get("type") != "tool_result" for block in blocks[: len(answers)]):
             return "results do not come first in their message"
-        waiting = Tally(block.get("id") for block in blocks if block.get("type") == "tool_use")
+        waiting = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
     return f"calls {sorted(map(str, waiting))} are not answered" if waiting else None
 
 
@@ -100,5 +100,5 @@ def _named(part: Record, camel: str, snake: str) -> Json:
 
 def _blocks(record: Record, key: str) -> Iterator[Record]:
     content = record.get(key)
-    if isinstance(content, Sequence) and not isinstance(content, str):
+    if not isinstance(content, str) and isinstance(content, Sequence):
         yield from (block for block in content if isinstance(block, Mapping))
