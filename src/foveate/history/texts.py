@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -38,6 +40,8 @@ MAX_LOOP_CHARS = 100_000
 """A larger turn is read, written and counted in a thread: the event loop goes on meanwhile."""
 LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
+_snapshot: ContextVar[tuple[str, int, int] | None] = ContextVar("snapshot", default=None)
+"""The session whose context is made, its newest turn, and the position of that turn's last message."""
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
 
 
@@ -79,10 +83,21 @@ class TextReader:
         """The newest turn that is known: those before it do not grow any more."""
         self._open: tuple[int, _Raw] | None = None
         """The newest turn as it was read last."""
+        self._open_position = 0
+        """The position of its last message then."""
         self._whole: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
         self._era_texts: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
         self.pruned: int | None = None
         """When turns were pruned last, as of the last `renew`."""
+
+    @contextmanager
+    def snapshot(self, session: SessionRow) -> Iterator[None]:
+        """While a context is made, the newest turn is as the session's data say, and need not be read again."""
+        token = _snapshot.set((self._session_id, session.last_turn, session.last_position))
+        try:
+            yield
+        finally:
+            _snapshot.reset(token)
 
     async def renew(self, session: SessionRow | None = None) -> None:
         """Drop the cache, if turns were pruned since it was read, or the session's model changed."""
@@ -311,6 +326,8 @@ class TextReader:
         self._raw.reserve(len(turns))
         found = {turn: raw for turn in turns if (raw := self._raw.get(turn))}
         lacking = sorted(turn for turn in turns if turn not in found)
+        if lacking and (newest := self._at_snapshot(lacking[-1])) is not None:
+            found[lacking.pop()] = newest
         if lacking and lacking[-1] >= self._newest:
             self._newest = (await self._store.get_session(self._session_id)).last_turn
         for first, last in _runs(lacking):
@@ -326,7 +343,14 @@ class TextReader:
                     self._raw[turn] = found[turn]
                 else:
                     self._open = turn, found[turn]
+                    self._open_position = rows[-1].position if rows else 0
         return found
+
+    def _at_snapshot(self, turn: int) -> _Raw | None:
+        """The newest turn of the snapshot, if it was read when it ended there."""
+        if self._open is None or _snapshot.get() != (self._session_id, turn, self._open_position):
+            return None
+        return self._open[1] if self._open[0] == turn else None
 
     async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, TagEntry]:
         entries: dict[Block, TagEntry] = {}

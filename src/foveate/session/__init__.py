@@ -488,7 +488,7 @@ class Session:
         None if that is more than the budget, or if contexts of the session show something else.
         """
         strategy = session_strategy(self._row.strategy, self._shared.settings, given_settings(self._row)).strategy
-        if not standing.is_plain or strategy.keeps_story or strategy.rebuild_schedule is None:
+        if not standing.is_plain or self._row.mode or strategy.keeps_story or strategy.rebuild_schedule is None:
             return None
         recorded = standing.tokens + sum(draft.tokens for draft in drafts)
         framing = MESSAGE_TOKENS * (bool(system) + standing.messages + len(drafts)) + REPLY_TOKENS

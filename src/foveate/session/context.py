@@ -189,7 +189,7 @@ class Contexts:
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
         """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
         _check_prompt(request.prompt)
-        with overridden(await load_overrides(self._store)):
+        with self.viewer.snapshot(session), overridden(await load_overrides(self._store)):
             request = await self._in_mode(session, request)
             try:
                 return await self._make(session, counter, request)
