@@ -1,6 +1,6 @@
 """The gateway against a plain proxy, on a fixed piece of work, and on a real conversation.
 
-    python bench/gateway.py [latency|streams|work|session]
+    python bench/gateway.py [latency|streams|memory|work|session]
 
 `session` needs ../shared/data.
 
@@ -58,7 +58,8 @@ SIZES = {"2 kB": 2_000, "400 kB": 400_000, "2 MB": 2_000_000}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", choices=["latency", "work", "streams", "session", "all"], default="all")
+    parts = ["latency", "streams", "memory", "work", "session", "all"]
+    parser.add_argument("part", nargs="?", choices=parts, default="all")
     parser.add_argument("--requests", type=int, default=60, help="requests for each size or load")
     parser.add_argument("--transcript", choices=list(FILES), default="aider", help="of `session`")
     parser.add_argument("--turns", type=int, default=300, help="of `session`")
@@ -68,6 +69,8 @@ def main() -> None:
         asyncio.run(latency(arguments.requests))
     if arguments.part in ("streams", "all"):
         asyncio.run(streams(arguments.requests * 10))
+    if arguments.part in ("memory", "all"):
+        asyncio.run(memory(arguments.requests * 10))
     if arguments.part in ("work", "all"):
         asyncio.run(work())
     if arguments.part in ("session", "all"):
@@ -81,7 +84,8 @@ def servers(*, budget: int = 100_000) -> Iterator[dict[str, str]]:
         ports = {name: _free_port() for name in ("upstream", "proxy", "gateway")}
         urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         environment = {**os.environ, "FOVEATE_SESSION__BUDGET_TOKENS": str(budget), "BENCH_UPSTREAM": urls["upstream"]}
-        uvicorn = [sys.executable, "-m", "uvicorn", "--app-dir", str(FOLDER), "--log-level", "warning", "--port"]
+        uvicorn = [sys.executable, "-m", "uvicorn", "--app-dir", str(FOLDER), "--log-level", "warning"]
+        uvicorn += ["--timeout-keep-alive", "600", "--port"]
         serve = [sys.executable, "-m", "foveate", "serve", "--upstream", urls["upstream"], "--port"]
         started = [
             subprocess.Popen([*uvicorn, str(ports["upstream"]), "gateway_servers:upstream"], env=environment),
@@ -144,6 +148,18 @@ async def streams(count: int) -> None:
         print(f"64 streams: proxy {rates['proxy']:.0f}/s, gateway {rates['gateway']:.0f}/s, ratio {ratio:.2f}")
         print(f"CPU per request: proxy {cpu['proxy']:.1f} ms, gateway {cpu['gateway']:.1f} ms")
         print(f"memory of the gateway, MB: {', '.join(f'{megabytes:.0f}' for megabytes in memory)}")
+
+
+async def memory(count: int) -> None:
+    """Memory of the gateway while it serves 64 conversations at a time, each of 20 requests."""
+    with servers() as urls:
+        used = []
+        async with httpx2.AsyncClient(timeout=120, limits=httpx2.Limits(max_connections=64)) as client:
+            for start in range(0, count, 64 * 20):
+                numbers = range(start, start + 64)
+                await asyncio.gather(*(_conversation(client, urls["gateway"], number, 20) for number in numbers))
+                used.append(_resident_mb(urls["pid"]))
+        print(f"memory of the gateway, MB, after every {64 * 20:,} requests: {', '.join(f'{mb:.0f}' for mb in used)}")
 
 
 async def work() -> None:

@@ -22,6 +22,9 @@ from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
 from foveate.settings import Settings
 
+KEEP_ALIVE_SECONDS = 75
+"""An idle connection is kept this long: clients that use one just when it is closed report an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServeReport:
@@ -106,5 +109,6 @@ def server_config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
     )

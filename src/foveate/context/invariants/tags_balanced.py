@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from foveate.context.tags import TagBlock, TagsBroken, parse_blocks
 from foveate.plan import Block
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 
 BEHIND = ("prompt", "tools", "framing", "attachments")
 """Parts that are no part of the text."""
+MAX_KNOWN_CHARS = 8_000
+"""Longer segments are parsed for every context, so that few bytes are kept."""
 
 
 def problem(context: Context, rows: Sequence[Block]) -> str | None:
+    parts = [part.text for part in context.segments if part.name == "history"]
+    is_same = "".join(parts) == context.history
     try:
-        blocks = parse_blocks(context.history)
+        blocks = [block for text in (parts if is_same else [context.history]) for block in _blocks(text)]
     except TagsBroken as error:
         return str(error)
     artefacts = [block for block in blocks if block.level == "A"]
@@ -34,15 +39,40 @@ def problem(context: Context, rows: Sequence[Block]) -> str | None:
     if planned != found:
         missing = next((row for row in planned if row not in found), None)
         return f"{len(found)} blocks for {len(planned)} rows; not as planned: {missing or found[-1]}"
-    parts = [part for part in context.segments if part.name == "history"]
-    if "".join(part.text for part in parts) != context.history or _shown(context) != context.text:
+    if not is_same or _shown(context) != context.text:
         return "the history is not in the context"
     return None
+
+
+class _Tag(NamedTuple):
+    """The place of a block."""
+
+    tag: str
+    first: int
+    last: int
+    first_step: int
+    last_step: int
+    level: str
+    is_range: bool
+
+
+def _blocks(text: str) -> Sequence[_Tag]:
+    """The blocks of a segment. Most segments are the same in the next context."""
+    return _known_blocks(text) if len(text) <= MAX_KNOWN_CHARS else _parse(text)
+
+
+@lru_cache(maxsize=2_000)
+def _known_blocks(text: str) -> Sequence[_Tag]:
+    return _parse(text)
+
+
+def _parse(text: str) -> Sequence[_Tag]:
+    return tuple(_Tag(block.tag, *_place(block)) for block in parse_blocks(text))
 
 
 def _shown(context: Context) -> str:
     return "".join(part.text for part in context.segments if part.name not in BEHIND)
 
 
-def _place(shown: Block | TagBlock) -> tuple[object, ...]:
+def _place(shown: Block | TagBlock | _Tag) -> tuple[int, int, int, int, str, bool]:
     return (shown.first, shown.last, shown.first_step, shown.last_step, shown.level, shown.is_range)
