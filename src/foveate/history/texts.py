@@ -242,12 +242,16 @@ class TextReader:
         derived = self._store.derived
         if level == "R":
             await self.renew()
-            found = await self._raws(range(first, last + 1))
-            return {turn: raw.text for turn, raw in sorted(found.items()) if raw.messages}
+            return await self.raw_texts(first, last)
         if level == "T":
             return {turn: tiny for turn, tiny, _ in await derived.tinies(self._session_id, first, last)}
         made = await derived.renditions(self._session_id, first, last)
         return {row.turn: str(bodies.expand(row.compressed if level == "C" else row.smoothed)) for row in made}
+
+    async def raw_texts(self, first: int, last: int) -> dict[int, str]:
+        """The turns' texts at level R; a turn that was pruned since the last `renew` may be among them."""
+        found = await self._raws(range(first, last + 1))
+        return {turn: raw.text for turn, raw in sorted(found.items()) if raw.messages}
 
     async def eras(self, session: SessionRow, first: int, last: int, room_tokens: int) -> list[TagBlock]:
         """The eras that a range of turns opens into, of the level below the range's own size, then smaller ones.

@@ -53,7 +53,11 @@ class Reader:
             raise LevelUnknown(level, LEVELS)
         shown: Level = level
         sizes = await self._store.derived.sizes_of(self._row.id, low, high)
-        texts = await self._viewer.texts(shown, low, high) if sizes else {}
+        if not sizes:
+            return []
+        # The sizes say which turns are pruned.
+        raw = shown == "R"
+        texts = await (self._viewer.raw_texts(low, high) if raw else self._viewer.texts(shown, low, high))
         return [self._content(size, shown, texts, shape) for size in sizes]
 
     async def turns(self, low: int, high: int) -> list[Turn]:
