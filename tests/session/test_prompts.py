@@ -176,10 +176,9 @@ def test_the_system_prompt_stays_as_it_is_before_a_mode(tmp_path: Path, system: 
 def test_a_mode_is_never_compressed_and_shown_in_the_status_line(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s", strategy="checkpoint", budget_tokens=8_000, mode="debugger")
-        for number in range(60):
-            await session.record(
-                [{"role": "user", "content": f"{number} " * 50}, {"role": "assistant", "content": "x " * 200}]
-            )
+        answer = {"role": "assistant", "content": "x " * 200}
+        turns = [[{"role": "user", "content": f"{number} " * 50}, answer] for number in range(60)]
+        await session.record([message for turn in turns for message in turn])
         mode = await fov.prompts.text("modes/debugger", tier=2)
         assert mode in (await session.context("Hi")).system
         status = await session.checkpoints.status()

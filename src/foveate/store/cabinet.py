@@ -150,10 +150,11 @@ def read(connection: Connection, tenant: str, digest: bytes) -> bytes | None:
 
 
 def _checked(connection: Connection, digest: bytes, is_packed: int, data: bytes) -> bytes:
-    problem = content_problem(digest, is_packed, data)
-    if problem:
-        raise Damaged(connection.location, f"the content {digest.hex()[:KEY_CHARS]} {problem}; run 'foveate doctor'")
-    return bodies.expand_bytes(data) if is_packed else data
+    try:
+        return bodies.unpack(data, digest, is_packed=bool(is_packed))
+    except ValueError as error:
+        problem = f"the content {digest.hex()[:KEY_CHARS]} {error}; run 'foveate doctor'"
+        raise Damaged(connection.location, problem) from error
 
 
 def content_problem(digest: bytes, is_packed: int, data: bytes) -> str | None:
