@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -164,3 +165,12 @@ def test_a_registered_tool_is_found_and_its_compressor_must_exist() -> None:
     assert "opening_hours" not in registry.names()
     with pytest.raises(InputError, match="no compressor 'hours'"):
         registry.register(dataclasses.replace(opening_hours, compressor="hours"))
+
+
+def test_a_third_partys_tool_that_cannot_be_loaded_leaves_the_others_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = EntryPoint("broken", "no_such_module:broken", "foveate.tools")
+    monkeypatch.setitem(registry.REGISTRY.registered, "broken", broken)
+    monkeypatch.setattr(registry, "names", lambda: ("broken", "list_dir"))
+    assert registry.usable_names() == ("list_dir",)
+    with pytest.raises(InputError, match="'broken' can't be loaded: No module named 'no_such_module'"):
+        registry.find("broken")

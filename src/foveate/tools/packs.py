@@ -40,7 +40,7 @@ def _expand(pack: str, own: Mapping[str, Sequence[str]], above: tuple[str, ...])
     if pack in above:
         raise InputError(f"the pack {pack!r} includes itself: {' → '.join((*above, pack))}")
     if pack == "all":
-        return set(registry.names())
+        return set(registry.usable_names())
     members = own.get(pack) or PACKS.get(pack)
     if members is None:
         raise InputError(f"there is no pack {pack!r}; available: {', '.join(pack_names(own))}")
