@@ -354,8 +354,8 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _wait_for(url: str) -> None:
-    deadline = time.monotonic() + 60
+def _wait_for(url: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             httpx2.get(f"{url}/healthz", timeout=5)

@@ -24,6 +24,8 @@ import foveate
 from gateway import FOLDER, HEADERS, MODEL, _first_byte, _free_port, _user, _wait_for
 
 CLIENTS = 8
+START_SECONDS = 300
+"""A server may take long to start on a busy machine."""
 
 
 def main() -> None:
@@ -36,7 +38,7 @@ def main() -> None:
 
 async def storm(kills: int, chance: random.Random) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path, log = Path(folder) / "storm.db", Path(folder) / "server.txt"
+        path = Path(folder) / "storm.db"
         ports = {name: _free_port() for name in ("upstream", "gateway")}
         urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         uvicorn = [sys.executable, "-m", "uvicorn", "--app-dir", str(FOLDER), "--log-level", "warning", "--port"]
@@ -47,15 +49,10 @@ async def storm(kills: int, chance: random.Random) -> None:
         talks: list[list[dict[str, Any]]] = [[] for _ in range(CLIENTS)]
         clients = [asyncio.create_task(_talk(urls["gateway"], n, talks[n], stop)) for n in range(CLIENTS)]
         for number in range(kills + 1):
-            with log.open("w") as out:
-                server = subprocess.Popen(  # noqa: ASYNC220
-                    [*serve, str(ports["gateway"])], stdout=out, stderr=subprocess.STDOUT, env=os.environ
-                )
-            try:
-                await asyncio.to_thread(_wait_for, urls["gateway"])
-            except httpx2.HTTPError:
-                print(f"\nafter {number} kills the server did not start ({server.poll()}): {log.read_text()[-2000:]}")
-                raise
+            server = subprocess.Popen(  # noqa: ASYNC220
+                [*serve, str(ports["gateway"])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ
+            )
+            await asyncio.to_thread(_wait_for, urls["gateway"], START_SECONDS)
             await asyncio.sleep(chance.uniform(0.1, 1.5))
             if number < kills:
                 server.send_signal(signal.SIGKILL)

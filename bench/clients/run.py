@@ -3,7 +3,8 @@
     python bench/clients/run.py install                      # by name from the package indexes, into the cache
     python bench/clients/run.py record OUT [CLIENT…]         # straight: what each client sends, as OUT/CLIENT.jsonl
     python bench/clients/run.py check [CLIENT…]              # through `foveate serve`
-    python bench/clients/run.py long                         # 2 MB of history, and 300 turns in 16,000 tokens
+    python bench/clients/run.py long [CLIENT…]               # 2 MB of history, and 300 turns in 16,000 tokens
+    python bench/clients/run.py session                      # a session of Claude Code as docs/gateway.md shows it
 
 The cache is $FOVEATE_CLIENTS, or ~/.cache/foveate-clients. Not part of `make test`.
 """
@@ -19,18 +20,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import foveate.sync as foveate
 from clients.agents import AGENTS, Agent, Conversation, Place, install
+from foveate.testing.recount import recount
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("FOVEATE_CLIENTS", "~/.cache/foveate-clients")).expanduser()
-START_SECONDS = 60
+START_SECONDS = 180
 SUBAGENT = (
     'Please [[call Agent {"description": "count", "prompt": "Count to three.", "subagent_type": "general-purpose",'
     ' "run_in_background": false}]]'
@@ -143,12 +146,16 @@ class Findings:
     lost: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     mixed: list[str] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)
+    """Requests that have more tokens than the budget, counted again."""
     sessions: int = 0
     most_tokens: int = 0
 
     def line(self, name: str) -> str:
         counts = f"{self.requests} requests, at most {self.most_tokens:,} tokens, {self.sessions} sessions"
-        wrong = {key: getattr(self, key) for key in ("rejected", "lost", "repeated", "mixed") if getattr(self, key)}
+        wrong = {
+            key: getattr(self, key) for key in ("rejected", "lost", "repeated", "mixed", "over") if getattr(self, key)
+        }
         return f"{name}: {counts}; {wrong or 'nothing wrong'}"
 
 
@@ -168,11 +175,25 @@ def prompts_of(db: Path) -> dict[str, list[str]]:
     return found
 
 
-def examine(log: Path, db: Path, asked: Sequence[str]) -> Findings:
+def tokens_of(entry: Mapping[str, Any]) -> int:
+    """The tokens of a logged request, counted independently of the gateway."""
+    body, name = entry["body"], entry["format"]
+    system = body.get("system") or body.get("instructions") or body.get("systemInstruction", {}).get("parts") or ""
+    if isinstance(system, list):
+        system = "\n".join(block.get("text", "") for block in system)
+    request = {**body, "system": system}
+    if name == "gemini":
+        request = {"contents": body["contents"], "config": {"system_instruction": system, "tools": body.get("tools")}}
+    return recount(name, request, model=body.get("model"))
+
+
+def examine(log: Path, db: Path, asked: Sequence[str], budget_tokens: int) -> Findings:
     """Compare what was asked with what went upstream and what is in the log."""
     entries = [entry for line in log.read_text("utf-8").splitlines() if (entry := json.loads(line))["format"]]
     found = Findings(requests=len(entries), rejected=[fault for entry in entries for fault in entry["faults"]])
-    found.most_tokens = max((entry["bytes"] // 4 for entry in entries), default=0)
+    counted = [tokens_of(entry) for entry in entries]
+    found.most_tokens = max(counted, default=0)
+    found.over = [f"{tokens:,}" for tokens in counted if tokens > budget_tokens]
     sessions = prompts_of(db)
     found.sessions = len(sessions)
     for prompt in asked:
@@ -199,16 +220,16 @@ def check(names: Sequence[str]) -> None:
                     asked += [f"{prompt} ({name})" for prompt in talk(AGENTS[name], place, url)]
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     print(f"{name} failed: {error}")
-        print(examine(log, db, asked).line(", ".join(names)))
+        print(examine(log, db, asked, 100_000).line(", ".join(names)))
 
 
-def check_long() -> None:
+def check_long(names: Sequence[str]) -> None:
     """A history of 2 MB, then 300 turns in 16,000 tokens, by the providers' packages."""
     for title, budget, prompts in (
         ("2 MB", 100_000, ["repeat 6: Tell me more. [[big 400]]"]),
         ("300 turns at 16k", 16_000, ["repeat 300: The harbour master wrote down what every ship brought. [[big 2]]"]),
     ):
-        for name in ("sdk-anthropic", "sdk-openai", "sdk-openai-responses", "sdk-gemini"):
+        for name in names or ("sdk-anthropic", "sdk-openai", "sdk-openai-responses", "sdk-gemini"):
             with tempfile.TemporaryDirectory() as folder:
                 root = Path(folder)
                 log, db = root / "long.jsonl", root / "long.db"
@@ -219,8 +240,37 @@ def check_long() -> None:
                         AGENTS[name].ask(place, url, prompt, Conversation())
                 times = int(prompts[0].split()[1].rstrip(":"))
                 asked = [f"number {number} " for number in range(1, times + 1)]
-                found = examine(log, db, asked).line(f"{name}, {title}")
+                found = examine(log, db, asked, budget).line(f"{name}, {title}")
                 print(f"{found}, {time.monotonic() - started:.0f} s", flush=True)
+
+
+def show_session() -> None:
+    """Three prompts of Claude Code through the gateway, printed as in a terminal."""
+    agent = AGENTS["claude-code"]
+    known = Conversation()
+    prompts = ("Remember: the port of the harbour service is 8443.", "Tell me about tides. [[big 200]]")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        log, db = root / "upstream.jsonl", root / "chat.db"
+        with upstream(log) as provider, gateway(db, provider, 30_000) as url:
+            print(f"$ foveate serve --upstream {provider}\n{db.with_suffix('.out').read_text().strip()}\n")
+            for prompt in (*prompts, "What is the port of the harbour service?"):
+                said = json.loads(agent.ask(Place(CACHE, root / "home", root / "work"), url, prompt, known))["result"]
+                option = "--continue " if known.number > 1 else ""
+                print(f"$ ANTHROPIC_BASE_URL={url} claude {option}-p '{prompt}'\n{shortened(said)}\n")
+        entries = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+        counted = [tokens_of(entry) for entry in entries if entry["format"]]
+        with foveate.open(db) as fov:
+            (info,) = fov.sessions()
+        for words in (["sessions", "--origin"], ["show", info.id]):
+            command = [sys.executable, "-m", "foveate", *words, "--db", str(db)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            print(f"$ foveate {' '.join(words)}\n{shortened(done.stdout or done.stderr, 1_500)}\n")
+        print(f"tokens of each request upstream: {', '.join(f'{tokens:,}' for tokens in counted)}")
+
+
+def shortened(text: str, limit: int = 200) -> str:
+    return text.strip() if len(text) <= limit else f"{text[:limit].strip()} … ({len(text):,} characters)"
 
 
 def main(words: Sequence[str]) -> None:
@@ -231,8 +281,10 @@ def main(words: Sequence[str]) -> None:
             record(Path(out), names or list(AGENTS))
         case ["check", *names]:
             check(names or list(AGENTS))
-        case ["long"]:
-            check_long()
+        case ["long", *names]:
+            check_long(names)
+        case ["session"]:
+            show_session()
         case _:
             print(__doc__)
 

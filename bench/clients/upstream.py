@@ -3,7 +3,8 @@
     python bench/clients/upstream.py PORT LOG.jsonl [lenient]
 
 The newest message of the user says what to answer: `[[call NAME {"argument": …}]]` a tool call, `[[big 400]]` a text of
-400 kB, anything else a short text. The tokens it reports are a quarter of the request's bytes. A request that
+400 kB, `What is the port?` what an earlier message of the same request says that it is, anything else a short text.
+The tokens that it reports are a quarter of the request's bytes. A request that
 `foveate.testing.validators` finds faults with is logged with them, and rejected as the provider would (unless lenient).
 """
 
@@ -16,7 +17,7 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from foveate.testing.validators import faults
 
 CALL = re.compile(r"\[\[call (\S+) (\{.*?\})\]\]", re.DOTALL)
 BIG = re.compile(r"\[\[big (\d+)\]\]")
+QUESTION = re.compile(r"\bWhat is (the [\w ]+?)\?")
 PIECE_CHARS = 2_000
 KEPT_HEADERS = re.compile(r"session|thread|agent|parent|codex|foveate|affinity|^user-agent$|beta|request-id|version")
 Body = dict[str, Any]
@@ -55,6 +57,8 @@ class Asked:
     tools: tuple[str, ...]
     is_result: bool
     """The newest message is a tool's result."""
+    body: str = ""
+    """The whole request, in which the model looks for answers."""
 
 
 class Upstream:
@@ -96,6 +100,10 @@ class Upstream:
         call = CALL.search(asked.text.replace('\\"', '"'))  # OpenCode quotes its prompt
         if call and call[1] in asked.tools and not asked.is_result:
             return Answer(number, "", call[1], call[2])
+        if question := QUESTION.search(asked.text):
+            known = re.search(rf"{re.escape(question[1])} is (?!unknown)([\w-]+)", asked.body, re.IGNORECASE)
+            found = f"{question[1]} is {known[1] if known else 'unknown to me'}."
+            return Answer(number, found[0].upper() + found[1:])
         big = BIG.search(asked.text)
         more = " lorem ipsum dolor sit amet" * (int(big[1]) * 1_000 // 27) if big else ""
         return Answer(number, f"Scripted answer {number}.{more}")
@@ -105,19 +113,29 @@ class Upstream:
         if found:
             error = {"type": "invalid_request_error", "message": "; ".join(found)[:500]}
             return JSONResponse({"type": "error", "error": error}, 400)
-        return respond(body, anthropic_events(body, self.answer(anthropic_asked(body))), anthropic_whole)
+        return respond(
+            body,
+            anthropic_events(body, self.answer(replace(anthropic_asked(body), body=json.dumps(body)))),
+            anthropic_whole,
+        )
 
     async def chat(self, request: Request) -> Response:
         body, found = await self.read(request, "openai")
         if found:
             return openai_error(found)
-        return respond(body, chat_events(body, self.answer(chat_asked(body))), chat_whole)
+        return respond(
+            body, chat_events(body, self.answer(replace(chat_asked(body), body=json.dumps(body)))), chat_whole
+        )
 
     async def responses(self, request: Request) -> Response:
         body, found = await self.read(request, "openai-responses")
         if found:
             return openai_error(found)
-        return respond(body, responses_events(body, self.answer(responses_asked(body))), responses_whole)
+        return respond(
+            body,
+            responses_events(body, self.answer(replace(responses_asked(body), body=json.dumps(body)))),
+            responses_whole,
+        )
 
     async def gemini(self, request: Request) -> Response:
         body, found = await self.read(request, "gemini")
@@ -126,7 +144,11 @@ class Upstream:
                 {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "; ".join(found)}}, 400
             )
         body["stream"] = "stream" in request.url.path
-        return respond(body, gemini_events(body, self.answer(gemini_asked(body))), lambda events: events[-1][1])
+        return respond(
+            body,
+            gemini_events(body, self.answer(replace(gemini_asked(body), body=json.dumps(body)))),
+            lambda events: events[-1][1],
+        )
 
     async def count(self, request: Request) -> Response:
         body, _ = await self.read(request, "")
