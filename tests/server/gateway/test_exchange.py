@@ -133,8 +133,12 @@ def test_a_history_that_fits_goes_upstream_as_it_came_with_one_read_and_two_writ
                 assert reply.headers["x-foveate-turn"] == f"T-{number + 1}"
             assert sorted(work) == ["read", "write", "write"]
             session = await fov.open_session(reply.headers["x-foveate-session"])
-            await session.pin("Speak Latin.")
             history.append({"role": "user", "content": "and now?"})
+            await session.set_mode("developer")
+            await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            assert upstream.bodies[-1]["system"]
+            await session.set_mode("")
+            await session.pin("Speak Latin.")
             await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
             assert "Speak Latin." in json.dumps(upstream.bodies[-1]["system"])
 

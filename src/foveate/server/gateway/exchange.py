@@ -217,6 +217,10 @@ class Gateway:
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
         headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(tokens)}
+        if placed.record is not None:  # the headers of a stream do not wait for the provider
+            placed.record.add_done_callback(
+                lambda _: placed.turn and headers.update({"x-foveate-turn": placed.turn_id})
+            )
         return Prepared(in_cache_order(body), headers, b"", placed, tokens)
 
     def _limit(self, call: ClientCall, session: Session) -> None:
@@ -458,6 +462,11 @@ class Gateway:
         if prepared.placement is not None:
             self._recorder.release(prepared.placement)
             prepared.placement = None
+
+
+def _turn_header(placed: Placement) -> dict[str, str]:
+    """Where a request is in the log; nothing if it could not be recorded."""
+    return {"x-foveate-turn": placed.turn_id} if placed.turn else {}
 
 
 def limit_breakpoints(body: Record) -> Record:
