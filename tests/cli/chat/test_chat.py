@@ -102,6 +102,9 @@ SHOWN = {
     "fork": ("/fork other", "other shares everything so far"),
     "budget": ("/budget 8k", "The budget is 8,000 tokens now"),
     "model": ("/model", "The model is scripted:"),
+    "tools": ("/tools", "The model can read and search old turns."),
+    "goal": ("/goal Ship it", "G-1 is a goal now."),
+    "seal": ("/seal", "topics"),
     "cost": ("Which port?\n/cost", "1 call, 0 of them failed"),
     "retry": ("/retry", "the newest turn has its answer"),
     "quit": ("/quit\nWhich port?", ""),
@@ -112,7 +115,7 @@ SHOWN = {
 def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: str) -> None:
     shell("compress", "s")
     given, shown = SHOWN[name]
-    result = shell.run("chat", "s", "--model", model, given=f"{given}\n", code=1 if name == "retry" else 0)
+    result = shell.run("chat", "s", "--model", model, given=f"{given}\n", code=1 if name in ("retry", "seal") else 0)
     assert shown in result.stderr
     if name == "quit":
         assert result.stdout == ""

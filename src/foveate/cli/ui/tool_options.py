@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import sys
@@ -185,6 +184,8 @@ class TerminalApprover:
 
 async def read_answer(question: str) -> str:
     """A line from the keyboard, without keeping the event loop or a thread busy; empty where there is none."""
+    import asyncio
+
     sys.stderr.write(question)
     sys.stderr.flush()
     loop = asyncio.get_running_loop()
