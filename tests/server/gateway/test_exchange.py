@@ -439,6 +439,21 @@ def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tm
     run(scenario)
 
 
+def test_an_answer_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.server.gateway.exchange.MAX_ANSWER_BYTES", 1_000)
+
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say(LONG))
+        async with gateway(tmp_path, upstream) as (_, client):
+            reply = await client.post(
+                "/v1/messages", json=body_of([{"role": "user", "content": "hi"}]), headers=HEADERS
+            )
+        assert reply.status_code == 502
+        assert "larger than the limit" in reply.json()["error"]["message"]
+
+    run(scenario)
+
+
 class _Slow:
     """An upstream that answers when it is let."""
 

@@ -53,6 +53,8 @@ MOST_TOOLS_SHARE: Final = 0.2
 """Where their definitions would take more of the budget, the history tools are not offered."""
 HISTORY_TOOLS_TOKENS: Final = 400
 MAX_ERROR_BYTES: Final = 1_000_000
+MAX_ANSWER_BYTES: Final = 64 * 1_048_576
+"""Of an answer that is not streamed."""
 _TOO_LONG: Final = (
     b"too long",
     b"context length",
@@ -334,7 +336,7 @@ class Gateway:
         body: Record | None = prepared.body
         try:
             while body is not None:
-                answer.load(_decoded(await response.aread()))
+                answer.load(_decoded(await _whole_body(response)))
                 body = await self._end_round(call, prepared, answer, body)
                 if body is not None:
                     response = await self._post_again(call, body)
@@ -548,6 +550,18 @@ def _decoded(data: bytes) -> Record:
     if not isinstance(decoded, dict):
         raise BadUpstream("the upstream's answer is not a JSON object")
     return decoded
+
+
+async def _whole_body(response: httpx2.Response) -> bytes:
+    """The body of an answer. One beyond the limit is refused, since it would be held in memory."""
+    data = bytearray()
+    async for chunk in response.aiter_bytes():
+        data += chunk
+        if len(data) > MAX_ANSWER_BYTES:
+            await response.aclose()
+            raise BadUpstream(f"the upstream's answer is larger than the limit of {MAX_ANSWER_BYTES:,} bytes")
+    await response.aclose()
+    return bytes(data)
 
 
 async def _limited(response: httpx2.Response) -> bytes:
