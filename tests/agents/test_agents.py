@@ -103,6 +103,18 @@ def test_a_call_is_one_prompt_and_a_fork_sees_the_turns_before_it(tmp_path: Path
     working(test)
 
 
+def test_a_call_takes_a_stored_prompt_with_its_variables(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with store(tmp_path / "a.db", Says("Fine.")) as fov:
+            await fov.prompts.set("review", "Review this: {code}")
+            agent = await fov.agents.call(prompt_key="review", variables={"code": "x = 1"}, model=MODEL)
+            assert (agent.task, agent.result) == ("Review this: x = 1", "Fine.")
+            with pytest.raises(InputError, match="either a prompt or the key"):
+                await fov.agents.call("Hello", prompt_key="review")
+
+    working(test)
+
+
 def test_after_a_kill_another_worker_goes_on_and_only_the_newest_claim_can_end_an_agent(tmp_path: Path) -> None:
     async def test() -> None:
         async with store(tmp_path / "a.db", DONE) as fov:
