@@ -108,7 +108,7 @@ def test_a_call_takes_a_stored_prompt_with_its_variables(tmp_path: Path) -> None
         async with store(tmp_path / "a.db", Says("Fine.")) as fov:
             await fov.prompts.set("review", "Review this: {code}")
             agent = await fov.agents.call(prompt_key="review", variables={"code": "x = 1"}, model=MODEL)
-            assert (agent.task, agent.result) == ("Review this: x = 1", "Fine.")
+            assert (agent.task, agent.result) == ("Review this: x = 1\n", "Fine.")
             with pytest.raises(InputError, match="either a prompt or the key"):
                 await fov.agents.call("Hello", prompt_key="review")
 
