@@ -18,7 +18,8 @@ from foveate.events import Event
 from foveate.models import Ask
 from foveate.models.settings import Price
 from foveate.session.subagents import PendingApproval, PendingQuestion
-from foveate.store.agent_rows import ClaimRequest
+from foveate.store.agent_rows import AgentRow, ClaimRequest
+from foveate.store.protocol import AgentRows
 from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel, Stalls
 from foveate.tools import registry, tool
 from foveate.turn import Text
@@ -81,6 +82,35 @@ def test_a_spawned_agent_is_run_by_a_worker_and_its_result_is_stored_before_it_i
             assert own.info.parent_id == "boss"
             assert (await session.refresh()).turns == 1
         assert events == [("boss", "queued"), ("boss", "running"), ("boss", "done")]
+
+    working(test)
+
+
+def test_a_heartbeat_does_not_interrupt_the_note_about_an_agent_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with store(tmp_path / "a.db", DONE) as fov:
+            session = await fov.session("boss")
+            agent = await fov.agents.spawn("Build a house.", parent="boss", model=MODEL)
+            worker, beats = AgentWorker(fov), asyncio.Semaphore(0)
+            held, tell = type(worker._rows).held, worker._tell
+
+            async def counted(rows: AgentRows, owner: str) -> Mapping[str, int]:
+                beats.release()
+                return await held(rows, owner)
+
+            async def slow(row: AgentRow) -> None:
+                while row.state == "done" and not beats.locked():
+                    await beats.acquire()
+                for _ in range(3 if row.state == "done" else 0):
+                    await beats.acquire()
+                await tell(row)
+
+            monkeypatch.setattr(type(worker._rows), "held", counted)
+            monkeypatch.setattr(worker, "_tell", slow)
+            await worker.run(drain=True)
+            assert f"Agent ({agent.id} done)" in (await session.context("And?")).text
 
     working(test)
 

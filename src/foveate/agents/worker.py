@@ -52,6 +52,8 @@ class AgentWorker:
         self.owner = uuid.uuid4().hex
         """The name of this worker in the store."""
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._interruptible: dict[tuple[str, int], asyncio.Task[None]] = {}
+        """Those of the running tasks whose end is not being stored and told."""
         self._stopping = asyncio.Event()
         self._until: str | None = None
         self.ended = 0
@@ -77,7 +79,7 @@ class AgentWorker:
                 await self._pause()
         finally:
             heart.cancel()
-            for task in self._running.values():
+            for task in self._interruptible.values():
                 task.cancel()
             await asyncio.gather(heart, *self._running.values(), return_exceptions=True)
             await self._rows.release(self.owner)
@@ -99,8 +101,12 @@ class AgentWorker:
                 continue
             key = (row.id, row.claims)
             task = asyncio.create_task(self._work(row))
-            self._running[key] = task
-            task.add_done_callback(lambda _, key=key: self._running.pop(key, None))  # type: ignore[misc]
+            self._running[key] = self._interruptible[key] = task
+            task.add_done_callback(lambda _, key=key: self._forget(key))  # type: ignore[misc]
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        self._running.pop(key, None)
+        self._interruptible.pop(key, None)
 
     async def _pause(self) -> None:
         """Until an agent ends here, the worker is stopped, or it is time to look again."""
@@ -129,7 +135,7 @@ class AgentWorker:
                     renewed = time.monotonic()
                 else:
                     held = await self._rows.held(self.owner)
-                for (agent_id, claims), task in list(self._running.items()):
+                for (agent_id, claims), task in list(self._interruptible.items()):
                     if held.get(agent_id) != claims:
                         task.cancel()
 
@@ -140,20 +146,29 @@ class AgentWorker:
                 outcome = await execute(self._fov, self._rows, row, self._agents.limits)
             except Suspension as suspension:
                 waits = msgspec.json.encode(suspension.waits).decode()
+                self._settle(row)
                 await self._tell(await self._rows.park(row, waits, suspension.children))
                 return
             except ClaimLost:
                 raise
             except FoveateError as error:
+                self._settle(row)
                 await self._tell(await self._rows.finish(row, "failed", problem=str(error)))
                 return
+            self._settle(row)
             done = await self._rows.finish(row, outcome.state, result=outcome.result, problem=outcome.problem)
             self.ended += 1
             await self._tell(done)
         if failure.error is not None:
+            self._settle(row)
             problem = f"it failed unexpectedly: {type(failure.error).__name__}: {failure.error}"
             with contained(_log, "the failure of agent %s can't be stored", row.id), suppress(ClaimLost):
                 await self._tell(await self._rows.finish(row, "failed", problem=problem))
+
+    def _settle(self, row: AgentRow) -> None:
+        """From here on the task is not interrupted: a row that has ended is held by nobody, and its end is still to be
+        told."""
+        self._interruptible.pop((row.id, row.claims), None)
 
     async def _tell(self, row: AgentRow) -> None:
         """Whoever waits for one agent here reads its result, so its board is not told."""
