@@ -28,6 +28,7 @@ from foveate.tools.patch import commit
 from foveate.tools.sandbox import layers, run
 from foveate.tools.settings import ExecSettings, ToolsSettings, WebSettings
 from foveate.tools.web import fetch, guard
+from foveate.tools.workspace import JOURNAL
 from support import escape_attempts
 
 LAYERS = layers.detect()
@@ -329,14 +330,14 @@ def test_a_forged_journal_of_a_patch_removes_nothing_outside(tmp_path: Path) -> 
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
-    (root / commit.JOURNAL).write_text(json.dumps({"steps": [], "folders": [str(outside)]}))
+    (root / JOURNAL).write_text(json.dumps({"steps": [], "folders": [str(outside)]}))
     with pytest.raises(ToolError, match="outside the folders"):
         commit.recover(workspace(root))
     assert outside.is_dir()
 
 
 def test_a_pipe_in_place_of_a_journal_does_not_block(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / commit.JOURNAL)
+    os.mkfifo(tmp_path / JOURNAL)
     with pytest.raises(ToolError, match="not the journal"):
         commit.recover(workspace(tmp_path))
 

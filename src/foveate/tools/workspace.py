@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from foveate.session.cabinet import Cabinet
     from foveate.tools.toolbox import Toolbox
 
+JOURNAL = ".foveate-patch"
+"""The file in a root that says what a patch is about to do; there only while one is written."""
 _STORE_ENDS = ("", "-wal", "-shm", "-journal")
 """Ends of the names of SQLite's files."""
 
@@ -67,6 +69,13 @@ class Workspace:
             raise ToolError(f"{given} is outside the folders that tools may use ({allowed})")
         if self._is_store(found):
             raise ToolError(f"{given} is the store of this conversation, which tools can't touch")
+        return found
+
+    def target(self, given: str) -> Path:
+        """The real path of a file to write. `ToolError` as for `path`, and for the journal of patches."""
+        found = self.path(given)
+        if found.name.casefold().startswith(JOURNAL):
+            raise ToolError(f"{given} is the journal of patches, which tools can't write")
         return found
 
     def _is_store(self, path: Path) -> bool:

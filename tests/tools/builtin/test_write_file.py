@@ -37,6 +37,10 @@ def test_what_can_not_be_written_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     small = Workspace.at([tmp_path], settings=ToolsSettings(max_file_bytes=3))
     assert "is a folder" in refusal(tmp_path, "write_file", path=".", content="x")
+    assert "journal of patches" in refusal(tmp_path, "write_file", path=".foveate-patch", content="{}")
+    assert "journal of patches" in refusal(
+        tmp_path, "edit_file", path="./.foveate-patch", old_string="a", new_string="b"
+    )
     assert "not a regular file" in refusal(tmp_path, "write_file", path="pipe", content="x")
     assert "outside the folders" in refusal(tmp_path, "write_file", path="out/x", content="x")
     assert "outside the folders" in refusal(tmp_path, "write_file", path="../x", content="x")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import patch_fuzz
 from foveate.tools import Toolbox, ToolError, Workspace
 from foveate.tools.patch import commit as module
-from foveate.tools.patch.commit import JOURNAL, commit, locked, recover
+from foveate.tools.patch.commit import Journal, Step, commit, locked, recover
 from foveate.tools.patch.plan import parse_patch, plan_edits
+from foveate.tools.workspace import JOURNAL
 from patch_fuzz import Case, Killed, check_state, interruption, read_state, write_state
 
 BEFORE = {"a.txt": b"a\n", "sub/b.txt": b"b\n", "c.txt": b"c\n"}
@@ -109,10 +111,42 @@ def test_a_patch_waits_for_another_one(workspace: Workspace) -> None:
 
 
 def test_a_journal_that_names_files_elsewhere_is_refused(workspace: Workspace) -> None:
-    step = '{"path": "/etc/passwd", "temporary": "/etc/x", "backup": "/etc/y", "before": null, "after": null}'
-    (workspace.roots[0] / JOURNAL).write_text(f'{{"steps": [{step}]}}')
+    name = f"/etc/.foveate-{'0' * 16}"
+    step = Step(path="/etc/passwd", temporary=f"{name}.tmp", backup=f"{name}.old", before=None, after=None)
+    (workspace.roots[0] / JOURNAL).write_bytes(msgspec.json.encode(Journal((step,))))
     with locked(workspace), pytest.raises(ToolError, match="outside the folders"):
         recover(workspace)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("n", "victim", "other"),
+        ("n", f".foveate-{'0' * 16}.tmp", f".foveate-{'0' * 16}.old"),
+        ("ROOT/n", "ROOT/victim", "ROOT/other"),
+        ("ROOT/n", f"ROOT/sub/.foveate-{'0' * 16}.tmp", f"ROOT/.foveate-{'0' * 16}.old"),
+        ("ROOT/n", f"ROOT/.foveate-{'0' * 16}.tmp", f"ROOT/.foveate-{'1' * 16}.old"),
+    ],
+    ids=["relative", "relative, own names", "other names", "another folder", "a link"],
+)
+def test_a_journal_that_no_patch_wrote_touches_nothing(
+    names: tuple[str, str, str], workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are not taken relative to the working folder of the process either."""
+    root = workspace.roots[0]
+    outside = tmp_path.parent / f"{tmp_path.name} outside"
+    outside.mkdir()
+    monkeypatch.chdir(outside)
+    kept = [folder / name for folder in (outside, root) for name in ("n", "victim", "other", Path(names[1]).name)]
+    for file in kept:
+        file.write_text("precious")
+    (root / f".foveate-{'1' * 16}.old").symlink_to("victim")
+    path, temporary, backup = (name.replace("ROOT", str(root)) for name in names)
+    step = Step(path, temporary, backup, before=None, after=None)
+    (root / JOURNAL).write_bytes(msgspec.json.encode(Journal((step,), is_committed=True)))
+    with locked(workspace), pytest.raises(ToolError, match="names files that no patch here names"):
+        recover(workspace)
+    assert {file.read_text() for file in kept} == {"precious"}
 
 
 def test_random_patches_never_leave_a_file_half_written(tmp_path: Path) -> None:

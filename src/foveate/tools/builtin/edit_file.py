@@ -28,7 +28,7 @@ def edit_file(
         raise ToolError("old_string is empty; write_file creates a file")
     if old_string == new_string:
         raise ToolError("old_string and new_string are the same; nothing to change")
-    found = workspace.path(path)
+    found = workspace.target(path)
     file = decode_text(read_whole(found, path, workspace.settings.max_file_bytes), path)
     old, new = old_string, new_string
     if old not in file.text and file.newline == "\r\n":

@@ -21,5 +21,5 @@ def write_file(
     limit = workspace.settings.max_file_bytes
     if len(data) > limit:
         raise ToolError(f"content has {len(data):,} bytes, more than tools.max_file_bytes ({limit:,})")
-    is_new = write_atomically(workspace.path(path), data, path)
+    is_new = write_atomically(workspace.target(path), data, path)
     return f"{'Created' if is_new else 'Replaced'} {path} ({len(data):,} bytes).\n"

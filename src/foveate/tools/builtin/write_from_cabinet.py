@@ -20,7 +20,7 @@ async def write_from_cabinet(
     cabinet = workspace.cabinet
     if cabinet is None:
         raise ToolError("there is no file cabinet without a store; give one with --db")
-    target = workspace.path(path)
+    target = workspace.target(path)
     content = await cabinet.content(key)
     is_new = await asyncio.to_thread(write_atomically, target, content, path)
     return f"{'Created' if is_new else 'Replaced'} {path} ({len(content):,} bytes).\n"

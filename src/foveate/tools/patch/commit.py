@@ -13,6 +13,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -27,10 +28,8 @@ from msgspec import Struct
 
 from foveate.tools.files import create_file
 from foveate.tools.tool import ToolError
-from foveate.tools.workspace import Workspace
+from foveate.tools.workspace import JOURNAL, Workspace
 
-JOURNAL = ".foveate-patch"
-"""The file in a root that says what a patch is about to do; there only while one is written."""
 LOCK_SECONDS = 10.0
 _LOCK_WAIT_SECONDS = 0.02
 Probe = Callable[[str], None]
@@ -107,11 +106,8 @@ def recover(workspace: Workspace) -> None:
             raise ToolError(
                 f"{path}, the journal of an interrupted patch, can't be read; look at it and remove it"
             ) from None
-        for step in journal.steps:
-            for name in (step.path, step.temporary, step.backup):
-                workspace.path(name)
-        for folder in journal.folders:
-            workspace.path(folder)
+        if not _is_own(journal, workspace):
+            raise ToolError(f"{path} names files that no patch here names; look at it and remove it")
         try:
             (_clean_up if journal.is_committed else _roll_back)(journal, path)
         except OSError as error:
@@ -198,6 +194,21 @@ def _clean_up(journal: Journal, journal_path: Path) -> None:
         Path(step.backup).unlink(missing_ok=True)
         Path(step.temporary).unlink(missing_ok=True)
     journal_path.unlink(missing_ok=True)
+
+
+def _is_own(journal: Journal, workspace: Workspace) -> bool:
+    """Whether a patch could have written the journal: anybody can put a file of that name into a folder.
+
+    Names are absolute, without links, within the roots (else `ToolError`); temporary files and backups have the names
+    that `_step` makes, beside their file.
+    """
+    for step in journal.steps:
+        folder = re.escape(step.path.rpartition("/")[0])
+        for name, end in ((step.temporary, "tmp"), (step.backup, "old")):
+            if not re.fullmatch(rf"{folder}/\.foveate-[0-9a-f]{{16}}\.{end}", name):
+                return False
+    names = [name for step in journal.steps for name in (step.path, step.temporary, step.backup)]
+    return all(str(workspace.path(name)) == name for name in (*names, *journal.folders))
 
 
 def _save(journal: Journal, path: Path) -> None:

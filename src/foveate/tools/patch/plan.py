@@ -9,7 +9,7 @@ from pathlib import Path
 from foveate.tools.files import TextFile, decode_text, file_errors, read_whole, writable_mode
 from foveate.tools.patch.changes import MAX_FILES, MAX_PATCH_CHARS, FileChange, PatchError
 from foveate.tools.patch.codex import BEGIN, parse_codex
-from foveate.tools.patch.commit import JOURNAL, Edit
+from foveate.tools.patch.commit import Edit
 from foveate.tools.patch.match import apply_hunks
 from foveate.tools.patch.unified import parse_unified
 from foveate.tools.tool import ToolError
@@ -128,9 +128,7 @@ class _View:
         return file, file.now
 
     def _file(self, given: str) -> tuple[Path, _File]:
-        path = self._workspace.path(given)
-        if path.name.startswith(JOURNAL):
-            raise ToolError(f"{given} is the journal of patches and can't be patched")
+        path = self._workspace.target(given)
         if path not in self._files:
             with file_errors(given):
                 mode = writable_mode(path, given)
