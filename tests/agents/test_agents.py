@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from foveate import Foveate
+from foveate.agents.execution import StoredApprover
 from foveate.agents.toolboxes import ToolChoice, open_toolbox
 from foveate.agents.worker import AgentWorker
+from foveate.cli.ui.tool_options import TerminalApprover
 from foveate.errors import AgentNotFound, ClaimLost, InputError, LimitReached, Refused
 from foveate.events import Event
 from foveate.models import Ask
@@ -22,6 +24,7 @@ from foveate.store.agent_rows import AgentRow, ClaimRequest
 from foveate.store.protocol import AgentRows
 from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel, Stalls
 from foveate.tools import registry, tool
+from foveate.tools.toolbox import Approver
 from foveate.turn import Text
 from support.chats import scripted_store
 
@@ -374,5 +377,30 @@ def test_a_child_has_no_tool_that_its_parent_lacks_and_strangers_are_not_seen(tm
                 given = {"agent_ids": [stranger.id]} if name == "wait_agent" else {"agent_id": stranger.id}
                 assert "of yours" in (await toolbox.call(name, given)).text
             assert (await fov.agents.get(stranger.id)).state == "queued"
+
+    working(test)
+
+
+def test_a_child_has_the_approvals_of_its_parent_and_no_others(tmp_path: Path) -> None:
+    async def approvals(fov: Foveate, approve: Approver) -> dict[str, bool]:
+        choice = ToolChoice(packs=("core-codex", "agents"), roots=(str(tmp_path),), allow_exec=True)
+        toolbox = await open_toolbox(fov, await fov.session("boss"), choice, approve=approve)
+        assert toolbox is not None
+        assert not (await toolbox.call("spawn_agent", {"task": "Look."})).is_error
+        (made,) = await fov.agents.list(parent="boss", state="queued")
+        assert made.spec.allow_exec
+        child = StoredApprover(await fov.agents.rows.get(made.id))
+        await fov.agents.cancel(made.id)
+        return {name: child.grants(registry.find(name)) for name in ("exec", "apply_patch")}
+
+    async def test() -> None:
+        async with store(tmp_path / "a.db", DONE) as fov:
+            asked = TerminalApprover(is_typed=True)
+            assert await approvals(fov, asked) == {"exec": False, "apply_patch": False}
+            asked.approved.add("apply_patch")
+            assert await approvals(fov, asked) == {"exec": False, "apply_patch": True}
+            alone = await fov.agents.spawn("Work.", allow_exec=True, approve_local=True)
+            unattended = StoredApprover(await fov.agents.rows.get(alone.id))
+            assert await approvals(fov, unattended) == {"exec": True, "apply_patch": True}
 
     working(test)

@@ -15,7 +15,7 @@ MAX_AGENTS_PER_WAIT = 100
 
 
 async def child_spec(workspace: Workspace, pack: str | None) -> AgentSpec:
-    """How a child works: with the folders of its parent, and with the parent's packs or one within them."""
+    """How a child works: with its parent's folders and approvals, and with the parent's packs or one within them."""
     fov, session = owner(workspace)
     boss = await fov.agents.of_session(session.id)
     own = boss.spec.packs if boss else tuple((await session.documents.get(PACK)).split(","))
@@ -31,6 +31,7 @@ async def child_spec(workspace: Workspace, pack: str | None) -> AgentSpec:
         roots=tuple(map(str, workspace.roots)),
         allow_exec=workspace.allow_exec,
         allow_unsandboxed=workspace.allow_unsandboxed,
+        approved=workspace.toolbox.granted() if workspace.toolbox else (),
     )
 
 

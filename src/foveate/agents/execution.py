@@ -45,20 +45,24 @@ class StoredApprover:
 
     def __init__(self, row: AgentRow) -> None:
         self._allowed = {*grants_of(row).tools, *spec_of(row).approved}
-        self._allows_local = spec_of(row).allow_exec
+        self._approves_local = spec_of(row).approve_local
         self._decision = decision_of(row)
 
     @property
     def has_decision(self) -> bool:
         return self._decision is not None
 
+    def grants(self, tool: Tool) -> bool:
+        """Whether a tool needs no approval."""
+        is_local = tool.approval == "ask" and not tool.annotations.open_world
+        return tool.name in self._allowed or (self._approves_local and is_local)
+
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         decision, self._decision = self._decision, None
         given = dict(arguments)
         if decision and decision.tool == tool.name and compact_json(decision.arguments) == compact_json(given):
             return decision.allow
-        is_local = self._allows_local and tool.approval == "ask" and not tool.annotations.open_world
-        if tool.name in self._allowed or is_local:  # a command could do what a local tool does
+        if self.grants(tool):
             return True
         raise Suspension(PendingApproval(tool=tool.name, arguments=given, can_remember=tool.approval == "ask"))
 

@@ -127,6 +127,7 @@ def spawn(
             roots=tools.choice.roots if tools.packs else (),
             allow_exec=tools.allow_exec,
             allow_unsandboxed=tools.allow_unsandboxed,
+            approve_local=tools.allow_exec,  # nobody is at its terminal, and a command could do what a local tool does
             approved=tuple(sorted(tools.approved)),
             limits=limits or None,
         )

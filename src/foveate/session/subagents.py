@@ -67,7 +67,10 @@ class AgentSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     roots: tuple[str, ...] = ()
     """Folders that its tools are confined to."""
     allow_exec: bool = False
+    """Offer `exec`. Its calls still need approval."""
     allow_unsandboxed: bool = False
+    approve_local: bool = False
+    """Tools that stay within its folders need no approval, `exec` included."""
     approved: tuple[str, ...] = ()
     """Tools that need no approval."""
     max_output_tokens: int | None = None

@@ -54,6 +54,11 @@ class Toolbox:
         """The tools in a provider's format, or MCP's."""
         return definitions(self.tools.values(), format)
 
+    def granted(self) -> tuple[str, ...]:
+        """The tools that need approval and have it for all calls. An approver says so by its method `grants`."""
+        grants: Callable[[Tool], bool] = getattr(self._approve, "grants", lambda _: False)
+        return tuple(name for name, tool in self.tools.items() if tool.approval != "never" and grants(tool))
+
     async def call(self, name: str, arguments: object, *, whole: bool = False) -> ToolOutput:
         """Execute a call. An error of any kind is an output with `is_error`.
 

@@ -151,10 +151,14 @@ class TerminalApprover:
     is_unattended: bool = False
     """Nobody is expected to answer: what `--allow-exec` makes possible anyway is not asked about."""
 
+    def grants(self, tool: Tool) -> bool:
+        """Whether a tool is not asked about any more."""
+        return tool.name in self.approved
+
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         from foveate.tools import ToolError
 
-        if tool.name in self.approved:
+        if self.grants(tool):
             return True
         if not self.is_typed:
             raise ToolError(NOBODY.format(name=tool.name))
