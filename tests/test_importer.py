@@ -232,7 +232,9 @@ def _records(name: str, path: Path) -> list[Any]:
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the transcripts in ../shared/data are not here")
-@pytest.mark.parametrize("name", ["pi-large-session.jsonl", "aider-chat-history.md"])
+@pytest.mark.parametrize(
+    "name", ["pi-large-session.jsonl", pytest.param("aider-chat-history.md", marks=pytest.mark.thorough)]
+)
 def test_a_real_transcript_comes_back_out_of_the_store_as_it_was(name: str, tmp_path: Path) -> None:
     path = SHARED / name
     with foveate.open(tmp_path / "chat.db") as fov:

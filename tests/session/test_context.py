@@ -146,7 +146,7 @@ def test_the_same_state_gives_the_same_bytes_to_every_handle(tmp_path: Path, sce
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-@pytest.mark.parametrize("budget_tokens", [2_000, 8_000, 30_000])
+@pytest.mark.parametrize("budget_tokens", [2_000, pytest.param(8_000, marks=pytest.mark.thorough), 30_000])
 def test_a_giant_running_turn_is_shown_step_by_step_within_the_budget(tmp_path: Path, budget_tokens: int) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("agent", budget_tokens=budget_tokens)

@@ -139,7 +139,7 @@ def stages() -> list[tuple[Stage, int]]:
     chosen = settings(recall={"enabled": False})
     ready = []
     for name, turns in histories().items():
-        some, budget, every = (turns, 3_000, 9) if name.startswith("tau") else (turns[:32], 12_000, 30)
+        some, budget, every = (turns, 3_000, 14) if name.startswith("tau") else (turns[:24], 12_000, 40)
         script = asyncio.run(prepare(some, settings=chosen))
         ready.append((Stage(script, some, CallSample(every), chosen), budget))
     return ready
@@ -156,9 +156,9 @@ def test_nothing_forbidden_happens_in_real_conversations(
         faults += watch.faults
         prompts += watch.prompts
     longest = max(stages, key=lambda one: one[0].script.raw_tokens)[0]
-    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=8))
+    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=12))
     assert faults == []
-    assert prompts > 40
+    assert prompts > 20
 
 
 def test_the_watch_notices_what_may_not_happen() -> None:

@@ -32,7 +32,7 @@ NO_ROOM = "stopped at a limit: {}"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AgentOutcome:
     """How an agent ended."""
 
     state: Literal["done", "failed"]
@@ -67,7 +67,7 @@ class StoredApprover:
         raise Suspension(PendingApproval(tool=tool.name, arguments=given, can_remember=tool.approval == "ask"))
 
 
-async def execute(fov: Foveate, rows: AgentRows, row: AgentRow, limits: AgentLimits) -> Outcome:
+async def execute(fov: Foveate, rows: AgentRows, row: AgentRow, limits: AgentLimits) -> AgentOutcome:
     """Work on a claimed agent until it ends. `Suspension` if it has to wait; `ClaimLost` if it was taken away."""
     view = fov.tenant(row.tenant) if row.tenant else fov
     session = await view.open_session(row.id if row.tenant else row.session_id)
@@ -131,7 +131,7 @@ class _Work:
         if self._toolbox:
             await note_packs(self._session, choice)
 
-    async def call(self) -> Outcome:
+    async def call(self) -> AgentOutcome:
         """Ask the prompt, unless it has its answer already."""
         chat = Chat(
             self._session,
@@ -148,15 +148,15 @@ class _Work:
         )
         asked = any(message.text == self._row.task for message in await self._newest())
         if asked and await chat.waiting() is None:
-            return Outcome("done", await self._last_answer())
+            return AgentOutcome("done", await self._last_answer())
         key = f"agent/{self._row.id}"
         events = chat.answer(unstarted=await self._unstarted()) if asked else chat.say(self._row.task, key=key)
         async with aclosing(events):
             async for _ in events:
                 pass
-        return Outcome("done", await self._last_answer())
+        return AgentOutcome("done", await self._last_answer())
 
-    async def run(self) -> Outcome:
+    async def run(self) -> AgentOutcome:
         """Run to completion; a question is answered with what a person said to the same question."""
         ended = await self._run_on(None)
         grants = grants_of(self._row)
@@ -164,9 +164,9 @@ class _Work:
             ended = await self._run_on(grants.answer)
         match ended.reason:
             case "done":
-                return Outcome("done", ended.text or await self._last_answer())
+                return AgentOutcome("done", ended.text or await self._last_answer())
             case "cap":
-                return Outcome("failed", problem=NO_ROOM.format(ended.text))
+                return AgentOutcome("failed", problem=NO_ROOM.format(ended.text))
         raise Suspension(PendingQuestion(question=ended.text))
 
     async def _run_on(self, answer: str | None) -> RunEnd:

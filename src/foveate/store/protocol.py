@@ -95,7 +95,7 @@ class Store(Protocol):
         """The file cabinet."""
 
     @property
-    def prompts(self) -> Prompts:
+    def prompts(self) -> PromptRows:
         """Stored prompts."""
 
     @property
@@ -583,7 +583,7 @@ class CabinetKeys(Protocol):
         """The contents that these turns refer to, its ancestors' included."""
 
 
-class Prompts(Protocol):
+class PromptRows(Protocol):
     """Stored prompts by tenant, key and version."""
 
     async def add(self, tenant: str, key: str, text: str | None) -> PromptRow:

@@ -45,6 +45,7 @@ def test_a_person_refuses_a_call_and_allows_a_tool_for_the_session(
         assert "approval" not in terminal.wait_for("I tried.")
         assert note.read_text("utf-8") == "third"
         terminal.wait_for("predicted)")
+        terminal.wait_for("> ")
         terminal.type(CTRL_D)
         assert terminal.wait_for_end() == 0
 

@@ -6,7 +6,7 @@ import time
 from typing import Annotated
 
 from foveate.text import several
-from foveate.tools.patch.changes import FileChange
+from foveate.tools.patch.changes import FilePatch
 from foveate.tools.patch.commit import commit, locked, recover
 from foveate.tools.patch.plan import parse_patch, plan_edits
 from foveate.tools.patch.syntax import syntax_warnings
@@ -43,7 +43,7 @@ def apply_patch(
     return "\n".join([f"Applied to {several(len(edits), 'file')}:", *listed, *syntax_warnings(edits)]) + "\n"
 
 
-def _summary(change: FileChange) -> str:
+def _summary(change: FilePatch) -> str:
     """As in `M src/app.py +3 -1`."""
     marks = [line.mark for hunk in change.hunks for line in hunk.lines]
     target = f" -> {change.target}" if change.target else ""

@@ -28,7 +28,7 @@ MAX_OUTPUT_BYTES = 1_000_000
 CHUNK_BYTES = 1 << 20
 
 
-class Lines(NamedTuple):
+class NumberedLines(NamedTuple):
     """Lines without their ends, and the number of the next one if there are more."""
 
     texts: Sequence[bytes]
@@ -72,7 +72,7 @@ def read_file(
     return _shown(chosen, texts) + _more(chosen.stop + 1 if chosen.stop < len(texts) else None)
 
 
-def _range(opened: BinaryIO, first_line: int, count: int, given: str) -> Lines:
+def _range(opened: BinaryIO, first_line: int, count: int, given: str) -> NumberedLines:
     """The lines of a range; what is before it is counted in chunks, and a long line is never held whole."""
     before = _skip(opened, first_line - 1)
     texts: list[bytes] = []
@@ -85,7 +85,7 @@ def _range(opened: BinaryIO, first_line: int, count: int, given: str) -> Lines:
         room -= len(texts[-1])
     if not texts:
         raise ToolError(f"{given} has {before:,} lines; first_line is {first_line:,}")
-    return Lines(texts, first_line + len(texts) if opened.read(1) else None)
+    return NumberedLines(texts, first_line + len(texts) if opened.read(1) else None)
 
 
 def _skip(opened: BinaryIO, count: int) -> int:
@@ -117,7 +117,7 @@ def _whole_line(opened: BinaryIO, start: bytes) -> bytes:
     return start.decode("utf-8", "ignore").encode() + f" … {more:,} more bytes".encode() if more else start
 
 
-def _numbered(found: Lines, first_line: int) -> str:
+def _numbered(found: NumberedLines, first_line: int) -> str:
     try:
         texts = [line.decode("utf-8") for line in found.texts]
         note = ""

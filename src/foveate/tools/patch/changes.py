@@ -46,7 +46,7 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class FilePatch:
     """A change of one file."""
 
     kind: Literal["add", "delete", "update"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from foveate.tools.patch.changes import FileChange, Hunk, PatchError, PatchLine
+from foveate.tools.patch.changes import FilePatch, Hunk, PatchError, PatchLine
 
 BEGIN = "*** Begin Patch"
 _END = "*** End Patch"
@@ -31,7 +31,7 @@ _NUMBERS = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
 """Line numbers as unified diffs have them, which this format does without."""
 
 
-def parse_codex(text: str) -> list[FileChange]:
+def parse_codex(text: str) -> list[FilePatch]:
     """The changes that a patch lists; `PatchError` names the line that can't be read."""
     lines = text.replace("\r\n", "\n").split("\n")
     first = next(place for place, line in enumerate(lines) if line.strip() == BEGIN)
@@ -54,7 +54,7 @@ def _starts_file(line: str) -> bool:
     return line.startswith((_ADD, _DELETE, _UPDATE))
 
 
-def _read_file(header: str, body: Sequence[str], number: int) -> FileChange:
+def _read_file(header: str, body: Sequence[str], number: int) -> FilePatch:
     for start in (_ADD, _DELETE, _UPDATE):
         if header.startswith(start):
             break
@@ -66,9 +66,9 @@ def _read_file(header: str, body: Sequence[str], number: int) -> FileChange:
     if start == _DELETE:
         if any(line.strip() for line in body):
             raise PatchError(f"line {number + 1} of the patch: '{_DELETE}{path}' has no lines below it")
-        return FileChange("delete", path)
+        return FilePatch("delete", path)
     if start == _ADD:
-        return FileChange("add", path, (Hunk(_added(body, path, number)),))
+        return FilePatch("add", path, (Hunk(_added(body, path, number)),))
     return _update(path, body, number)
 
 
@@ -81,7 +81,7 @@ def _added(body: Sequence[str], path: str, number: int) -> tuple[PatchLine, ...]
     return tuple(PatchLine("+", line[1:]) for line in body)
 
 
-def _update(path: str, body: Sequence[str], number: int) -> FileChange:
+def _update(path: str, body: Sequence[str], number: int) -> FilePatch:
     target = None
     if body and body[0].startswith(_MOVE):
         target = body[0].removeprefix(_MOVE).strip()
@@ -106,7 +106,7 @@ def _update(path: str, body: Sequence[str], number: int) -> FileChange:
         place = stop
     if not hunks and target is None:
         raise PatchError(f"line {number} of the patch: the update of {path} has no changes")
-    return FileChange("update", path, tuple(hunks), target)
+    return FilePatch("update", path, tuple(hunks), target)
 
 
 def _is_anchor(line: str) -> bool:

@@ -48,7 +48,7 @@ class Edit:
     is_mode_changed: bool = False
 
 
-class Step(Struct, frozen=True):
+class JournalStep(Struct, frozen=True):
     """What the journal says of a file. Paths are absolute, contents are hashes."""
 
     path: str
@@ -59,7 +59,7 @@ class Step(Struct, frozen=True):
 
 
 class Journal(Struct, frozen=True):
-    steps: tuple[Step, ...]
+    steps: tuple[JournalStep, ...]
     folders: tuple[str, ...] = ()
     """Folders that are created, outer ones first."""
     is_committed: bool = False
@@ -219,9 +219,9 @@ def _save(journal: Journal, path: Path) -> None:
     _sync(path.parent)
 
 
-def _step(edit: Edit) -> Step:
+def _step(edit: Edit) -> JournalStep:
     name = f".foveate-{secrets.token_hex(8)}"
-    return Step(
+    return JournalStep(
         path=str(edit.path),
         temporary=str(edit.path.with_name(f"{name}.tmp")),
         backup=str(edit.path.with_name(f"{name}.old")),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foveate.tools.files import TextFile, decode_text, file_errors, read_whole, writable_mode
-from foveate.tools.patch.changes import MAX_FILES, MAX_PATCH_CHARS, FileChange, PatchError
+from foveate.tools.patch.changes import MAX_FILES, MAX_PATCH_CHARS, FilePatch, PatchError
 from foveate.tools.patch.codex import BEGIN, parse_codex
 from foveate.tools.patch.commit import Edit
 from foveate.tools.patch.match import apply_hunks
@@ -18,7 +18,7 @@ from foveate.tools.workspace import Workspace
 MAX_REJECTS = 10
 
 
-def parse_patch(text: str) -> list[FileChange]:
+def parse_patch(text: str) -> list[FilePatch]:
     """The changes of a patch in either format, which is detected by its content."""
     if len(text) > MAX_PATCH_CHARS:
         raise PatchError(f"the patch has {len(text):,} characters, more than {MAX_PATCH_CHARS:,}")
@@ -34,7 +34,7 @@ def parse_patch(text: str) -> list[FileChange]:
     return changes
 
 
-def plan_edits(changes: Sequence[FileChange], workspace: Workspace) -> list[Edit]:
+def plan_edits(changes: Sequence[FilePatch], workspace: Workspace) -> list[Edit]:
     """What to write; `PatchError` lists the changes that are rejected. Nothing is written."""
     view = _View(workspace)
     rejects: list[str] = []
@@ -68,7 +68,7 @@ class _View:
         self._workspace = workspace
         self._files: dict[Path, _File] = {}
 
-    def apply(self, change: FileChange) -> None:
+    def apply(self, change: FilePatch) -> None:
         match change.kind:
             case "add":
                 content = apply_hunks("", change.hunks, "\n")
@@ -91,7 +91,7 @@ class _View:
             raise ToolError(f"{given} exists already; update it, or delete it first")
         self._write(given, file, content, mode)
 
-    def _delete(self, change: FileChange) -> None:
+    def _delete(self, change: FilePatch) -> None:
         self._refuse_link(change.path)
         file, content = self._existing(change.path)
         if change.hunks:
@@ -100,7 +100,7 @@ class _View:
                 raise PatchError("the patch deletes the file, and its hunks leave some lines")
         file.now = None
 
-    def _update(self, change: FileChange) -> None:
+    def _update(self, change: FilePatch) -> None:
         file, content = self._existing(change.path)
         if change.hunks:
             text = decode_text(content, change.path)

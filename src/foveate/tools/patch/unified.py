@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from foveate.tools.patch.changes import FileChange, Hunk, PatchError, PatchLine
+from foveate.tools.patch.changes import FilePatch, Hunk, PatchError, PatchLine
 
 _RANGE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
 _BARE_RANGE = re.compile(r"@@(?: .*)?")
@@ -16,7 +16,7 @@ _SYMLINK = 0o120000
 _PERMISSIONS = 0o777
 
 
-def parse_unified(text: str) -> list[FileChange]:
+def parse_unified(text: str) -> list[FilePatch]:
     """The changes of a diff; text around them, such as a commit message, is skipped."""
     reader = _Reader(text.replace("\r\n", "\n").split("\n"))
     changes = []
@@ -39,16 +39,16 @@ class _Headers:
         self.is_deleted = False
         self.mode: int | None = None
 
-    def change(self, hunks: tuple[Hunk, ...]) -> FileChange:
+    def change(self, hunks: tuple[Hunk, ...]) -> FilePatch:
         old, new = self._paths()
         if old == new == _NOWHERE:
             raise PatchError("a file of the patch is /dev/null on both sides")
         if self.is_new or old == _NOWHERE:
-            return FileChange("add", new, hunks, mode=self.mode)
+            return FilePatch("add", new, hunks, mode=self.mode)
         if self.is_deleted or new == _NOWHERE:
-            return FileChange("delete", old, hunks)
+            return FilePatch("delete", old, hunks)
         target = new if new != old else None
-        return FileChange("update", old, hunks, target, self.is_copy, self.mode)
+        return FilePatch("update", old, hunks, target, self.is_copy, self.mode)
 
     def _paths(self) -> tuple[str, str]:
         if self.moved_from is not None and self.moved_to is not None:
@@ -65,7 +65,7 @@ class _Reader:
         self._lines = lines
         self._place = 0
 
-    def next_file(self) -> FileChange | None:
+    def next_file(self) -> FilePatch | None:
         while not self._is_start():
             if self._place >= len(self._lines):
                 return None

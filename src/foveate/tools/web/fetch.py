@@ -18,7 +18,7 @@ from foveate.tools.settings import WebSettings
 from foveate.tools.tool import ToolError, missing_extra
 from foveate.tools.web import guard
 from foveate.tools.web.cache import ExpiringCache
-from foveate.tools.web.guard import Resolver, Target
+from foveate.tools.web.guard import CheckedTarget, Resolver
 from foveate.tools.web.readable import markdown
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def _plain(url: str, settings: WebSettings, resolver: Resolver) -> Page:
     raise ToolError(f"{url[:200]} was redirected more than {MAX_REDIRECTS} times")
 
 
-async def _request(target: Target, settings: WebSettings) -> Page | httpx2.URL:
+async def _request(target: CheckedTarget, settings: WebSettings) -> Page | httpx2.URL:
     """The page, or where it redirects to. The connection goes to a checked address."""
     import httpx2  # noqa: PLC0415 # of the extra `tools`; the guard needed it already
 

@@ -46,7 +46,7 @@ _TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CheckedTarget:
     """A URL that may be fetched, and the addresses to connect to."""
 
     url: httpx2.URL
@@ -80,14 +80,14 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-async def check(given: str | httpx2.URL, allow_hosts: Sequence[str], resolver: Resolver = resolve) -> Target:
+async def check(given: str | httpx2.URL, allow_hosts: Sequence[str], resolver: Resolver = resolve) -> CheckedTarget:
     """The target of a URL; `ToolError` says why it may not be fetched."""
     url = parse(given)
     host = url.host.lower().rstrip(".")
     port = url.port or _DEFAULT_PORTS[url.scheme]
     allowed = {entry.lower() for entry in allow_hosts}
     if f"{host}:{port}" in allowed:
-        return Target(url, tuple(await _addresses(host, port, resolver)))
+        return CheckedTarget(url, tuple(await _addresses(host, port, resolver)))
     if port not in PORTS:
         raise ToolError(f"port {port} is not fetched; allowed: {', '.join(map(str, sorted(PORTS)))}")
     found = tuple(await _addresses(host, port, resolver))
@@ -96,7 +96,7 @@ async def check(given: str | httpx2.URL, allow_hosts: Sequence[str], resolver: R
             f"{host} is not fetched: it has an address that is not public. "
             "A person can allow the host by the setting tools.web.allow_hosts"
         )
-    return Target(url, found)
+    return CheckedTarget(url, found)
 
 
 def parse(given: str | httpx2.URL) -> httpx2.URL:

@@ -90,7 +90,7 @@ class Test(NamedTuple):
     mask: int = 0xFFFFFFFF
 
 
-class Clause(NamedTuple):
+class FilterRule(NamedTuple):
     """What follows if all tests hold."""
 
     tests: tuple[Test, ...]
@@ -112,7 +112,7 @@ def available(machine: Machine) -> bool:
     return True
 
 
-def rules(*, scoped_signals: bool) -> Iterator[tuple[str, Sequence[Clause], int]]:
+def rules(*, scoped_signals: bool) -> Iterator[tuple[str, Sequence[FilterRule], int]]:
     """Each restricted call with its clauses and what follows if none applies."""
     denied = error(errno.EPERM)
     for name in (*NETWORK, *_PERMITTED, *(() if scoped_signals else _SIGNALS)):
@@ -122,25 +122,25 @@ def rules(*, scoped_signals: bool) -> Iterator[tuple[str, Sequence[Clause], int]
     for name in _NOT_SUPPORTED:
         yield name, (), error(errno.EOPNOTSUPP)
     unix_stream = (Test(0, _AF_UNIX), Test(1, _SOCK_STREAM, mask=_SOCK_TYPE))
-    yield "socketpair", [Clause(unix_stream, ALLOW)], denied
+    yield "socketpair", [FilterRule(unix_stream, ALLOW)], denied
     for name in _ON_ANOTHER:
-        yield name, [Clause((Test(0, 0),), ALLOW)], denied
-    yield "setpriority", [Clause((Test(0, _PRIO_PROCESS), Test(1, 0)), ALLOW)], denied
-    yield "ioprio_set", [Clause((Test(0, _IOPRIO_WHO_PROCESS), Test(1, 0)), ALLOW)], denied
-    yield "fcntl", [Clause((Test(1, command),), denied) for command in _SET_OWNER], ALLOW
-    yield "ioctl", [Clause((Test(1, command),), denied) for command in _IOCTLS], ALLOW
-    yield "clone", [Clause((Test(0, _NEW_NAMESPACES, any_bit=True),), denied)], NOTIFY
+        yield name, [FilterRule((Test(0, 0),), ALLOW)], denied
+    yield "setpriority", [FilterRule((Test(0, _PRIO_PROCESS), Test(1, 0)), ALLOW)], denied
+    yield "ioprio_set", [FilterRule((Test(0, _IOPRIO_WHO_PROCESS), Test(1, 0)), ALLOW)], denied
+    yield "fcntl", [FilterRule((Test(1, command),), denied) for command in _SET_OWNER], ALLOW
+    yield "ioctl", [FilterRule((Test(1, command),), denied) for command in _IOCTLS], ALLOW
+    yield "clone", [FilterRule((Test(0, _NEW_NAMESPACES, any_bit=True),), denied)], NOTIFY
     yield "fork", (), NOTIFY
     yield "vfork", (), NOTIFY
     for name, at in _MODE_AT.items():
-        yield name, [Clause((Test(at, _SET_ID_BITS, any_bit=True),), denied)], NOTIFY
+        yield name, [FilterRule((Test(at, _SET_ID_BITS, any_bit=True),), denied)], NOTIFY
     for name in CHANGES:
         yield name, (), NOTIFY
     for name, flags_at in (("open", 1), ("openat", 2)):
         creates_set_id = (Test(flags_at, _CREATES, any_bit=True), Test(flags_at + 1, _SET_ID_BITS, any_bit=True))
-        yield name, [Clause(creates_set_id, denied)], ALLOW
+        yield name, [FilterRule(creates_set_id, denied)], ALLOW
     for name, mode_at in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
-        yield name, [Clause((Test(mode_at, _SET_ID_BITS, any_bit=True),), denied)], ALLOW
+        yield name, [FilterRule((Test(mode_at, _SET_ID_BITS, any_bit=True),), denied)], ALLOW
 
 
 def program(machine: Machine, *, scoped_signals: bool) -> bytes:
@@ -161,7 +161,7 @@ def program(machine: Machine, *, scoped_signals: bool) -> bytes:
     return b"".join(code)
 
 
-def _block(number: int, clauses: Sequence[Clause], otherwise: int) -> list[bytes]:
+def _block(number: int, clauses: Sequence[FilterRule], otherwise: int) -> list[bytes]:
     body: list[bytes] = []
     for clause in clauses:
         body += _clause(clause)
@@ -170,7 +170,7 @@ def _block(number: int, clauses: Sequence[Clause], otherwise: int) -> list[bytes
     return [_instruction(_JUMP_EQUAL, number, 0, len(body)), *body]
 
 
-def _clause(clause: Clause) -> list[bytes]:
+def _clause(clause: FilterRule) -> list[bytes]:
     length = 3 * len(clause.tests) + 1
     code: list[bytes] = []
     for test in clause.tests:
