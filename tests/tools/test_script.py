@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,11 @@ def test_a_script_has_limits(script: str, problem: str, tmp_path: Path) -> None:
     output = _run(script, tmp_path)
     assert output.is_error
     assert problem in output.text
+
+
+@pytest.mark.parametrize("script", ["list_dir(path=b'x')", "list_dir()\nx = double"])
+def test_a_call_with_any_argument_is_in_the_output_whatever_ends_the_script(script: str, tmp_path: Path) -> None:
+    output = _run(script, tmp_path)
+    assert output.is_error
+    assert [call.name for call in output.inner] == ["list_dir"]
+    assert json.dumps([dict(call.arguments) for call in output.inner])

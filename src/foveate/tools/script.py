@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from foveate.text import several
-from foveate.tools.tool import InnerCall, Tool, ToolError, ToolOutput, missing_extra
+from foveate.tools.tool import InnerCall, Tool, ToolOutput, missing_extra, plain_arguments
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncFunctionSnapshot, AsyncMontySession, AsyncSnapshot, ResourceLimits
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from foveate.tools.settings import ToolsSettings
     from foveate.tools.toolbox import Toolbox
 
-NAME = "run_script"
+NOT_IN_SCRIPTS = ("run_script", "wait_agent", "call_agent")
+"""A script does not call another, and can't be suspended while it waits for an agent."""
 MAX_PRINTED_CHARS = 1_000_000
 """A script that prints more is stopped."""
 
@@ -60,7 +61,7 @@ class _Script:
             return {"exception": RuntimeError(self.problem)}
         arguments: dict[str, Any] = {**dict(zip(names, given, strict=False)), **named}
         output = await self.toolbox.call(name, arguments, whole=True)
-        self.inner.append(InnerCall(name, arguments, output))
+        self.inner.append(InnerCall(name, plain_arguments(arguments), output))
         if output.is_error:
             return {"exception": RuntimeError(output.text.removeprefix("Error: ").strip())}
         return {"return_value": output.text}
@@ -75,7 +76,7 @@ async def execute(toolbox: Toolbox, script: str, limits: ToolsSettings) -> ToolO
     tools = {
         tool.name: tool
         for tool in toolbox.tools.values()
-        if tool.approval == "never" and tool.name != NAME and tool.name.isidentifier()
+        if tool.approval == "never" and tool.name not in NOT_IN_SCRIPTS and tool.name.isidentifier()
     }
     run = _Script(toolbox, limits, tools)
     most: ResourceLimits = {
@@ -113,7 +114,7 @@ async def _drive(session: AsyncMontySession, script: str, run: _Script) -> Any:
         elif isinstance(step, monty.AsyncFutureSnapshot):
             step = await step.resume({call: answers.pop(call) for call in step.pending_call_ids})
         elif step.variable_name in run.tools:
-            raise ToolError(f"call {step.variable_name}(…); it can't be used as a value")
+            run.problem = f"call {step.variable_name}(…); it can't be used as a value"
         else:
             step = await step.resume()
         if run.problem:

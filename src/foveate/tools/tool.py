@@ -176,6 +176,11 @@ def tool(
     return make if function is None else make(function)
 
 
+def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Json]:
+    """Arguments as JSON has them, for people and records; what JSON does not have is written as Python shows it."""
+    return cast("dict[str, Json]", msgspec.to_builtins(dict(arguments), str_keys=True, enc_hook=repr))
+
+
 def _field(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     if parameter.name not in hints:
         raise InputError(f"the parameter {parameter.name!r} of a tool needs a type")

@@ -19,7 +19,7 @@ from foveate.tools import packs, registry
 from foveate.tools.cabinet import shorten
 from foveate.tools.definitions import definitions
 from foveate.tools.patch.commit import recover_interrupted
-from foveate.tools.tool import Tool, ToolOutput
+from foveate.tools.tool import Tool, ToolOutput, plain_arguments
 from foveate.tools.workspace import Workspace
 from foveate.turn import Json
 
@@ -70,10 +70,10 @@ class Toolbox:
             return _error(f"there is no tool {name!r} here; available: {', '.join(self.tools)}")
         try:
             checked = tool.check(arguments)
-            if tool.approval != "never" and not await self._approve(tool, checked):
+            if tool.approval != "never" and not await self._approve(tool, plain_arguments(checked)):
                 return _error(f"{name} was not approved, so it was not executed")
             output = await self._run(tool, checked)
-            return output if whole else await shorten(output, tool, checked, self.workspace)
+            return output if whole else await shorten(output, tool, plain_arguments(checked), self.workspace)
         except FoveateError as error:
             return _error(str(error))
 
