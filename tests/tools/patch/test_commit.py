@@ -11,7 +11,7 @@ import pytest
 import patch_fuzz
 from foveate.tools import Toolbox, ToolError, Workspace
 from foveate.tools.patch import commit as module
-from foveate.tools.patch.commit import Journal, Step, commit, locked, recover
+from foveate.tools.patch.commit import Journal, JournalStep, commit, locked, recover
 from foveate.tools.patch.plan import parse_patch, plan_edits
 from foveate.tools.workspace import JOURNAL
 from patch_fuzz import Case, Killed, check_state, interruption, read_state, write_state
@@ -112,7 +112,7 @@ def test_a_patch_waits_for_another_one(workspace: Workspace) -> None:
 
 def test_a_journal_that_names_files_elsewhere_is_refused(workspace: Workspace) -> None:
     name = f"/etc/.foveate-{'0' * 16}"
-    step = Step(path="/etc/passwd", temporary=f"{name}.tmp", backup=f"{name}.old", before=None, after=None)
+    step = JournalStep(path="/etc/passwd", temporary=f"{name}.tmp", backup=f"{name}.old", before=None, after=None)
     (workspace.roots[0] / JOURNAL).write_bytes(msgspec.json.encode(Journal((step,))))
     with locked(workspace), pytest.raises(ToolError, match="outside the folders"):
         recover(workspace)
@@ -142,7 +142,7 @@ def test_a_journal_that_no_patch_wrote_touches_nothing(
         file.write_text("precious")
     (root / f".foveate-{'1' * 16}.old").symlink_to("victim")
     path, temporary, backup = (name.replace("ROOT", str(root)) for name in names)
-    step = Step(path, temporary, backup, before=None, after=None)
+    step = JournalStep(path, temporary, backup, before=None, after=None)
     (root / JOURNAL).write_bytes(msgspec.json.encode(Journal((step,), is_committed=True)))
     with locked(workspace), pytest.raises(ToolError, match="names files that no patch here names"):
         recover(workspace)
