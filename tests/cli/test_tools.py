@@ -36,6 +36,7 @@ def test_history_tools_answer_from_the_session(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     assert "Good day" in shell("tools", "call", "get_turn", '{"turn_id": "T-1"}', "--session", "s")
     assert "no session was given" in shell.error("tools", "call", "get_turn", '{"turn_id": "T-1"}')
+    assert "no session was given" in shell.error("tools", "call", "get_turn", '{"name": "a", "workspace": "b"}')
     assert "no session" in shell.error("tools", "call", "get_turn", "{}", "--session", "other")
 
 

@@ -36,7 +36,7 @@ def _tool(given: Mapping[str, Any]) -> Tool:
     )
 
 
-async def _answer(name: str, workspace: Workspace, **arguments: object) -> ToolOutput:
+async def _answer(name: str, workspace: Workspace, /, **arguments: object) -> ToolOutput:
     if workspace.session is None:
         raise ToolError(f"{name} reads a session's history, and no session was given")
     text = await workspace.session.call_tool(name, arguments)

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -39,6 +39,7 @@ MAX_NAME_CHARS = 64
 CONNECT_SECONDS = 20.0
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_ARGUMENTS = msgspec.defstruct("NoArguments", [])
+_Answer = TypeVar("_Answer")
 
 Consent = Callable[[str, Sequence[str]], Awaitable[bool]]
 """Asks a person whether the changed definitions of a server's tools may be used."""
@@ -55,7 +56,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
     url: str | None = None
     headers: dict[str, str] = {}
     allow: tuple[str, ...] = ("*",)
-    """Patterns of the tools that may be used."""
+    """Patterns of the tools that may be used; `list_resources` and `read_resource` are two of them."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = 60.0
 
 
@@ -182,12 +183,11 @@ def _target(server: McpServer) -> tuple[Callable[..., Client], Callable[[AsyncEx
 
 
 async def _tools_of(connection: _Connection, known: _Definitions, consent: Consent) -> list[Tool]:
-    client = await connection.client()
-    listed = await _list_tools(client)
-    allowed = [one for one in listed if any(fnmatchcase(one.name, each) for each in connection.server.allow)]
-    tools = [_tool(connection, one) for one in allowed]
-    if client.server_capabilities.resources is not None:
-        tools += _resource_tools(connection)
+    found = {one.name: _tool(connection, one) for one in await _ask(connection, _list_tools)}
+    if (await connection.client()).server_capabilities.resources is not None:
+        found |= _resource_tools(connection)
+    allowed = connection.server.allow
+    tools = [tool for name, tool in found.items() if any(fnmatchcase(name, each) for each in allowed)]
     changed = known.changed(connection.name, tools)
     if changed and not await consent(connection.name, sorted(changed)):
         tools = [tool for tool in tools if tool.name not in changed]
@@ -233,13 +233,19 @@ def _tool_name(server: str, name: str) -> str:
     return f"{full[: MAX_NAME_CHARS - 9]}_{digest}"
 
 
-async def _call(connection: _Connection, name: str, **arguments: Json) -> ToolOutput:
+async def _call(connection: _Connection, name: str, /, **arguments: Json) -> ToolOutput:
+    result = await _ask(connection, lambda client: client.call_tool(name, arguments))
+    return _output(result.content, is_error=bool(result.is_error), structured=result.structured_content)
+
+
+async def _ask(connection: _Connection, request: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
+    """The server's answer; `ToolError` if that is an error or the server ended. The next request connects again."""
     from mcp import MCPError  # noqa: PLC0415 # of the extra `tools`
     from mcp_types import CONNECTION_CLOSED  # noqa: PLC0415
 
     client = await connection.client()
     try:
-        result = await client.call_tool(name, arguments)
+        return await request(client)
     except MCPError as error:
         if error.code == CONNECTION_CLOSED:
             await connection.close()
@@ -247,7 +253,6 @@ async def _call(connection: _Connection, name: str, **arguments: Json) -> ToolOu
                 f"the MCP server {connection.name!r} ended during the call; it may have taken effect"
             ) from error
         raise ToolError(f"the MCP server {connection.name!r} answered with an error: {error}") from error
-    return _output(result.content, is_error=bool(result.is_error), structured=result.structured_content)
 
 
 def _output(content: Sequence[Any], *, is_error: bool = False, structured: Any = None) -> ToolOutput:
@@ -276,24 +281,22 @@ def _resource_text(contents: Any) -> str:
     return text if isinstance(text, str) else f"({contents.uri}: {contents.mime_type or 'binary'}, not shown)"
 
 
-def _resource_tools(connection: _Connection) -> list[Tool]:
+def _resource_tools(connection: _Connection) -> dict[str, Tool]:
     async def list_resources() -> str:
-        client = await connection.client()
-        found = (await client.list_resources()).resources
+        found = (await _ask(connection, lambda client: client.list_resources())).resources
         return "".join(f"{one.uri} {one.title or one.name}\n" for one in found) or "(no resources)\n"
 
     async def read_resource(uri: str) -> ToolOutput:
-        client = await connection.client()
-        found = await client.read_resource(uri)
+        found = await _ask(connection, lambda client: client.read_resource(uri))
         return ToolOutput("\n".join(map(_resource_text, found.contents)))
 
     one_uri = msgspec.defstruct("OneUri", [("uri", str)], forbid_unknown_fields=True)
     listing = f"List the resources of the MCP server {connection.name}."
     reading = f"Read a resource of the MCP server {connection.name}."
-    return [
-        _own_tool(connection, "list_resources", listing, _NO_ARGUMENTS, list_resources),
-        _own_tool(connection, "read_resource", reading, one_uri, read_resource),
-    ]
+    return {
+        "list_resources": _own_tool(connection, "list_resources", listing, _NO_ARGUMENTS, list_resources),
+        "read_resource": _own_tool(connection, "read_resource", reading, one_uri, read_resource),
+    }
 
 
 def _own_tool(connection: _Connection, name: str, description: str, arguments: type[Struct], run: Any) -> Tool:
