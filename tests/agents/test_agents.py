@@ -23,7 +23,7 @@ from foveate.session.subagents import PendingApproval, PendingQuestion
 from foveate.store.agent_rows import AgentRow, ClaimRequest
 from foveate.store.protocol import AgentRows
 from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel, Stalls
-from foveate.tools import registry, tool
+from foveate.tools import Toolbox, Workspace, registry, tool
 from foveate.tools.toolbox import Approver
 from foveate.turn import Text
 from support.chats import scripted_store
@@ -402,5 +402,31 @@ def test_a_child_has_the_approvals_of_its_parent_and_no_others(tmp_path: Path) -
             alone = await fov.agents.spawn("Work.", allow_exec=True, approve_local=True)
             unattended = StoredApprover(await fov.agents.rows.get(alone.id))
             assert await approvals(fov, unattended) == {"exec": True, "apply_patch": True}
+
+    working(test)
+
+
+def test_an_agent_waits_for_and_cancels_only_agents_below_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with store(tmp_path / "a.db", DONE) as fov:
+            await fov.session("boss")
+            top = await fov.agents.spawn("Top.", parent="boss")
+            middle = await fov.agents.spawn("Middle.", parent=top.session_id)
+            sibling = await fov.agents.spawn("Sibling.", parent=top.session_id)
+            below = await fov.agents.spawn("Below.", parent=middle.session_id)
+            for caller, allowed in (
+                ("boss", {top.id, middle.id, sibling.id, below.id}),
+                (top.session_id, {middle.id, sibling.id, below.id}),
+                (middle.session_id, {below.id}),
+            ):
+                workspace = Workspace.at([tmp_path], session=await fov.open_session(caller), fov=fov)
+                toolbox = Toolbox.of_pack("agents", workspace)
+                found = set()
+                for agent in (top, middle, sibling, below):
+                    given = {"agent_ids": [agent.id], "timeout_seconds": 0}
+                    found |= set() if (await toolbox.call("wait_agent", given)).is_error else {agent.id}
+                assert found == allowed
+            assert (await toolbox.call("cancel_agent", {"agent_id": sibling.id})).is_error
+            assert (await fov.agents.get(sibling.id)).state == "queued"
 
     working(test)

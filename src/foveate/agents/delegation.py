@@ -43,13 +43,22 @@ def owner(workspace: Workspace) -> tuple[Foveate, Session]:
 
 
 async def check_own(workspace: Workspace, agent_id: str) -> AgentInfo:
-    """An agent that a session may see: one of its own tree."""
+    """An agent that a session may wait for or cancel: one below it. So no two agents can wait for each other."""
     fov, session = owner(workspace)
     boss = await fov.agents.of_session(session.id)
     info = await fov.agents.get(agent_id)
-    if info.tree != (boss.tree if boss else session.id):
+    is_below = info.tree == session.id if boss is None else await _is_below(fov, info, boss)
+    if not is_below:
         raise ToolError(f"there is no agent {agent_id!r} of yours")
     return info
+
+
+async def _is_below(fov: Foveate, info: AgentInfo, boss: AgentInfo) -> bool:
+    while info.parent is not None and info.depth > boss.depth:
+        if info.parent == boss.id:
+            return True
+        info = await fov.agents.get(info.parent)
+    return False
 
 
 def describe(info: AgentInfo) -> str:
