@@ -430,3 +430,23 @@ def test_an_agent_waits_for_and_cancels_only_agents_below_it(tmp_path: Path) -> 
             assert (await fov.agents.get(sibling.id)).state == "queued"
 
     working(test)
+
+
+def test_a_call_that_is_run_here_leaves_other_agents_of_its_tree_to_their_workers(tmp_path: Path) -> None:
+    def reply(ask: Ask) -> Behaviour:
+        if any(message.text == "Ask below." for message in ask.messages) and not results_in(ask):
+            return CallsTool("call_agent", {"prompt": "How many?"}, id="c")
+        return Says("42")
+
+    async def test() -> None:
+        async with store(tmp_path / "a.db", reply) as fov:
+            await fov.session("boss")
+            sibling = await fov.agents.spawn("Sibling.", parent="boss")
+            ended = await fov.agents.call("Ask below.", parent="boss", packs=["agents"], roots=[str(tmp_path)])
+            assert (ended.state, ended.result) == ("done", "42")
+            (below,) = await fov.agents.list(parent=ended.session_id)
+            assert below.state == "done"
+            untouched = await fov.agents.get(sibling.id)
+            assert (untouched.state, untouched.started_at) == ("queued", None)
+
+    working(test)

@@ -64,8 +64,8 @@ class AgentWorker:
         self._stopping.set()
 
     async def run(self, *, tree: str | None = None, until: str | None = None, drain: bool = False) -> None:
-        """Run agents until `stop`: all, or those of a `tree`; `until` this one has ended or waits for a person, or with
-        `drain` until none is queued or running."""
+        """Run agents until `stop`: all, or those of a `tree`. With `until`, run this agent and those below it until it
+        has ended or waits for a person; with `drain`, until none is queued or running."""
         self._until = until
         heart = asyncio.create_task(self._beat())
         try:
@@ -86,7 +86,7 @@ class AgentWorker:
 
     async def _claim(self, tree: str | None) -> None:
         free = self._concurrency - len(self._running)
-        if free <= 0 or not await self._rows.is_free(tree):
+        if free <= 0 or not await self._rows.is_free(tree, self._until):
             return
         wanted = ClaimRequest(
             owner=self.owner,
@@ -94,6 +94,7 @@ class AgentWorker:
             lease_seconds=self._settings.lease_seconds,
             max_attempts=self._settings.max_attempts,
             tree=tree,
+            top=self._until,
         )
         for row in await self._rows.claim(wanted):
             await self._tell(row)

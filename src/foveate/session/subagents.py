@@ -345,7 +345,7 @@ class Agents:
     async def _complete(self, agent: AgentInfo) -> AgentInfo:
         module, name = RUNNER
         worker = getattr(importlib.import_module(module), name)(self._fov)
-        await worker.run(tree=(await self._row(agent.id)).tree, until=agent.id)
+        await worker.run(until=agent.id)
         await self.note_read(agent.id)
         return await self.get(agent.id)
 

@@ -98,6 +98,8 @@ class ClaimRequest:
     max_attempts: int
     tree: str | None = None
     """Agents of this tree only."""
+    top: str | None = None
+    """This agent and those below it only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,8 @@ SUM_SPENT = """SELECT coalesce(sum(c.input_tokens + c.output_tokens), 0), coales
     FROM agents a JOIN calls c ON c.session = a.session WHERE a.tree = :tree AND c.purpose = 'chat'"""
 _FREE = "(state = 'queued' OR (state = 'running' AND (until_us < :now_us OR until_us > :latest_us)))"
 LIST_FREE = f"""SELECT id, state, attempts, decision FROM agents WHERE {_FREE} AND (:tree IS NULL OR tree = :tree)
+    AND (:top IS NULL OR id IN (WITH RECURSIVE below (id) AS (SELECT :top UNION SELECT a.id FROM agents a JOIN below b
+    ON a.parent = b.id) SELECT id FROM below))
     ORDER BY created_us, id LIMIT :limit"""  # noqa: S608
 TAKE = """UPDATE agents SET state = 'running', owner = :owner, until_us = :until_us, claims = claims + 1,
     attempts = :attempts, waits = '', decision = '', started_us = coalesce(started_us, :now_us) WHERE id = :id"""
@@ -158,10 +160,10 @@ def totals(connection: Connection, tree: str, limits: AgentLimits) -> AgentTotal
     return AgentTotals(count, tokens, nano_usd, _limits(connection, tree, limits))
 
 
-def is_free(connection: Connection, tree: str | None = None) -> bool:
-    """Whether there is an agent to claim."""
+def is_free(connection: Connection, tree: str | None = None, top: str | None = None) -> bool:
+    """Whether there is an agent to claim: any, one of a tree, or `top` or one below it."""
     moment = now_us()
-    values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "tree": tree, "limit": 1}
+    values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "tree": tree, "top": top, "limit": 1}
     return connection.execute(LIST_FREE, values).fetchone() is not None
 
 
@@ -169,7 +171,13 @@ def claim(connection: Connection, wanted: ClaimRequest) -> list[AgentRow]:
     """Lease queued agents and those whose worker died, the oldest first. One that failed too often is lost; it is among
     what is returned, with this state."""
     moment = now_us()
-    values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "tree": wanted.tree, "limit": wanted.limit}
+    values = {
+        "now_us": moment,
+        "latest_us": moment + MAX_LEASE_US,
+        "tree": wanted.tree,
+        "top": wanted.top,
+        "limit": wanted.limit,
+    }
     until_us = moment + int(wanted.lease_seconds * 1_000_000)
     claimed = []
     for agent_id, state, attempts, decision in connection.execute(LIST_FREE, values).fetchall():

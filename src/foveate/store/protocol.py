@@ -221,8 +221,8 @@ class AgentRows(Protocol):
     async def totals(self, tree: str, limits: AgentLimits) -> AgentTotals:
         """What a tree has used of its limits. A call in progress counts with the most it may take."""
 
-    async def is_free(self, tree: str | None = None) -> bool:
-        """Whether there is an agent to claim."""
+    async def is_free(self, tree: str | None = None, top: str | None = None) -> bool:
+        """Whether there is an agent to claim: any, one of a tree, or `top` or one below it."""
 
     async def claim(self, wanted: ClaimRequest) -> list[AgentRow]:
         """Lease queued agents and those whose worker died, the oldest first. One that failed too often is lost; it is
