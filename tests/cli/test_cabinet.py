@@ -34,6 +34,8 @@ def test_a_content_is_listed_shown_and_saved(shell: Shell, tmp_path: Path) -> No
     assert shell("cabinet", "save", key, str(target)).startswith("Wrote ")
     assert target.read_bytes() == PAGE
     assert "--force replaces it" in shell.error("cabinet", "save", key, str(target))
+    (tmp_path / "loop").symlink_to("loop")
+    assert "loop" in shell.error("cabinet", "save", key, str(tmp_path / "loop"))
     assert "is binary: image/png" in shell.error("cabinet", "show", entries["plot"])
     assert "there is no 'f-0' in the file cabinet" in shell.error("cabinet", "show", "f-0")
 

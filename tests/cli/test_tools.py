@@ -28,6 +28,9 @@ def test_a_call_works_in_the_given_folders_only(tmp_path: Path) -> None:
     assert "is outside the folders" in shell.error("tools", "call", "list_dir", '{"path": ".."}', "--root", root)
     assert "unknown field 'where'" in shell.error("tools", "call", "list_dir", '{"where": "."}')
     assert "is not a folder" in shell.error("tools", "call", "list_dir", "--root", str(tmp_path / "absent"))
+    (tmp_path / "loop").symlink_to("loop")
+    assert "loop" in shell.error("tools", "call", "list_dir", "--root", str(tmp_path / "loop"))
+    assert "the arguments are not JSON" in shell.error("tools", "call", "list_dir", '{"path": "\udcff"}')
     failed = shell.json("tools", "call", "list_dir", '{"path": ".."}', "--root", root, code=1)
     assert failed["is_error"]
 

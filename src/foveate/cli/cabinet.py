@@ -104,13 +104,13 @@ def save(*, key: str, path: Path, force: bool, store_path: Path, as_json: bool) 
     \b
     foveate cabinet save f-1a2b3c4d5e6f page.html
     """
-    from foveate.tools.files import write_atomically
+    from foveate.tools.files import resolved, write_atomically
 
     if path.exists() and not force:
         raise click.ClickException(f"{path} exists; --force replaces it")
     with opened(store_path) as fov:
         content = fov.cabinet.content(key)
-    write_atomically(path.resolve(), content, str(path))
+    write_atomically(resolved(path, str(path)), content, str(path))
     if as_json:
         print_json({"key": key, "path": str(path), "bytes": len(content)})
     else:

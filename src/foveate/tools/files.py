@@ -70,6 +70,16 @@ def file_errors(given: str) -> Iterator[None]:
         raise ToolError(f"{given}: {(error.strerror or str(error)).lower()}") from None
 
 
+def resolved(path: Path, given: str) -> Path:
+    """The real path, without links; `ToolError` for a loop of links and for what no file system can name."""
+    try:
+        return path.resolve()
+    except UnicodeError:
+        raise ToolError("a path has no lone surrogates") from None
+    except (OSError, RuntimeError):
+        raise ToolError(f"{given} can't be resolved: too many symbolic links") from None
+
+
 def open_file(path: Path, given: str) -> BinaryIO:
     """Open a regular file for reading. Never follows a link in the last place, and never waits for a pipe."""
     with file_errors(given):

@@ -231,7 +231,7 @@ def _as_object(owner: Tool, arguments: object) -> Mapping[str, object]:
     if isinstance(arguments, str):
         try:
             arguments = msgspec.json.decode(arguments or "{}")
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             raise InvalidToolCall(owner.name, f"the arguments are not JSON; call {owner.usage()}") from None
     if not isinstance(arguments, Mapping):
         raise InvalidToolCall(owner.name, f"the arguments are not an object; call {owner.usage()}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foveate.tools.files import resolved
 from foveate.tools.settings import ToolsSettings
 from foveate.tools.tool import ToolError
 
@@ -46,7 +47,7 @@ class Workspace:
     @classmethod
     def at(cls, folders: Sequence[str | Path], **given: object) -> Workspace:
         """A workspace confined to these folders; `ToolError` if one is not a folder."""
-        roots = tuple(Path(folder).resolve() for folder in folders)
+        roots = tuple(resolved(Path(folder), str(folder)) for folder in folders)
         for root in roots:
             if not root.is_dir():
                 raise ToolError(f"{root} is not a folder")
@@ -58,12 +59,7 @@ class Workspace:
             raise ToolError("no folder was given to work in")
         if "\0" in given:
             raise ToolError("a path has no null characters")
-        try:
-            found = (self.roots[0] / given).resolve()
-        except UnicodeError:
-            raise ToolError("a path has no lone surrogates") from None
-        except (OSError, RuntimeError):
-            raise ToolError(f"{given} can't be resolved: too many symbolic links") from None
+        found = resolved(self.roots[0] / given, given)
         if not any(found == root or root in found.parents for root in self.roots):
             allowed = ", ".join(map(str, self.roots))
             raise ToolError(f"{given} is outside the folders that tools may use ({allowed})")
