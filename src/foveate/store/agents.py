@@ -84,7 +84,7 @@ END = """UPDATE agents SET state = :state, result = :result, problem = :problem,
     ended_us = :now_us WHERE id = :id"""
 PARK = """UPDATE agents SET state = :state, waits = :waits, owner = '', until_us = 0, attempts = 0 WHERE id = :id"""
 ADD_WAIT = "INSERT INTO agent_waits (agent, child) VALUES (:agent, :child) ON CONFLICT DO NOTHING"
-COUNT_ENDED = f"SELECT count(*) FROM agents WHERE id = :id AND state IN {_ENDED}"  # noqa: S608
+IS_OPEN = f"SELECT 1 FROM agents WHERE id = :id AND state NOT IN {_ENDED}"  # noqa: S608
 WAKE = """UPDATE agents SET state = 'queued', waits = '' WHERE state = 'waiting'
     AND id IN (SELECT agent FROM agent_waits WHERE child = :id)"""
 FORGET_WAITS = "DELETE FROM agent_waits WHERE child = :id OR agent = :id"
@@ -229,11 +229,12 @@ def finish(
 
 
 def park(connection: Connection, claimed: AgentRow, waits: str, children: Sequence[str] = ()) -> AgentRow:
-    """Let an agent wait; if one of the agents that it waits for has ended meanwhile, it is queued at once."""
+    """Let an agent wait; if one of the agents that it waits for has ended or was deleted meanwhile, it is queued at
+    once."""
     check_claim(connection, claimed.id, claimed.owner, claimed.claims)
     for child in children:
         connection.execute(ADD_WAIT, {"agent": claimed.id, "child": child})
-    ended = any(connection.execute(COUNT_ENDED, {"id": child}).fetchone()[0] for child in children)
+    ended = any(connection.execute(IS_OPEN, {"id": child}).fetchone() is None for child in children)
     state: AgentState = "queued" if ended else "waiting"
     connection.execute(PARK, {"id": claimed.id, "state": state, "waits": "" if ended else waits})
     return get(connection, claimed.id)
@@ -255,6 +256,14 @@ def cancel(connection: Connection, agent_id: str) -> list[AgentRow]:
     for found in below:
         _end(connection, found, "cancelled", problem="cancelled" if found == agent_id else f"{agent_id} was cancelled")
     return [get(connection, found) for found in below]
+
+
+def delete_session(connection: Connection, session_id: str) -> None:
+    """Remove a session. An agent that works in it is cancelled first, so that those that wait for it are queued."""
+    agent = of_session(connection, session_id)
+    if agent is not None:
+        cancel(connection, agent.id)
+    log.delete_session(connection, session_id)
 
 
 def mark_read(connection: Connection, agent_id: str) -> None:

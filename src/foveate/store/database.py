@@ -424,7 +424,7 @@ class DatabaseStore(_Part):
     get_session = _reads(lineage.get_session)
     list_sessions = _reads(log.list_sessions)
     update_session = _writes(log.update_session)
-    delete_session = _writes(log.delete_session)
+    delete_session = _writes(agents.delete_session)
     append = _writes(log.append)
     read = _reads(log.read)
     turns = _reads(log.turns)

@@ -127,7 +127,8 @@ class Store(Protocol):
         """Set columns named in UPDATABLE."""
 
     async def delete_session(self, session_id: str) -> None:
-        """Remove a session and all its own turns; `ForkInUse` while forks read them."""
+        """Remove a session and all its own turns; `ForkInUse` while forks read them. If an agent works in it, that is
+        cancelled first, and those that wait for it are queued."""
 
     async def append(
         self,

@@ -99,6 +99,17 @@ async def two_that_wait_for_one_are_both_queued_when_it_ends(store: Store, _: Op
     assert (await store.agents.park(late, "{}", [child.id])).state == "queued"
 
 
+async def an_agent_is_queued_when_the_session_that_it_waits_for_is_deleted(store: Store, _: OpenStore) -> None:
+    for agent_id in ("a-1", "a-2"):
+        await _spawned(store, agent_id)
+    first, child = await store.agents.claim(WANTED)
+    assert (await store.agents.park(first, "{}", [child.id])).state == "waiting"
+    await store.delete_session(child.session_id)
+    assert (await store.agents.get(first.id)).state == "queued"
+    (again,) = await store.agents.claim(WANTED)
+    assert (await store.agents.park(again, "{}", [child.id])).state == "queued"
+
+
 async def a_decision_is_for_one_claim(store: Store, _: OpenStore) -> None:
     await _spawned(store)
     (row,) = await store.agents.claim(WANTED)
@@ -166,6 +177,7 @@ CASES: tuple[Case, ...] = (
     only_the_newest_claim_ends_an_agent,
     an_agent_is_lost_after_too_many_attempts_and_released_ones_do_not_count,
     two_that_wait_for_one_are_both_queued_when_it_ends,
+    an_agent_is_queued_when_the_session_that_it_waits_for_is_deleted,
     a_decision_is_for_one_claim,
     a_cancel_ends_all_below_and_takes_them_from_their_worker,
     limits_of_a_tree_are_checked_with_each_agent_and_call,
