@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
+import threading
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Literal
@@ -174,3 +175,22 @@ def test_a_third_partys_tool_that_cannot_be_loaded_leaves_the_others_usable(monk
     assert registry.usable_names() == ("list_dir",)
     with pytest.raises(InputError, match="'broken' can't be loaded: No module named 'no_such_module'"):
         registry.find("broken")
+
+
+def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
+    released, ended = threading.Event(), []
+
+    @tool(timeout_seconds=0.01)
+    def hang() -> str:
+        """Wait for a long time."""
+        released.wait(5)
+        ended.append(threading.current_thread().daemon)
+        return "late"
+
+    output = asyncio.run(Toolbox([hang], Workspace()).call("hang", {}))
+    assert "did not finish within 0.01 seconds" in output.text
+    assert not ended  # the loop is closed, and did not wait for it
+    thread = next(thread for thread in threading.enumerate() if thread.name == "hang")
+    released.set()
+    thread.join(10)
+    assert ended == [True]

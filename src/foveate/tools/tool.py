@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints, overload
 
 import msgspec
@@ -76,6 +80,7 @@ def missing_extra(what: str) -> ToolError:
 
 
 Run = Callable[..., Awaitable["str | ToolOutput"]]
+_Outcome = tuple[str | ToolOutput, BaseException | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +199,36 @@ def _field(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
 
 
 def _in_thread(function: Callable[..., str | ToolOutput]) -> Run:
+    """A function in a thread of its own: one that hangs takes no place of a pool, nor keeps the process alive."""
+
     async def run(*given: object, **named: object) -> str | ToolOutput:
-        return await asyncio.to_thread(function, *given, **named)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_Outcome] = loop.create_future()
+        call = partial(copy_context().run, function, *given, **named)
+        threading.Thread(target=_work, args=(call, loop, answer), name=function.__name__, daemon=True).start()
+        found, error = await answer
+        if error is not None:
+            raise error
+        return found
 
     return run
+
+
+def _work(
+    call: Callable[[], str | ToolOutput], loop: asyncio.AbstractEventLoop, answer: asyncio.Future[_Outcome]
+) -> None:
+    outcome: _Outcome
+    try:
+        outcome = call(), None
+    except BaseException as error:  # noqa: BLE001 - raised again by the task that waits
+        outcome = "", error
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(_deliver, answer, outcome)
+
+
+def _deliver(answer: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
+    if not answer.done():  # it is after a timeout
+        answer.set_result(outcome)
 
 
 def _schema(arguments: type[Struct]) -> dict[str, Json]:
