@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_ar
 import msgspec
 from msgspec import Meta, Struct
 
-from foveate.errors import InputError, InvalidToolCall
+from foveate.errors import InputError, InvalidToolCall, contained
 from foveate.turn import Attachment, Json
 
 if TYPE_CHECKING:
@@ -217,10 +217,13 @@ def _in_thread(function: Callable[..., str | ToolOutput]) -> Run:
 def _work(
     call: Callable[[], str | ToolOutput], loop: asyncio.AbstractEventLoop, answer: asyncio.Future[_Outcome]
 ) -> None:
-    outcome: _Outcome
+    """Execute the call and deliver what it returned or raised; the task that waits raises it again."""
+    outcome: _Outcome = "", None
     try:
-        outcome = call(), None
-    except BaseException as error:  # noqa: BLE001 - raised again by the task that waits
+        with contained() as ended:
+            outcome = call(), None
+        outcome = ("", ended.error) if ended.error is not None else outcome
+    except (SystemExit, KeyboardInterrupt) as error:
         outcome = "", error
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(_deliver, answer, outcome)
