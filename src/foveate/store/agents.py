@@ -63,7 +63,8 @@ ADD = """INSERT INTO agents (id, session, parent, parent_session, tree, depth, k
     VALUES (:id, :session, :parent, :parent_session, :tree, :depth, :kind, :task, :spec, 'queued', '', '', '', 0, 0,
     '', 0, :now_us)"""
 ADD_LIMITS = """INSERT INTO agent_trees (tree, max_depth, max_agents, max_tokens, max_nano_usd)
-    VALUES (:tree, :max_depth, :max_agents, :max_tokens, :max_nano_usd) ON CONFLICT (tree) DO NOTHING"""
+    SELECT :tree, :max_depth, :max_agents, :max_tokens, :max_nano_usd
+    WHERE NOT EXISTS (SELECT 1 FROM agents WHERE tree = :tree) ON CONFLICT (tree) DO NOTHING"""
 GET_LIMITS = "SELECT max_depth, max_agents, max_tokens, max_nano_usd FROM agent_trees WHERE tree = :tree"
 FORGET_DOCUMENTS = "DELETE FROM documents WHERE session = :session AND name IN ('epic', 'tasks', 'run', 'origin')"
 COUNT_OPEN = f"SELECT count(*) FROM agents WHERE tree = :tree AND state NOT IN {_ENDED}"  # noqa: S608

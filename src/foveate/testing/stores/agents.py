@@ -141,6 +141,18 @@ async def a_cancel_ends_all_below_and_takes_them_from_their_worker(store: Store,
         raise AssertionError("a cancelled agent got a result")
 
 
+async def only_the_first_agent_of_a_tree_sets_its_limits(store: Store, _: OpenStore) -> None:
+    one = replace(LIMITS, max_agents=1)
+    await store.agents.spawn(new_session("a-1"), new_agent(), limits=one)
+    try:
+        await store.agents.spawn(
+            new_session("a-2"), new_agent("a-2"), limits=one, override=replace(LIMITS, max_agents=9)
+        )
+    except LimitReached:
+        return
+    raise AssertionError("a later agent raised the limits of its tree")
+
+
 async def limits_of_a_tree_are_checked_with_each_agent_and_call(store: Store, _: OpenStore) -> None:
     await store.agents.spawn(
         new_session("a-1"), new_agent(), limits=LIMITS, override=replace(LIMITS, max_agents=1, max_tokens=250)
@@ -180,5 +192,6 @@ CASES: tuple[Case, ...] = (
     an_agent_is_queued_when_the_session_that_it_waits_for_is_deleted,
     a_decision_is_for_one_claim,
     a_cancel_ends_all_below_and_takes_them_from_their_worker,
+    only_the_first_agent_of_a_tree_sets_its_limits,
     limits_of_a_tree_are_checked_with_each_agent_and_call,
 )
