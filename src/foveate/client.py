@@ -29,6 +29,7 @@ from foveate.models.limits import ProviderState
 from foveate.models.names import load_model, models_for, plain_model, window_of
 from foveate.models.status import ModelReport, ModelStatus, ModelUse, describe_models, try_model, uses_of
 from foveate.recall.embed.endpoint import EmbeddingEndpoint
+from foveate.recall.scopes import Scope
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session import Session
 from foveate.session.address import find_session
@@ -175,11 +176,13 @@ class Foveate:
         platform: str | None = None,
         channel: str | None = None,
         mode: str | None = None,
+        scope: str | None = None,
     ) -> Session:
         """Open a session, or create it. Arguments given here change an existing session.
 
         `strategy_settings` override those of `settings`; see `Session.use`. `mode` is the name of a stored prompt that
-        becomes part of the system prompt, e.g. `developer`; see `Session.set_mode`.
+        becomes part of the system prompt, e.g. `developer`; see `Session.set_mode`. `scope`, e.g. `user:anna`, is the
+        scope whose knowledge and past sessions it may recall; it also makes the session one of that scope.
         """
         given = {
             "strategy": strategy,
@@ -189,6 +192,7 @@ class Foveate:
             "platform": platform,
             "channel": channel,
             "mode": mode,
+            "scope": None if scope is None else str(Scope.parse(scope)),
         }
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if strategy is not None:

@@ -298,6 +298,14 @@ class PromptNotFound(NotFound):
         self.key = key
 
 
+class KnowledgeNotFound(NotFound):
+    """An item of knowledge that is not there."""
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__(f"no knowledge {item_id!r}; 'foveate knowledge list' shows what there is")
+        self.item_id = item_id
+
+
 class Refused(FoveateError):
     """Possible, but not allowed in this state; the message says how to force it, if that can be done."""
 
@@ -337,6 +345,22 @@ class LimitReached(Refused):
         super().__init__(f"the limit of the agents of {tree} is reached: {problem}")
         self.tree = tree
         self.limit = limit
+
+
+class RunInProgress(Refused):
+    """A run that learns from a scope while another one does."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"another run learns from {scope} already; wait until it has ended")
+        self.scope = scope
+
+
+class RunLost(Refused):
+    """A run that another process has taken over, or that is not there any more."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"the run {run_id} has ended, or another process goes on with it")
+        self.run_id = run_id
 
 
 class ClaimLost(Refused):

@@ -388,6 +388,7 @@ class Foveate:
         platform: str | None = None,
         channel: str | None = None,
         mode: str | None = None,
+        scope: str | None = None,
     ) -> Session: ...
     def conversation(
         self, platform: str, channel: str, *, strategy: str = "topics", budget_tokens: int | None = None

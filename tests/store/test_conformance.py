@@ -16,6 +16,7 @@ from foveate.testing.stores import cabinet as cabinet_stores
 from foveate.testing.stores import calls as call_stores
 from foveate.testing.stores import clients as client_stores
 from foveate.testing.stores import derived as derived_stores
+from foveate.testing.stores import knowledge as knowledge_stores
 from foveate.testing.stores import passages as passage_stores
 from foveate.testing.stores import queue as due_stores
 
@@ -29,6 +30,7 @@ SUITES = (
     client_stores,
     cabinet_stores,
     agent_stores,
+    knowledge_stores,
 )
 
 

@@ -32,6 +32,7 @@ async def fork_session(
         model=row.model,
         encoding=row.encoding,
         mode=row.mode,
+        scope=row.scope,
     )
     try:
         return await store.fork_session(new, row.id, number)

@@ -98,6 +98,8 @@ class SessionInfo:
     """Whether somebody chose the budget; otherwise it is `session.budget_tokens`, reduced to the model's window."""
     mode: str = ""
     """The name of the mode whose prompt is part of every system prompt; empty: none."""
+    scope: str = ""
+    """The scope whose knowledge and past sessions it may recall; empty: none."""
 
     @property
     def project(self) -> str:
@@ -272,6 +274,7 @@ def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
         updated_at=from_us(row.updated_us),
         budget_chosen=row.budget_chosen == 1,
         mode=row.mode,
+        scope=row.scope,
     )
 
 

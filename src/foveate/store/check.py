@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from foveate.errors import StoreError
 from foveate.store import bodies
 from foveate.store.cabinet import KEY_CHARS, content_problem
+from foveate.store.knowledge import is_sound
 from foveate.store.prompts import digest_of
 from foveate.store.rows import Finding
 from foveate.store.sql import Connection, Dialect
@@ -36,6 +37,7 @@ LOST_RESULTS = f"""SELECT s.id, r.turn FROM content_turns r JOIN sessions s ON s
     WHERE {_NO_CONTENT} ORDER BY s.id, r.turn"""  # noqa: S608
 LOST_FILES = f"SELECT r.key FROM cabinet r WHERE r.removed_us IS NULL AND {_NO_CONTENT} ORDER BY r.key"  # noqa: S608
 PROMPTS = "SELECT key, version, text, digest FROM prompts ORDER BY key, version"
+KNOWLEDGE = "SELECT id, version, digest, scope, kind, title, text, data FROM knowledge ORDER BY tenant, id, version"
 ALL_BODIES = """SELECT s.id, m.turn, m.position, m.digest, m.pruned_us, b.data FROM messages m
     LEFT JOIN sessions s ON s.number = m.session LEFT JOIN bodies b ON b.message = m.id ORDER BY m.id"""
 
@@ -78,7 +80,7 @@ def _check_records(connection: Connection) -> Iterator[Finding]:
 
 
 def _check_contents(connection: Connection) -> Iterator[Finding]:
-    """The file cabinet and stored prompts."""
+    """The file cabinet, stored prompts and knowledge."""
     for _, digest, is_packed, data in connection.execute(CONTENTS):
         problem = content_problem(digest, is_packed, data)
         if problem:
@@ -90,6 +92,9 @@ def _check_contents(connection: Connection) -> Iterator[Finding]:
     for key, version, text, digest in connection.execute(PROMPTS):
         if digest_of(text) != digest:
             yield Finding(f"version {version} of the prompt {key!r} is damaged", f"foveate prompts set {key} FILE")
+    for item_id, version, digest, *values in connection.execute(KNOWLEDGE):
+        if not is_sound(digest, *values):
+            yield Finding(f"version {version} of the item {item_id} is damaged", "learn it again with 'foveate learn'")
 
 
 def _check_bodies(connection: Connection) -> Iterator[Finding]:

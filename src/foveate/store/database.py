@@ -28,6 +28,7 @@ from foveate.store import (
     calls,
     clients,
     derived,
+    knowledge,
     lineage,
     log,
     passages,
@@ -392,6 +393,23 @@ class _Agents(_Part):
     mark_read = _writes(agents.mark_read)
 
 
+class _Knowledge(_Part):
+    add = _writes(knowledge.add)
+    list_items = _reads(knowledge.list_items)
+    versions = _reads(knowledge.versions)
+    count_uses = _writes(knowledge.count_uses)
+    turn_topics = _reads(knowledge.turn_topics)
+    begin_run = _writes(knowledge.begin_run)
+    get_run = _reads(knowledge.get_run)
+    list_runs = _reads(knowledge.list_runs)
+    renew_run = _writes(knowledge.renew_run)
+    release_run = _writes(knowledge.release_run)
+    keep_step = _writes(knowledge.keep_step)
+    steps = _reads(knowledge.steps)
+    finish_run = _writes(knowledge.finish_run)
+    fail_run = _writes(knowledge.fail_run)
+
+
 class DatabaseStore(_Part):
     """See `foveate.store.protocol.Store`."""
 
@@ -407,6 +425,7 @@ class DatabaseStore(_Part):
         self.agents = _Agents(self._database)
         self.cabinet = _Cabinet(self._database)
         self.prompts = _Prompts(self._database)
+        self.knowledge = _Knowledge(self._database)
         self._dialect = dialect
 
     @classmethod

@@ -16,7 +16,7 @@ NO_LIMIT = 2**62
 _COLUMNS = (
     *("number", "id", "title", "platform", "channel", "strategy", "settings", "budget_tokens", "model", "encoding"),
     *("calibration", "parent", "parent_id", "fork_turn", "fork_position", "last_turn", "last_position", "head"),
-    *("created_us", "updated_us", "tenant", "budget_chosen", "mode"),
+    *("created_us", "updated_us", "tenant", "budget_chosen", "mode", "scope"),
 )
 _SELECTED = ", ".join("p.id" if name == "parent_id" else f"s.{name}" for name in _COLUMNS)
 SELECT_SESSIONS = f"SELECT {_SELECTED} FROM sessions s LEFT JOIN sessions p ON p.number = s.parent"  # noqa: S608

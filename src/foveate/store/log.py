@@ -19,7 +19,7 @@ from foveate.errors import (
     TurnBegun,
     TurnNotFound,
 )
-from foveate.store import bodies, cabinet, passages
+from foveate.store import bodies, cabinet, knowledge, passages
 from foveate.store.codec import note_body
 from foveate.store.lineage import (
     NO_LIMIT,
@@ -54,10 +54,10 @@ LIST_SESSIONS = f"""{SELECT_SESSIONS}
     ORDER BY s.updated_us DESC, s.number DESC"""
 ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
     calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled,
-    tenant, budget_chosen, mode)
+    tenant, budget_chosen, mode, scope)
     VALUES (:id, :title, :platform, :channel, :strategy, :settings, :budget_tokens, :model, :encoding,
     :calibration, :parent, :fork_turn, :fork_position, :fork_turn, 0, 'closed', :now_us, :now_us,
-    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END, :tenant, :budget_chosen, :mode)
+    CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END, :tenant, :budget_chosen, :mode, :scope)
     ON CONFLICT (id) DO NOTHING"""
 GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
 MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
@@ -204,6 +204,7 @@ def delete_session(connection: Connection, session_id: str) -> None:
         raise ForkInUse(session_id, forks)
     passages.forget(connection, "session = :session", {"session": number})
     cabinet.release(connection, "session = :number", {"number": number})
+    knowledge.forget(connection, "session = :number", {"number": number})
     for statement in DELETE_SESSION:
         connection.execute(statement, {"number": number})
 
@@ -388,6 +389,7 @@ def prune(connection: Connection, session_id: str, *, before_us: int, dry_run: b
     if not dry_run and oldest is not None:
         passages.forget(connection, IN_OLD_TURN, values)
         cabinet.release(connection, IN_OLD_TURN, values)
+        knowledge.forget(connection, IN_OLD_TURN, values)
         for statement in PRUNE:
             connection.execute(statement, values)
     return PruneReport(turns, messages, size + contents[0], stored + contents[1])

@@ -7,7 +7,7 @@ call fails and nothing of it is stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from foveate.store.agent_rows import (
@@ -18,6 +18,15 @@ from foveate.store.agent_rows import (
     CallLimit,
     ClaimRequest,
     NewAgent,
+)
+from foveate.store.knowledge_rows import (
+    KnowledgeChanges,
+    KnowledgeKind,
+    KnowledgeRow,
+    NewKnowledge,
+    NewRun,
+    RunRow,
+    TurnTopicRow,
 )
 from foveate.store.rows import (
     NEWEST_ID,
@@ -103,6 +112,10 @@ class Store(Protocol):
         """Agents, their states and the limits of their trees."""
 
     @property
+    def knowledge(self) -> KnowledgeRows:
+        """What past conversations teach, topics of turns, and the runs that learn."""
+
+    @property
     def artefacts(self) -> Artefacts:
         """Artefacts of strategies, and the user's goals and documents."""
 
@@ -183,6 +196,54 @@ class Store(Protocol):
         """Verify everything; yields progress and problems."""
 
     async def close(self) -> None: ...
+
+
+class KnowledgeRows(Protocol):
+    """Items of knowledge, topics of turns and the runs that learn; see `foveate.store.knowledge`."""
+
+    async def add(self, tenant: str, items: Iterable[NewKnowledge]) -> list[KnowledgeRow]:
+        """Add versions of items; the current ones before them are superseded."""
+
+    async def list_items(
+        self, tenant: str | None, *, scopes: Sequence[str] | None = None, kind: KnowledgeKind | None = None
+    ) -> list[KnowledgeRow]:
+        """The current items, those of these scopes if any are named, in the order of scopes, kinds and ids."""
+
+    async def versions(self, tenant: str | None, item_id: str) -> list[KnowledgeRow]:
+        """All versions of an item, the oldest first; empty if there is none."""
+
+    async def count_uses(self, tenant: str, item_ids: Sequence[str], *, used: int = 0, helped: int = 0) -> None:
+        """Count that items were shown, and that answers used them."""
+
+    async def turn_topics(self, session_id: str, first: int, last: int) -> list[TurnTopicRow]:
+        """The topics of these turns, its ancestors' included; of each turn the heaviest first."""
+
+    async def begin_run(self, new: NewRun) -> RunRow:
+        """Begin a run, or go on with an interrupted one that has the same input; `RunInProgress` while another is
+        running. An interrupted run whose input has changed since is replaced."""
+
+    async def get_run(self, run_id: str) -> RunRow: ...
+
+    async def list_runs(self, tenant: str | None, *, scope: str | None = None, limit: int = 100) -> list[RunRow]:
+        """The runs, those of a scope if one is named, the newest first."""
+
+    async def renew_run(self, run_id: str, owner: str, lease_seconds: float) -> None:
+        """Extend the lease of a run; `RunLost` if another has taken it."""
+
+    async def release_run(self, run_id: str, owner: str) -> None:
+        """Give a run back, so that another goes on with it at once."""
+
+    async def keep_step(self, run_id: str, owner: str, name: str, data: bytes) -> None:
+        """Keep the result of a step; `RunLost` if another has taken the run."""
+
+    async def steps(self, run_id: str) -> dict[str, bytes]:
+        """The results of a run's steps by name; a damaged one counts as not done."""
+
+    async def finish_run(self, run_id: str, owner: str, report: str, changes: KnowledgeChanges) -> None:
+        """Store all changes of a run and end it; `RunLost` if another has taken it, and then nothing is stored."""
+
+    async def fail_run(self, run_id: str, owner: str, report: str) -> None:
+        """End a run without changes."""
 
 
 class AgentRows(Protocol):

@@ -17,7 +17,7 @@ Head = Literal["closed", "preamble", "prompted"]
 UPDATABLE = frozenset(
     {
         *("title", "platform", "channel", "strategy", "settings", "budget_tokens", "budget_chosen", "model"),
-        *("calibration", "mode"),
+        *("calibration", "mode", "scope"),
     }
 )
 ERA_FANOUT = 32
@@ -61,6 +61,8 @@ class NewSession:
     """0: nobody chose the budget; it is the default, and less where the model's window is smaller."""
     mode: str = ""
     """The name of a stored prompt that is part of every system prompt; empty: none."""
+    scope: str = ""
+    """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ def test_my_store_conforms(case, tmp_path):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -73,7 +73,8 @@ def draft(text: str = "hello", role: Role = "user", *, at_us: int | None = None,
 
 
 @asynccontextmanager
-async def _raises(kind: type[FoveateError]):  # type: ignore[no-untyped-def]
+async def raises(kind: type[FoveateError]) -> AsyncIterator[None]:
+    """The block has to raise an error of this kind."""
     try:
         yield
     except kind:
@@ -95,7 +96,7 @@ async def a_session_is_created_once(store: Store, _: OpenStore) -> None:
     created = await store.create_session(new_session())
     assert (created.id, created.last_turn, created.head) == ("s", 0, "closed")
     assert await store.get_session("s") == created
-    async with _raises(SessionExists):
+    async with raises(SessionExists):
         await store.create_session(new_session())
 
 
@@ -113,7 +114,7 @@ async def an_unknown_session_is_not_found(store: Store, _: OpenStore) -> None:
         store.fork_session(new_session("f"), "no", 1),
         store.prune("no", before_us=0, dry_run=True),
     ):
-        async with _raises(SessionNotFound):
+        async with raises(SessionNotFound):
             await call
 
 
@@ -156,7 +157,7 @@ async def what_belongs_to_a_turn_is_refused_once_another_has_begun(store: Store,
     await store.append("s", [draft("q1", key="k")])
     await store.append("s", [draft("a1", "assistant")], newest_turn=1)
     await store.append("s", [draft("q2")])
-    async with _raises(TurnBegun):
+    async with raises(TurnBegun):
         await store.append("s", [draft("late", "assistant")], newest_turn=1)
     await store.append("s", [draft("q1", key="k")], newest_turn=1)
     assert await _texts(store) == [["q1", "a1"], ["q2"]]
@@ -167,7 +168,7 @@ async def what_follows_a_message_is_refused_once_another_follows_it(store: Store
     await store.append("s", [draft("q1", key="k1"), draft("a1", "assistant")], after="")
     await store.append("s", [draft("q2", key="k2")], after="k1")
     for after in ("k1", ""):
-        async with _raises(SessionContinued):
+        async with raises(SessionContinued):
             await store.append("s", [draft("other", key="k3")], after=after)
     await store.append("s", [draft("q2", key="k2")], after="k1")
     assert await _texts(store) == [["q1", "a1"], ["q2"]]
@@ -180,7 +181,7 @@ async def a_key_is_for_the_same_messages_where_that_is_asked_for(store: Store, _
     assert not any(place.is_new for place in await store.append("s", same, exact=True))
     more = [*same, draft("three", key="k#2")]
     for other in (same[:1], more, [draft("another", key="k#0"), same[1]]):
-        async with _raises(KeyReused):
+        async with raises(KeyReused):
             await store.append("s", other, exact=True)
     assert await _texts(store) == [["one", "two"]]
 
@@ -242,7 +243,7 @@ async def forks_of_forks_share_everything_below(store: Store, _: OpenStore) -> N
 async def a_fork_needs_a_turn_that_is_there(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
     for turn in (1, -1):
-        async with _raises(TurnNotFound):
+        async with raises(TurnNotFound):
             await store.fork_session(new_session("f"), "s", turn)
     assert [row.id for row in await store.list_sessions()] == ["s"]
 
@@ -251,9 +252,9 @@ async def what_a_fork_reads_is_not_deleted(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
     await store.append("s", [draft("q1"), draft("q2")])
     await store.fork_session(new_session("f"), "s", 1)
-    async with _raises(ForkInUse):
+    async with raises(ForkInUse):
         await store.delete_session("s")
-    async with _raises(ForkInUse):
+    async with raises(ForkInUse):
         await store.prune("s", before_us=2**60, dry_run=False)
     await store.delete_session("f")
     await store.delete_session("s")
@@ -277,10 +278,10 @@ async def pins_are_kept_in_order_and_locked_ones_held(store: Store, _: OpenStore
     await store.create_session(new_session())
     await store.add_pin("s", "first", locked=False)
     await store.add_pin("s", "never on Fridays", locked=True)
-    async with _raises(PinLocked):
+    async with raises(PinLocked):
         await store.remove_pin("s", 2, even_if_locked=False)
     await store.remove_pin("s", 1, even_if_locked=False)
-    async with _raises(PinNotFound):
+    async with raises(PinNotFound):
         await store.remove_pin("s", 1, even_if_locked=True)
     assert (await store.add_pin("s", "third", locked=False)).number == 3
     assert [(pin.number, pin.text, pin.locked) for pin in await store.list_pins("s")] == [
@@ -359,9 +360,9 @@ async def a_clean_store_checks(store: Store, _: OpenStore) -> None:
 async def a_closed_store_says_so(store: Store, _: OpenStore) -> None:
     await store.close()
     await store.close()
-    async with _raises(StoreClosed):
+    async with raises(StoreClosed):
         await store.create_session(new_session())
-    async with _raises(StoreClosed):
+    async with raises(StoreClosed):
         await store.list_sessions()
 
 

@@ -1,0 +1,331 @@
+"""Knowledge: items by scope with their versions, topics of turns, and the runs that learn. Functions of a connection.
+
+Nothing is edited: a change is a new version, and the one before says what took its place and why. A run keeps the
+result of each step, and writes all its changes in one transaction at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from foveate.errors import RunInProgress, RunLost
+from foveate.store.bodies import digest_of, is_intact
+from foveate.store.knowledge_rows import (
+    PERSON,
+    KnowledgeChanges,
+    KnowledgeKind,
+    KnowledgeRow,
+    KnowledgeSource,
+    NewKnowledge,
+    NewRun,
+    RunRow,
+    RunState,
+    Supersession,
+    TurnTopicRow,
+)
+from foveate.store.lineage import chain_of, number_of, select_spans
+from foveate.store.queue import MAX_LEASE_US
+from foveate.store.sql import Connection, Values, now_us
+
+_DETAILS = ("topics", "keywords", "technologies", "weight", "confidence")
+_COLUMNS = """k.tenant, k.id, k.version, k.scope, k.kind, k.state, k.title, k.text, k.data, k.maker, k.prompt_version,
+    k.first_seen_us, k.last_seen_us, k.created_us, k.superseded_by, k.reason, k.digest,
+    coalesce(u.uses, 0), coalesce(u.helped, 0), u.last_used_us"""
+_FROM = "FROM knowledge k LEFT JOIN knowledge_uses u ON u.tenant = k.tenant AND u.id = k.id"
+LIST = f"""SELECT {_COLUMNS} {_FROM} WHERE k.superseded_by = '' AND (:tenant IS NULL OR k.tenant = :tenant)
+    AND (:scope IS NULL OR k.scope = :scope) AND (:kind IS NULL OR k.kind = :kind)
+    ORDER BY k.tenant, k.scope, k.kind, k.id"""
+VERSIONS = f"""SELECT {_COLUMNS} {_FROM} WHERE k.id = :id AND (:tenant IS NULL OR k.tenant = :tenant)
+    ORDER BY k.tenant, k.version"""
+NEXT_VERSION = "SELECT coalesce(max(version), 0) + 1 FROM knowledge WHERE tenant = :tenant AND id = :id"
+ADD = """INSERT INTO knowledge (tenant, id, version, scope, kind, state, title, text, data, maker, prompt_version,
+    first_seen_us, last_seen_us, created_us, superseded_by, reason, digest)
+    VALUES (:tenant, :id, :version, :scope, :kind, :state, :title, :text, :data, :maker, :prompt_version,
+    :first_seen_us, :last_seen_us, :now_us, '', '', :digest)"""
+SUPERSEDE = """UPDATE knowledge SET superseded_by = :by, reason = :reason
+    WHERE tenant = :tenant AND id = :id AND superseded_by = '' AND version < :below"""
+ADD_SOURCE = """INSERT INTO knowledge_sources (tenant, id, version, session, turn)
+    SELECT :tenant, :id, :version, number, :turn FROM sessions WHERE id = :session_id
+    ON CONFLICT (tenant, id, version, session, turn) DO NOTHING"""
+SOURCES = """SELECT s.id, k.turn FROM knowledge_sources k JOIN sessions s ON s.number = k.session
+    WHERE k.tenant = :tenant AND k.id = :id AND k.version = :version ORDER BY s.id, k.turn"""
+COUNT_USE = """INSERT INTO knowledge_uses (tenant, id, uses, helped, last_used_us)
+    VALUES (:tenant, :id, :used, :helped, :now_us) ON CONFLICT (tenant, id) DO UPDATE SET
+    uses = knowledge_uses.uses + :used, helped = knowledge_uses.helped + :helped, last_used_us = :now_us"""
+
+DROP_TOPICS = "DELETE FROM turn_topics WHERE session = :session"
+ADD_TOPIC = """INSERT INTO turn_topics (session, turn, topic, weight) VALUES (:session, :turn, :topic, :weight)
+    ON CONFLICT (session, turn, topic) DO UPDATE SET weight = :weight"""
+TURN_TOPICS = """SELECT turn, topic, weight FROM turn_topics WHERE session = :session AND turn BETWEEN :first AND :last
+    ORDER BY turn, weight DESC, topic"""
+
+_RUN = "id, tenant, scope, watermark, prompt_version, state, owner, until_us, started_us, ended_us, report"
+OPEN_RUNS = f"""SELECT {_RUN} FROM learn_runs WHERE tenant = :tenant AND scope = :scope AND state = 'running'
+    ORDER BY started_us, id"""  # noqa: S608
+GET_RUN = f"SELECT {_RUN} FROM learn_runs WHERE id = :id"  # noqa: S608
+LIST_RUNS = f"""SELECT {_RUN} FROM learn_runs WHERE (:tenant IS NULL OR tenant = :tenant)
+    AND (:scope IS NULL OR scope = :scope) ORDER BY started_us DESC, id LIMIT :limit"""  # noqa: S608
+ADD_RUN = """INSERT INTO learn_runs (id, tenant, scope, watermark, prompt_version, state, owner, until_us, started_us,
+    ended_us, report) VALUES (:id, :tenant, :scope, :watermark, :prompt_version, 'running', :owner, :until_us, :now_us,
+    NULL, '')"""
+TAKE_RUN = "UPDATE learn_runs SET owner = :owner, until_us = :until_us WHERE id = :id"
+END_RUN = """UPDATE learn_runs SET state = :state, owner = '', until_us = 0, ended_us = :now_us, report = :report
+    WHERE id = :id"""
+HOLDS_RUN = "SELECT 1 FROM learn_runs WHERE id = :id AND owner = :owner AND state = 'running'"
+KEEP_STEP = """INSERT INTO learn_steps (run, name, data, digest) VALUES (:id, :name, :data, :digest)
+    ON CONFLICT (run, name) DO UPDATE SET data = :data, digest = :digest"""
+STEPS = "SELECT name, data, digest FROM learn_steps WHERE run = :id ORDER BY name"
+DROP_STEPS = "DELETE FROM learn_steps WHERE run = :id"
+
+_SOURCES_GONE = """SELECT DISTINCT tenant, id FROM knowledge_sources WHERE {where}"""
+_FORGET_SOURCES = "DELETE FROM knowledge_sources WHERE {where}"
+_FORGET_TOPICS = "DELETE FROM turn_topics WHERE {where}"
+_UNFOUNDED = f"""tenant = :tenant AND id = :id AND NOT EXISTS (SELECT 1 FROM knowledge_sources s
+    WHERE s.tenant = :tenant AND s.id = :id) AND NOT EXISTS (SELECT 1 FROM knowledge p
+    WHERE p.tenant = :tenant AND p.id = :id AND p.maker = '{PERSON}')"""  # noqa: S608
+_FORGET_UNFOUNDED = (
+    f"DELETE FROM knowledge_uses WHERE {_UNFOUNDED}",  # noqa: S608
+    f"DELETE FROM knowledge WHERE {_UNFOUNDED}",  # noqa: S608
+)
+
+_log = logging.getLogger(__name__)
+
+
+def add(connection: Connection, tenant: str, items: Iterable[NewKnowledge]) -> list[KnowledgeRow]:
+    """Add versions of items; the current ones before them are superseded."""
+    return [_add(connection, tenant, item) for item in items]
+
+
+def _add(connection: Connection, tenant: str, item: NewKnowledge) -> KnowledgeRow:
+    (version,) = connection.execute(NEXT_VERSION, {"tenant": tenant, "id": item.id}).fetchone()
+    data = json.dumps({name: getattr(item, name) for name in _DETAILS}, ensure_ascii=False)
+    values: dict[str, Any] = {
+        "tenant": tenant,
+        "version": version,
+        "data": data,
+        "now_us": now_us(),
+        "digest": digest_of(item.scope, item.kind, item.title, item.text, data),
+        **{name: getattr(item, name) for name in ("id", "scope", "kind", "state", "title", "text", "maker")},
+        **{name: getattr(item, name) for name in ("prompt_version", "first_seen_us", "last_seen_us")},
+    }
+    connection.execute(ADD, values)
+    by = {"by": f"{item.id}@{version}", "reason": item.reason, "below": version}
+    connection.execute(SUPERSEDE, {"tenant": tenant, "id": item.id, **by})
+    sources = [{**values, "session_id": source.session_id, "turn": source.turn} for source in item.sources]
+    connection.executemany(ADD_SOURCE, sources)
+    return versions(connection, tenant, item.id)[-1]
+
+
+def supersede(connection: Connection, tenant: str, merged: Iterable[Supersession]) -> None:
+    """Mark items as replaced by others."""
+    for each in merged:
+        values = {"tenant": tenant, "id": each.id, "by": each.by, "reason": each.reason, "below": 1 << 62}
+        connection.execute(SUPERSEDE, values)
+
+
+def list_items(
+    connection: Connection,
+    tenant: str | None,
+    *,
+    scopes: Sequence[str] | None = None,
+    kind: KnowledgeKind | None = None,
+) -> list[KnowledgeRow]:
+    """The current items, those of these scopes if any are named, in the order of scopes, kinds and ids."""
+    wanted = [None] if scopes is None else sorted(set(scopes))
+    found: list[KnowledgeRow] = []
+    for scope in wanted:
+        found += _select(connection, LIST, {"tenant": tenant, "scope": scope, "kind": kind})
+    return found
+
+
+def versions(connection: Connection, tenant: str | None, item_id: str) -> list[KnowledgeRow]:
+    """All versions of an item, the oldest first; empty if there is none."""
+    return _select(connection, VERSIONS, {"tenant": tenant, "id": item_id})
+
+
+def count_uses(connection: Connection, tenant: str, item_ids: Sequence[str], *, used: int = 0, helped: int = 0) -> None:
+    """Count that items were shown, and that answers used them."""
+    values = {"tenant": tenant, "used": used, "helped": helped, "now_us": now_us()}
+    connection.executemany(COUNT_USE, [{**values, "id": item_id} for item_id in item_ids])
+
+
+def turn_topics(connection: Connection, session_id: str, first: int, last: int) -> list[TurnTopicRow]:
+    """The topics of these turns, its ancestors' included; of each turn the heaviest first."""
+    found = select_spans(connection, TURN_TOPICS, chain_of(connection, session_id), first, last)
+    return [TurnTopicRow(*row) for row in found]
+
+
+def begin_run(connection: Connection, new: NewRun) -> RunRow:
+    """Begin a run, or go on with an interrupted one that has the same input; `RunInProgress` while another is running.
+
+    An interrupted run whose input has changed since is replaced.
+    """
+    moment = now_us()
+    values = {"tenant": new.tenant, "scope": new.scope}
+    for row in _runs(connection, OPEN_RUNS, values):
+        if row.owner and moment < row.until_us <= moment + MAX_LEASE_US:
+            raise RunInProgress(new.scope)
+        if (row.watermark, row.prompt_version) == (new.watermark, new.prompt_version):
+            taken = {"id": row.id, "owner": new.owner, "until_us": _until(moment, new.lease_seconds)}
+            connection.execute(TAKE_RUN, taken)
+            return get_run(connection, row.id)
+        _end(connection, row.id, "replaced", "")
+    connection.execute(
+        ADD_RUN,
+        {
+            **values,
+            "id": new.id,
+            "watermark": new.watermark,
+            "prompt_version": new.prompt_version,
+            "owner": new.owner,
+            "until_us": _until(moment, new.lease_seconds),
+            "now_us": moment,
+        },
+    )
+    return get_run(connection, new.id)
+
+
+def get_run(connection: Connection, run_id: str) -> RunRow:
+    found = _runs(connection, GET_RUN, {"id": run_id})
+    if not found:
+        raise RunLost(run_id)
+    return found[0]
+
+
+def list_runs(
+    connection: Connection, tenant: str | None, *, scope: str | None = None, limit: int = 100
+) -> list[RunRow]:
+    """The runs, those of a scope if one is named, the newest first."""
+    return _runs(connection, LIST_RUNS, {"tenant": tenant, "scope": scope, "limit": limit})
+
+
+def renew_run(connection: Connection, run_id: str, owner: str, lease_seconds: float) -> None:
+    """Extend the lease of a run; `RunLost` if another has taken it."""
+    _check_owner(connection, run_id, owner)
+    connection.execute(TAKE_RUN, {"id": run_id, "owner": owner, "until_us": _until(now_us(), lease_seconds)})
+
+
+def release_run(connection: Connection, run_id: str, owner: str) -> None:
+    """Give a run back, so that another goes on with it at once."""
+    _check_owner(connection, run_id, owner)
+    connection.execute(TAKE_RUN, {"id": run_id, "owner": "", "until_us": 0})
+
+
+def keep_step(connection: Connection, run_id: str, owner: str, name: str, data: bytes) -> None:
+    """Keep the result of a step; `RunLost` if another has taken the run."""
+    _check_owner(connection, run_id, owner)
+    connection.execute(KEEP_STEP, {"id": run_id, "name": name, "data": data, "digest": digest_of(data)})
+
+
+def steps(connection: Connection, run_id: str) -> dict[str, bytes]:
+    """The results of a run's steps by name; a damaged one counts as not done."""
+    found = connection.execute(STEPS, {"id": run_id})
+    return {name: data for name, data, digest in found if is_intact(digest, data)}
+
+
+def finish_run(connection: Connection, run_id: str, owner: str, report: str, changes: KnowledgeChanges) -> None:
+    """Store all changes of a run and end it; `RunLost` if another has taken it, and then nothing is stored."""
+    _check_owner(connection, run_id, owner)
+    run = get_run(connection, run_id)
+    add(connection, run.tenant, changes.items)
+    supersede(connection, run.tenant, changes.superseded)
+    numbers = {session_id: number_of(connection, session_id) for session_id in changes.topic_sessions}
+    for number in numbers.values():
+        connection.execute(DROP_TOPICS, {"session": number})
+    connection.executemany(
+        ADD_TOPIC,
+        [
+            {"session": numbers[session_id], "turn": row.turn, "topic": row.topic, "weight": row.weight}
+            for session_id, row in changes.turn_topics
+        ],
+    )
+    _end(connection, run_id, "done", report)
+
+
+def fail_run(connection: Connection, run_id: str, owner: str, report: str) -> None:
+    """End a run without changes."""
+    _check_owner(connection, run_id, owner)
+    _end(connection, run_id, "failed", report)
+
+
+def forget(connection: Connection, where: str, values: Values) -> None:
+    """Forget what was learned from the turns of this condition alone, unless a person wrote or decided on it."""
+    gone = connection.execute(_SOURCES_GONE.format(where=where), values).fetchall()
+    connection.execute(_FORGET_SOURCES.format(where=where), values)
+    connection.execute(_FORGET_TOPICS.format(where=where), values)
+    for tenant, item_id in gone:
+        for statement in _FORGET_UNFOUNDED:
+            connection.execute(statement, {"tenant": tenant, "id": item_id})
+
+
+def is_sound(digest: bytes, *values: str) -> bool:
+    """Whether scope, kind, title, text and data of a version are those that were stored."""
+    return digest_of(*values) == digest
+
+
+def _end(connection: Connection, run_id: str, state: RunState, report: str) -> None:
+    connection.execute(END_RUN, {"id": run_id, "state": state, "report": report, "now_us": now_us()})
+    connection.execute(DROP_STEPS, {"id": run_id})
+
+
+def _check_owner(connection: Connection, run_id: str, owner: str) -> None:
+    if connection.execute(HOLDS_RUN, {"id": run_id, "owner": owner}).fetchone() is None:
+        raise RunLost(run_id)
+
+
+def _until(moment: int, lease_seconds: float) -> int:
+    return moment + int(lease_seconds * 1_000_000)
+
+
+def _runs(connection: Connection, statement: str, values: Values) -> list[RunRow]:
+    names = _RUN.split(", ")
+    return [RunRow(**dict(zip(names, row, strict=True))) for row in connection.execute(statement, values).fetchall()]
+
+
+def _select(connection: Connection, statement: str, values: Values) -> list[KnowledgeRow]:
+    found = []
+    for row in connection.execute(statement, values).fetchall():
+        tenant, item_id, version, scope, kind, state, title, text, data, maker, prompt_version, *rest = row
+        first_seen_us, last_seen_us, created_us, superseded_by, reason, digest, uses, helped, last_used_us = rest
+        if not is_sound(digest, scope, kind, title, text, data):
+            _log.warning("%s: version %d of the item %s is damaged", connection.location, version, item_id)
+            continue
+        sources = connection.execute(SOURCES, {"tenant": tenant, "id": item_id, "version": version})
+        found.append(
+            KnowledgeRow(
+                id=item_id,
+                scope=scope,
+                kind=kind,
+                state=state,
+                title=title,
+                text=text,
+                sources=tuple(KnowledgeSource(*source) for source in sources),
+                maker=maker,
+                prompt_version=prompt_version,
+                first_seen_us=first_seen_us,
+                last_seen_us=last_seen_us,
+                reason=reason,
+                tenant=tenant,
+                version=version,
+                created_us=created_us,
+                superseded_by=superseded_by,
+                uses=uses,
+                helped=helped,
+                last_used_us=last_used_us,
+                **_details(json.loads(data)),
+            )
+        )
+    return found
+
+
+def _details(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "topics": tuple(data["topics"]),
+        "keywords": tuple((word, weight) for word, weight in data["keywords"]),
+        "technologies": tuple(data["technologies"]),
+        "weight": data["weight"],
+        "confidence": data["confidence"],
+    }
