@@ -359,6 +359,27 @@ def test_a_model_spawns_agents_waits_without_a_worker_and_reads_their_results(tm
     working(test)
 
 
+def test_an_agent_goes_on_when_its_wait_for_another_times_out(tmp_path: Path) -> None:
+    def reply(ask: Ask) -> Behaviour:
+        if any("Which hill" in message.text for message in ask.messages):
+            return CallsTool("ask_user", {"question": "The left one?"}, id="q")
+        results = results_in(ask)
+        if not results:
+            return CallsTool("spawn_agent", {"task": "Which hill?"}, id="s")
+        if len(results) == 1:
+            agent_id = results[0].split()[1].rstrip(".")
+            return CallsTool("wait_agent", {"agent_ids": [agent_id], "timeout_seconds": 1}, id="w")
+        return CallsTool("finish", {"summary": results[-1]}, id="f")
+
+    async def test() -> None:
+        async with store(tmp_path / "a.db", reply) as fov:
+            ended = await asyncio.wait_for(fov.agents.run("Count sheep.", model=MODEL, packs=["agents"]), 60)
+            assert ended.state == "done"
+            assert "waits for a person to answer: The left one?" in str(ended.result)
+
+    working(test)
+
+
 def test_a_child_has_no_tool_that_its_parent_lacks_and_strangers_are_not_seen(tmp_path: Path) -> None:
     async def test() -> None:
         async with store(tmp_path / "a.db", Says("42")) as fov:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from foveate.session.subagents import PendingAgents, PendingApproval, PendingQuestion
+from foveate.turn import to_us
 
 
 class Suspension(BaseException):
@@ -19,3 +20,9 @@ class Suspension(BaseException):
     def children(self) -> tuple[str, ...]:
         """The agents that have to end first."""
         return self.waits.agents if isinstance(self.waits, PendingAgents) else ()
+
+    @property
+    def until_us(self) -> int:
+        """When the wait times out; 0: never."""
+        until = self.waits.until if isinstance(self.waits, PendingAgents) else None
+        return to_us(until) if until else 0

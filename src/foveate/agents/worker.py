@@ -148,7 +148,7 @@ class AgentWorker:
             except Suspension as suspension:
                 waits = msgspec.json.encode(suspension.waits).decode()
                 self._settle(row)
-                await self._tell(await self._rows.park(row, waits, suspension.children))
+                await self._tell(await self._rows.park(row, waits, suspension.children, suspension.until_us))
                 return
             except ClaimLost:
                 raise

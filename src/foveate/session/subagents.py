@@ -97,6 +97,8 @@ class PendingAgents(Struct, frozen=True, kw_only=True, tag="agents", tag_field="
     """Other agents that it waits for."""
 
     agents: tuple[str, ...]
+    until: datetime | None = None
+    """When it goes on though none of them has ended."""
 
 
 Waits = PendingApproval | PendingQuestion | PendingAgents

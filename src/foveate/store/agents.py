@@ -68,9 +68,16 @@ ADD_LIMITS = """INSERT INTO agent_trees (tree, max_depth, max_agents, max_tokens
 GET_LIMITS = "SELECT max_depth, max_agents, max_tokens, max_nano_usd FROM agent_trees WHERE tree = :tree"
 FORGET_DOCUMENTS = "DELETE FROM documents WHERE session = :session AND name IN ('epic', 'tasks', 'run', 'origin')"
 COUNT_OPEN = f"SELECT count(*) FROM agents WHERE tree = :tree AND state NOT IN {_ENDED}"  # noqa: S608
-SUM_SPENT = """SELECT coalesce(sum(c.input_tokens + c.output_tokens), 0), coalesce(sum(c.nano_usd), 0)
-    FROM agents a JOIN calls c ON c.session = a.session WHERE a.tree = :tree AND c.purpose = 'chat'"""
-_FREE = "(state = 'queued' OR (state = 'running' AND (until_us < :now_us OR until_us > :latest_us)))"
+_SUM_CALLS = """SELECT coalesce(sum(c.input_tokens + c.output_tokens), 0), coalesce(sum(c.nano_usd), 0)
+    FROM agents a JOIN calls c ON c.session = a.session WHERE c.purpose = 'chat'"""
+SUM_SPENT = f"{_SUM_CALLS} AND a.tree = :tree"
+SUM_SPENT_BY_ONE = f"{_SUM_CALLS} AND a.id = :id"
+GET_SPENT_BEFORE = "SELECT spent_tokens, spent_nano_usd FROM agent_trees WHERE tree = :tree"
+ADD_SPENT_BEFORE = """INSERT INTO agent_trees (tree, spent_tokens, spent_nano_usd) VALUES (:tree, :tokens, :nano_usd)
+    ON CONFLICT (tree) DO UPDATE SET spent_tokens = agent_trees.spent_tokens + excluded.spent_tokens,
+    spent_nano_usd = agent_trees.spent_nano_usd + excluded.spent_nano_usd"""
+_FREE = """(state = 'queued' OR (state = 'running' AND (until_us < :now_us OR until_us > :latest_us))
+    OR (state = 'waiting' AND until_us > 0 AND until_us <= :now_us))"""
 LIST_FREE = f"""SELECT id, state, attempts, decision FROM agents WHERE {_FREE} AND (:tree IS NULL OR tree = :tree)
     AND (:top IS NULL OR id IN (WITH RECURSIVE below (id) AS (SELECT :top UNION SELECT a.id FROM agents a JOIN below b
     ON a.parent = b.id) SELECT id FROM below))
@@ -83,11 +90,13 @@ HOLDS = "SELECT 1 FROM agents WHERE id = :id AND owner = :owner AND claims = :cl
 RELEASE = "UPDATE agents SET state = 'queued', owner = '', until_us = 0 WHERE owner = :owner AND state = 'running'"
 END = """UPDATE agents SET state = :state, result = :result, problem = :problem, owner = '', until_us = 0, waits = '',
     ended_us = :now_us WHERE id = :id"""
-PARK = """UPDATE agents SET state = :state, waits = :waits, owner = '', until_us = 0, attempts = 0 WHERE id = :id"""
+PARK = """UPDATE agents SET state = :state, waits = :waits, owner = '', until_us = :until_us, attempts = 0
+    WHERE id = :id"""
 ADD_WAIT = "INSERT INTO agent_waits (agent, child) VALUES (:agent, :child) ON CONFLICT DO NOTHING"
 IS_OPEN = f"SELECT 1 FROM agents WHERE id = :id AND state NOT IN {_ENDED}"  # noqa: S608
 WAKE = """UPDATE agents SET state = 'queued', waits = '' WHERE state = 'waiting'
     AND id IN (SELECT agent FROM agent_waits WHERE child = :id)"""
+FORGET_OWN_WAITS = "DELETE FROM agent_waits WHERE agent = :id"
 FORGET_WAITS = "DELETE FROM agent_waits WHERE child = :id OR agent = :id"
 RESUME = "UPDATE agents SET state = 'queued', waits = '', grants = :grants, decision = :decision WHERE id = :id"
 DESCENDANTS = f"""WITH RECURSIVE below (id) AS (SELECT :id UNION SELECT a.id FROM agents a JOIN below b
@@ -169,8 +178,8 @@ def is_free(connection: Connection, tree: str | None = None, top: str | None = N
 
 
 def claim(connection: Connection, wanted: ClaimRequest) -> list[AgentRow]:
-    """Lease queued agents and those whose worker died, the oldest first. One that failed too often is lost; it is among
-    what is returned, with this state."""
+    """Lease queued agents, those whose worker died and those whose wait timed out, the oldest first. One that failed
+    too often is lost; it is among what is returned, with this state."""
     moment = now_us()
     values = {
         "now_us": moment,
@@ -229,15 +238,19 @@ def finish(
     return get(connection, claimed.id)
 
 
-def park(connection: Connection, claimed: AgentRow, waits: str, children: Sequence[str] = ()) -> AgentRow:
+def park(
+    connection: Connection, claimed: AgentRow, waits: str, children: Sequence[str] = (), until_us: int = 0
+) -> AgentRow:
     """Let an agent wait; if one of the agents that it waits for has ended or was deleted meanwhile, it is queued at
-    once."""
+    once. From `until_us` on it can be claimed though nothing happened; 0: never."""
     check_claim(connection, claimed.id, claimed.owner, claimed.claims)
+    connection.execute(FORGET_OWN_WAITS, {"id": claimed.id})  # of an earlier wait: they would end this one
     for child in children:
         connection.execute(ADD_WAIT, {"agent": claimed.id, "child": child})
     ended = any(connection.execute(IS_OPEN, {"id": child}).fetchone() is None for child in children)
     state: AgentState = "queued" if ended else "waiting"
-    connection.execute(PARK, {"id": claimed.id, "state": state, "waits": "" if ended else waits})
+    values = {"id": claimed.id, "state": state, "waits": "" if ended else waits, "until_us": 0 if ended else until_us}
+    connection.execute(PARK, values)
     return get(connection, claimed.id)
 
 
@@ -260,10 +273,13 @@ def cancel(connection: Connection, agent_id: str) -> list[AgentRow]:
 
 
 def delete_session(connection: Connection, session_id: str) -> None:
-    """Remove a session. An agent that works in it is cancelled first, so that those that wait for it are queued."""
+    """Remove a session. An agent that works in it is cancelled first, so that those that wait for it are queued. What
+    it spent still counts against the limits of its tree."""
     agent = of_session(connection, session_id)
     if agent is not None:
         cancel(connection, agent.id)
+        tokens, nano_usd = connection.execute(SUM_SPENT_BY_ONE, {"id": agent.id}).fetchone()
+        connection.execute(ADD_SPENT_BEFORE, {"tree": agent.tree, "tokens": tokens, "nano_usd": nano_usd})
     log.delete_session(connection, session_id)
 
 
@@ -312,7 +328,8 @@ def _limits(connection: Connection, tree: str, default: AgentLimits) -> AgentLim
 
 def _spent(connection: Connection, tree: str) -> tuple[int, int]:
     tokens, nano_usd = connection.execute(SUM_SPENT, {"tree": tree}).fetchone()
-    return int(tokens), int(nano_usd)
+    before = connection.execute(GET_SPENT_BEFORE, {"tree": tree}).fetchone() or (0, 0)
+    return int(tokens) + int(before[0]), int(nano_usd) + int(before[1])
 
 
 def _end(

@@ -307,8 +307,9 @@ class AgentRows(Protocol):
     ) -> AgentRow:
         """Store how an agent ended, and queue those that wait for it; `ClaimLost` if another worker has it."""
 
-    async def park(self, claimed: AgentRow, waits: str, children: Sequence[str] = ()) -> AgentRow:
-        """Let an agent wait; if one of the agents that it waits for has ended meanwhile, it is queued at once."""
+    async def park(self, claimed: AgentRow, waits: str, children: Sequence[str] = (), until_us: int = 0) -> AgentRow:
+        """Let an agent wait; if one of the agents that it waits for has ended meanwhile, it is queued at once. From
+        `until_us` on it can be claimed though nothing happened; 0: never."""
 
     async def resume(self, agent_id: str, *, expected: str, grants: str, decision: str = "") -> AgentRow:
         """Queue an agent that waits for a person; `AgentEnded` if it does not wait for what was expected any more."""

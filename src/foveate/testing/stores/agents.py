@@ -8,6 +8,7 @@ from dataclasses import replace
 from foveate.errors import AgentEnded, AgentNotFound, ClaimLost, LimitReached
 from foveate.store import Store
 from foveate.store.agent_rows import AgentLimits, AgentRow, CallLimit, ClaimRequest, NewAgent
+from foveate.store.sql import now_us
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 from foveate.testing.stores.calls import call
 
@@ -110,6 +111,41 @@ async def an_agent_is_queued_when_the_session_that_it_waits_for_is_deleted(store
     assert (await store.agents.park(again, "{}", [child.id])).state == "queued"
 
 
+async def a_wait_for_agents_times_out(store: Store, _: OpenStore) -> None:
+    for agent_id in ("a-1", "a-2", "a-3"):
+        await _spawned(store, agent_id)
+    first, second, child = await store.agents.claim(WANTED)
+    moment = now_us()
+    await store.agents.park(first, "{}", [child.id], moment)
+    await store.agents.park(second, "{}", [child.id], moment + 3_600_000_000)
+    assert [row.id for row in await store.agents.claim(WANTED)] == [first.id]
+
+
+async def the_end_of_an_agent_does_not_end_a_later_wait_for_a_person(store: Store, _: OpenStore) -> None:
+    for agent_id in ("a-1", "a-2", "a-3"):
+        await _spawned(store, agent_id)
+    first, early, late = await store.agents.claim(WANTED)
+    await store.agents.park(first, "{}", [early.id, late.id])
+    await store.agents.finish(early, "done", result="yes")
+    (again,) = await store.agents.claim(WANTED)
+    await store.agents.park(again, '"approval"')
+    await store.agents.finish(late, "done", result="yes")
+    assert (await store.agents.get(first.id)).waits == '"approval"'
+
+
+async def a_deleted_agent_still_counts_against_the_limits_of_its_tree(store: Store, _: OpenStore) -> None:
+    one = replace(call("a-1", nano_usd=5), purpose="chat", input_tokens=50, output_tokens=50)
+    for agent_id in ("a-1", "a-2"):
+        await _spawned(store, agent_id)
+        await store.calls.add(replace(one, session_id=agent_id))
+    for agent_id in ("a-1", "a-2"):
+        await store.delete_session(agent_id)
+    totals = await store.agents.totals("tree", LIMITS)
+    assert (totals.agents, totals.tokens, totals.nano_usd, totals.limits) == (0, 200, 10, LIMITS)
+    await store.calls.add(replace(one, session_id=(await _spawned(store, "a-3")).session_id))
+    assert (await store.agents.totals("tree", LIMITS)).tokens == 300
+
+
 async def a_decision_is_for_one_claim(store: Store, _: OpenStore) -> None:
     await _spawned(store)
     (row,) = await store.agents.claim(WANTED)
@@ -190,6 +226,9 @@ CASES: tuple[Case, ...] = (
     an_agent_is_lost_after_too_many_attempts_and_released_ones_do_not_count,
     two_that_wait_for_one_are_both_queued_when_it_ends,
     an_agent_is_queued_when_the_session_that_it_waits_for_is_deleted,
+    a_wait_for_agents_times_out,
+    the_end_of_an_agent_does_not_end_a_later_wait_for_a_person,
+    a_deleted_agent_still_counts_against_the_limits_of_its_tree,
     a_decision_is_for_one_claim,
     a_cancel_ends_all_below_and_takes_them_from_their_worker,
     only_the_first_agent_of_a_tree_sets_its_limits,

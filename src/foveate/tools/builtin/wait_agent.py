@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from msgspec import Meta
@@ -28,12 +29,18 @@ async def wait_agent(
     found = [await check_own(workspace, agent_id) for agent_id in dict.fromkeys(agent_ids)]
     open_ids = tuple(info.id for info in found if not info.is_ended)
     boss = await fov.agents.of_session(session.id)
-    if open_ids and timeout_seconds and boss is not None and boss.state == "running":
-        # An agent does not keep its worker busy while it waits; the call is executed again when one of these has ended.
-        raise Suspension(PendingAgents(agents=open_ids))
+    # Counted from the newest message of the log, so that a wait which is resumed ends when it would have ended.
+    is_agent = boss is not None and boss.state == "running"
+    began = (await session.refresh()).updated_at if is_agent else datetime.now(UTC)
+    until = began + timedelta(seconds=timeout_seconds)
+    if is_agent and open_ids and until > datetime.now(UTC):
+        # An agent does not keep its worker busy while it waits; the call is executed again when one of these has ended,
+        # or after the timeout.
+        raise Suspension(PendingAgents(agents=open_ids, until=until))
     texts = []
     for info in found:
-        ended = await fov.agents.wait(info.id, timeout_seconds=timeout_seconds)
+        left = (until - datetime.now(UTC)).total_seconds()
+        ended = await fov.agents.wait(info.id, timeout_seconds=max(0.0, left))
         if ended.is_ended:
             await fov.agents.note_read(ended.id)
             await session.dismiss(f"{ended.id} {ended.state}")
