@@ -36,6 +36,7 @@ from foveate.session.address import find_session
 from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
 from foveate.session.keys import Keys
+from foveate.session.knowledge import Knowledge
 from foveate.session.prompts import Prompts
 from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.shared import SharedParts
@@ -153,6 +154,12 @@ class Foveate:
     def prompts(self) -> Prompts:
         """Stored prompts: `prompts.list()`, `get`, `set`, `history`, `reset`, `render`."""
         return Prompts(self._store, self._tenant)
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What past conversations teach: `knowledge.list()`, `get`, `approve`, `edit`, `pin`, `retire`, `add`. The
+        owner sees that of all tenants."""
+        return Knowledge(self._store, self._tenant)
 
     def tenant(self, name: str) -> Foveate:
         """The store as a tenant sees it: the same methods, with the tenant's sessions only, by ids of its own.

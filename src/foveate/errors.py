@@ -299,10 +299,10 @@ class PromptNotFound(NotFound):
 
 
 class KnowledgeNotFound(NotFound):
-    """An item of knowledge that is not there."""
+    """An item of knowledge that does not exist, or a beginning of an id that several have."""
 
-    def __init__(self, item_id: str) -> None:
-        super().__init__(f"no knowledge {item_id!r}; 'foveate knowledge list' shows what there is")
+    def __init__(self, item_id: str, hint: str = "'foveate knowledge list' lists what there is") -> None:
+        super().__init__(f"no knowledge {item_id[:80]!r}; {hint}")
         self.item_id = item_id
 
 

@@ -1,7 +1,7 @@
 # Written by tests/support/stubs.py from the async classes; don't edit.
 # ruff: noqa: A001, A002 - `open` and `format` are the words users know
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from foveate.session.checkpoints import CheckpointInfo, CheckpointStatus
 from foveate.session.files import TrackedFiles
 from foveate.session.goals import Goal, GoalStep
 from foveate.session.keys import KeyInfo, NewKey
+from foveate.session.knowledge import KnowledgeDraft, KnowledgeItem, LearningRun, StateFilter
 from foveate.session.prompts import PromptInfo
 from foveate.session.record import Recordable
 from foveate.session.subagents import AgentInfo, AgentSpec
@@ -43,6 +44,7 @@ from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport, SessionRow
 from foveate.store.agent_rows import AgentKind, AgentLimits, AgentRow, AgentTotals
+from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeState
 from foveate.store.protocol import AgentRows, Clients
 from foveate.store.rows import CostRow, IndexState, Standing
 from foveate.strategy.checkpoint.reliability import Reliability
@@ -89,6 +91,40 @@ class Keys:
     def revoke(self, key_id: str) -> None: ...
     def find(self, secret: str) -> KeyInfo | None: ...
     def exist(self) -> bool: ...
+
+class Knowledge:
+    def list(
+        self, *, scope: str | None = None, kind: KnowledgeKind | None = None, state: StateFilter | None = None
+    ) -> Sequence[KnowledgeItem]: ...
+    def get(self, item_id: str) -> KnowledgeItem: ...
+    def versions(self, item_id: str) -> Sequence[KnowledgeItem]: ...
+    def histories(self, item_ids: Iterable[str]) -> Mapping[str, Sequence[KnowledgeItem]]: ...
+    def approve(self, item_id: str, *, reason: str = "") -> KnowledgeItem: ...
+    def pin(self, item_id: str, *, reason: str = "") -> KnowledgeItem: ...
+    def retire(self, item_id: str, reason: str = "") -> KnowledgeItem: ...
+    def edit(
+        self,
+        item_id: str,
+        *,
+        text: str | None = None,
+        title: str | None = None,
+        technologies: Sequence[str] | None = None,
+        version: int | None = None,
+        reason: str = "",
+    ) -> KnowledgeItem: ...
+    def add(
+        self,
+        title: str,
+        text: str,
+        *,
+        scope: str = "project:",
+        kind: KnowledgeKind = "reference",
+        technologies: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        state: KnowledgeState = "approved",
+    ) -> KnowledgeItem: ...
+    def save(self, drafts: Sequence[KnowledgeDraft]) -> Sequence[KnowledgeItem]: ...
+    def runs(self, *, scope: str | None = None, limit: int = 100) -> Sequence[LearningRun]: ...
 
 class Agents:
     def spawn(
@@ -375,6 +411,8 @@ class Foveate:
     def cabinet(self) -> Cabinet: ...
     @property
     def prompts(self) -> Prompts: ...
+    @property
+    def knowledge(self) -> Knowledge: ...
     def tenant(self, name: str) -> Foveate: ...
     def session(
         self,

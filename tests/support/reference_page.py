@@ -40,6 +40,7 @@ CHAPTERS = (
     Chapter("Keys of the server", "foveate.session.keys", ("Keys", "KeyInfo", "NewKey")),
     Chapter("File cabinet", "foveate.session.cabinet", ("Cabinet", "CabinetEntry", "Excerpt")),
     Chapter("Prompts", "foveate.session.prompts", ("Prompts", "PromptInfo")),
+    Chapter("Knowledge", "foveate.session.knowledge", ("Knowledge", "KnowledgeItem", "KnowledgeDraft", "LearningRun")),
     Chapter("Goals", "foveate.session.goals", ("Goals",)),
     Chapter("Checkpoints", "foveate.session.checkpoints", ("Checkpoints", "CheckpointInfo", "CheckpointStatus")),
     Chapter("Documents", "foveate.session.documents", ("Documents",)),

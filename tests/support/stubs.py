@@ -19,7 +19,7 @@ from typing import get_type_hints
 import foveate
 from foveate import client as api
 from foveate import session
-from foveate.session import cabinet, checkpoints, documents, exchange, files, goals, keys, prompts, subagents
+from foveate.session import cabinet, checkpoints, documents, exchange, files, goals, keys, knowledge, prompts, subagents
 from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
@@ -32,6 +32,7 @@ OWN = (
     "Files",
     "Goals",
     "Keys",
+    "Knowledge",
     "Topics",
     "Agents",
     "Cabinet",
@@ -62,6 +63,7 @@ def generate() -> str:
         _class(checkpoints, "Checkpoints", names),
         _class(goals, "Goals", names),
         _class(keys, "Keys", names),
+        _class(knowledge, "Knowledge", names),
         _class(subagents, "Agents", names),
         _class(cabinet, "Cabinet", names),
         _class(prompts, "Prompts", names),

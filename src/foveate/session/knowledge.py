@@ -1,0 +1,459 @@
+"""What past conversations teach, for people: read it, approve, edit, pin or retire it, and add references.
+
+for item in await fov.knowledge.list(scope="project:shop", kind="lesson"):
+    print(item.id, item.title, item.sources)
+await fov.knowledge.approve("k-1a2b")
+
+Nothing is edited: a change is a new version by `person`, and the one before says what took its place and why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from foveate.errors import InputError, KnowledgeNotFound, Refused, SessionNotFound, TurnNotFound
+from foveate.recall.scopes import Scope
+from foveate.session.record import check_text
+from foveate.session.tenant import SEPARATOR, public_id, stored_id
+from foveate.store import Store
+from foveate.store.knowledge_rows import (
+    KNOWLEDGE_KINDS,
+    KNOWLEDGE_STATES,
+    PERSON,
+    KnowledgeKind,
+    KnowledgeRow,
+    KnowledgeSource,
+    KnowledgeState,
+    NewKnowledge,
+    RunRow,
+    RunState,
+)
+from foveate.store.sql import now_us
+from foveate.turn import from_us, turn_id, turn_number
+
+__all__ = ["Knowledge", "KnowledgeDraft", "KnowledgeItem", "LearningRun"]
+
+MAX_TITLE_CHARS = 200
+MAX_TEXT_CHARS = 100_000
+MAX_LABELS = 50
+MAX_LABEL_CHARS = 100
+MAX_SOURCES = 1_000
+MAX_NAMED = 3
+ID_DIGITS = 10
+WRITABLE: tuple[KnowledgeKind, ...] = ("reference", "lesson", "profile")
+"""Kinds that a person can write. Topics and recommendations are made by runs."""
+C = TypeVar("C", bound=str)
+StateFilter = KnowledgeState | Literal["all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeItem:
+    """A version of an item."""
+
+    id: str
+    """The owner sees an item of a tenant as `tenant:id`."""
+    version: int
+    scope: str
+    """E.g. `project:shop`."""
+    kind: KnowledgeKind
+    state: KnowledgeState
+    """`pinned`: approved, and no run changes it."""
+    title: str
+    text: str
+    topics: tuple[str, ...]
+    """Ids of topics."""
+    keywords: tuple[tuple[str, float], ...]
+    """Words with their weights, the heaviest first."""
+    technologies: tuple[str, ...]
+    weight: float
+    """0 to 1: how much it matters."""
+    confidence: float
+    """0 to 1: how sure its maker is."""
+    sources: tuple[str, ...]
+    """The turns that it was learned from, as `SESSION/T-12`."""
+    maker: str
+    """`local` for rules, `person`, or the name of a model."""
+    prompt_version: str
+    first_seen: datetime
+    last_seen: datetime
+    """Times of its oldest and newest source turn."""
+    created: datetime
+    superseded_by: str
+    """`ID@VERSION` of the version, or the id of the item, that took its place; empty while it is current."""
+    reason: str
+    """Why that took its place."""
+    uses: int
+    """Contexts that showed the item."""
+    helped: int
+    """Answers that used it."""
+    last_used: datetime | None
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeDraft:
+    """A change of an item, or a new item if it has no `id`. What is None stays as it is, or gets its default."""
+
+    id: str | None = None
+    version: int | None = None
+    """The version that the change was made from; it is rejected if there is a newer one."""
+    scope: str | None = None
+    kind: KnowledgeKind | None = None
+    """Of a new item. Default: `reference`."""
+    state: KnowledgeState | None = None
+    title: str | None = None
+    text: str | None = None
+    technologies: Sequence[str] | None = None
+    sources: Sequence[str] | None = None
+    """Of a new item: turns as `SESSION/T-12`."""
+    weight: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningRun:
+    """A run that learned from the sessions of a scope, or still does."""
+
+    id: str
+    scope: str
+    state: RunState
+    """`replaced`: its input changed before it ended, and a later run began anew."""
+    prompt_version: str
+    started: datetime
+    ended: datetime | None
+    report: dict[str, Any]
+    """What it did; empty until it ends."""
+    tenant: str = ""
+
+
+class Knowledge:
+    """The knowledge of a tenant, or of all for the owner. Every change is durable when its method returns."""
+
+    def __init__(self, store: Store, tenant: str = "") -> None:
+        self._store = store
+        self._tenant = tenant
+
+    async def list(
+        self, *, scope: str | None = None, kind: KnowledgeKind | None = None, state: StateFilter | None = None
+    ) -> Sequence[KnowledgeItem]:
+        """The items by scope, kind and id; without a state, all that are not retired. `all` includes those too."""
+        if kind is not None:
+            _check_choice("kind", kind, KNOWLEDGE_KINDS)
+        if state is not None:
+            _check_choice("state", state, (*KNOWLEDGE_STATES, "all"))
+        scopes = None if scope is None else [str(Scope.parse(scope))]
+        rows = await self._store.knowledge.list_items(self._tenant or None, scopes=scopes, kind=kind)
+        return [self._item(row) for row in rows if _is_wanted(row, state)]
+
+    async def get(self, item_id: str) -> KnowledgeItem:
+        """The newest version of an item, by its id or a unique beginning of it."""
+        return self._item((await self._rows(item_id))[-1])
+
+    async def versions(self, item_id: str) -> Sequence[KnowledgeItem]:
+        """All versions of an item, the oldest first."""
+        return [self._item(row) for row in await self._rows(item_id)]
+
+    async def histories(self, item_ids: Iterable[str]) -> Mapping[str, Sequence[KnowledgeItem]]:
+        """All versions of several items by their whole ids; those that do not exist are left out."""
+        found = {}
+        for item_id in dict.fromkeys(item_ids):
+            rows = await self._exact(item_id)
+            if rows:
+                found[item_id] = [self._item(row) for row in rows]
+        return found
+
+    async def approve(self, item_id: str, *, reason: str = "") -> KnowledgeItem:
+        """Approve an item, also one that was pinned or retired."""
+        return await self._save(KnowledgeDraft(id=item_id, state="approved", reason=reason or "approved"))
+
+    async def pin(self, item_id: str, *, reason: str = "") -> KnowledgeItem:
+        """Approve an item so that no run changes it."""
+        return await self._save(KnowledgeDraft(id=item_id, state="pinned", reason=reason or "pinned"))
+
+    async def retire(self, item_id: str, reason: str = "") -> KnowledgeItem:
+        """Take an item out of use. Its versions stay; `approve` brings it back."""
+        return await self._save(KnowledgeDraft(id=item_id, state="retired", reason=reason or "retired"))
+
+    async def edit(
+        self,
+        item_id: str,
+        *,
+        text: str | None = None,
+        title: str | None = None,
+        technologies: Sequence[str] | None = None,
+        version: int | None = None,
+        reason: str = "",
+    ) -> KnowledgeItem:
+        """Change what an item says; a proposed one is approved by it.
+
+        `version` is the one that was read: `Refused` if there is a newer one.
+        """
+        if text is None and title is None and technologies is None:
+            raise InputError("nothing to change; give a text, a title or technologies")
+        return await self._save(
+            KnowledgeDraft(
+                id=item_id, text=text, title=title, technologies=technologies, version=version, reason=reason
+            )
+        )
+
+    async def add(
+        self,
+        title: str,
+        text: str,
+        *,
+        scope: str = "project:",
+        kind: KnowledgeKind = "reference",
+        technologies: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        state: KnowledgeState = "approved",
+    ) -> KnowledgeItem:
+        """Add a reference, lesson or part of the profile that a person wrote.
+
+        The same title again in the same scope is a new version. `sources` are turns, as `SESSION/T-12`.
+        """
+        return await self._save(
+            KnowledgeDraft(
+                scope=scope,
+                kind=kind,
+                state=state,
+                title=title,
+                text=text,
+                technologies=technologies,
+                sources=sources,
+            )
+        )
+
+    async def save(self, drafts: Sequence[KnowledgeDraft]) -> Sequence[KnowledgeItem]:
+        """Store several changes, after all were checked; the newest version of each item.
+
+        The changes of one tenant are stored together or not at all. What changes nothing adds no version.
+        """
+        made = [await (self._new(draft) if draft.id is None else self._changed(draft)) for draft in drafts]
+        added: dict[tuple[str, str], KnowledgeRow] = {}
+        tenants = dict.fromkeys(tenant for tenant, item in made if not isinstance(item, KnowledgeRow))
+        for tenant in tenants:
+            items = [item for whose, item in made if whose == tenant and not isinstance(item, KnowledgeRow)]
+            rows = await self._store.knowledge.add(tenant, items)
+            added |= {(tenant, row.id): row for row in rows}
+        return [self._item(item if isinstance(item, KnowledgeRow) else added[tenant, item.id]) for tenant, item in made]
+
+    async def runs(self, *, scope: str | None = None, limit: int = 100) -> Sequence[LearningRun]:
+        """The runs that learned, the newest first."""
+        wanted = None if scope is None else str(Scope.parse(scope))
+        rows = await self._store.knowledge.list_runs(self._tenant or None, scope=wanted, limit=limit)
+        return [_run(row) for row in rows]
+
+    async def _save(self, draft: KnowledgeDraft) -> KnowledgeItem:
+        (item,) = await self.save([draft])
+        return item
+
+    async def _new(self, draft: KnowledgeDraft) -> tuple[str, NewKnowledge]:
+        kind = draft.kind or "reference"
+        if kind not in WRITABLE:
+            raise InputError(f"a {kind} can't be written by hand; the kinds are {', '.join(WRITABLE)}")
+        scope = str(Scope.parse("project:" if draft.scope is None else draft.scope))
+        title = clean_title(draft.title or "")
+        sources, moments = await self._sources(draft.sources or ())
+        now = now_us()
+        new = NewKnowledge(
+            id=written_id(scope, kind, title),
+            scope=scope,
+            kind=kind,
+            state=_check_choice("state", draft.state or "approved", KNOWLEDGE_STATES),
+            title=title,
+            text=clean_text(draft.text or ""),
+            technologies=clean_labels(draft.technologies or ()),
+            weight=_check_weight(1.0 if draft.weight is None else draft.weight),
+            confidence=1.0,
+            sources=sources,
+            maker=PERSON,
+            first_seen_us=min(moments, default=now),
+            last_seen_us=max(moments, default=now),
+            reason=_one_line(draft.reason) or "written again",
+        )
+        known = await self._store.knowledge.versions(self._tenant, new.id)
+        if known and not known[-1].superseded_by and _content(known[-1]) == _content(new):
+            return self._tenant, known[-1]
+        return self._tenant, new
+
+    async def _changed(self, draft: KnowledgeDraft) -> tuple[str, NewKnowledge]:
+        current = (await self._rows(draft.id or ""))[-1]
+        shown = self._shown(current.tenant, current.id)
+        if current.superseded_by:
+            raise Refused(f"{shown} was replaced by {current.superseded_by}; change that one")
+        if draft.version is not None and draft.version != current.version:
+            raise Refused(f"{shown} has version {current.version} now, and the change was made from {draft.version}")
+        is_edit = any(value is not None for value in (draft.text, draft.title, draft.technologies))
+        state = draft.state or ("approved" if is_edit and current.state == "proposed" else current.state)
+        new = NewKnowledge(
+            id=current.id,
+            scope=current.scope,
+            kind=current.kind,
+            state=_check_choice("state", state, KNOWLEDGE_STATES),
+            title=current.title if draft.title is None else clean_title(draft.title),
+            text=current.text if draft.text is None else clean_text(draft.text),
+            topics=current.topics,
+            keywords=current.keywords,
+            technologies=current.technologies if draft.technologies is None else clean_labels(draft.technologies),
+            weight=current.weight if draft.weight is None else _check_weight(draft.weight),
+            confidence=1.0 if is_edit else current.confidence,
+            sources=current.sources,
+            maker=PERSON,
+            first_seen_us=current.first_seen_us,
+            last_seen_us=current.last_seen_us,
+            reason=_one_line(draft.reason) or "edited",
+        )
+        is_decided = current.maker == PERSON or draft.state is None
+        is_same = _content(replace(new, state=draft.state or current.state)) == _content(current)
+        return (current.tenant, current) if is_same and is_decided else (current.tenant, new)
+
+    async def _sources(self, given: Sequence[str]) -> tuple[tuple[KnowledgeSource, ...], Sequence[int]]:
+        """The turns of these names, and when they were."""
+        if len(given) > MAX_SOURCES:
+            raise InputError(f"an item has up to {MAX_SOURCES:,} sources; these are {len(given):,}")
+        sources, moments = [], []
+        for name in given:
+            session_id, _, turn = name.rpartition("/")
+            number = turn_number(turn)
+            if not session_id or number is None:
+                raise InputError(f"{name[:80]!r} is not a turn; write SESSION/T-12")
+            try:
+                session = await self._store.get_session(stored_id(self._tenant, session_id))
+            except SessionNotFound:
+                raise SessionNotFound(session_id) from None
+            if session.tenant != self._tenant:
+                raise SessionNotFound(session_id)
+            if number > session.last_turn:
+                raise TurnNotFound(session_id, turn_id(number), session.last_turn)
+            (row,) = await self._store.turns(session.id, number, number)
+            sources.append(KnowledgeSource(session.id, number))
+            moments += [row.first_at_us, row.last_at_us]
+        return tuple(dict.fromkeys(sources)), moments
+
+    async def _rows(self, address: str) -> Sequence[KnowledgeRow]:
+        """All versions of the one item that an id, or the beginning of one, names."""
+        rows = await self._exact(address)
+        if rows:
+            return rows
+        known = await self._store.knowledge.list_items(self._tenant or None)
+        found = [
+            row
+            for row in known
+            if address and (row.id.startswith(address) or self._shown(row.tenant, row.id).startswith(address))
+        ]
+        if len(found) == 1:
+            return await self._store.knowledge.versions(found[0].tenant, found[0].id)
+        if not found:
+            raise KnowledgeNotFound(address)
+        some = ", ".join(self._shown(row.tenant, row.id) for row in found[:MAX_NAMED])
+        raise KnowledgeNotFound(address, f"{len(found)} items match it, such as {some}; write more of the id")
+
+    async def _exact(self, item_id: str) -> Sequence[KnowledgeRow]:
+        tenant, separator, rest = item_id.rpartition(SEPARATOR)
+        if separator and not self._tenant:
+            return await self._store.knowledge.versions(tenant, rest)
+        rows = await self._store.knowledge.versions(self._tenant, item_id)
+        if rows or self._tenant:
+            return rows
+        rows = await self._store.knowledge.versions(None, item_id)
+        return rows if len({row.tenant for row in rows}) == 1 else []
+
+    def _shown(self, tenant: str, item_id: str) -> str:
+        return item_id if self._tenant else stored_id(tenant, item_id)
+
+    def _item(self, row: KnowledgeRow) -> KnowledgeItem:
+        shared = {name: getattr(row, name) for name in _SHARED}
+        return KnowledgeItem(
+            **shared,
+            id=self._shown(row.tenant, row.id),
+            topics=tuple(self._shown(row.tenant, topic) for topic in row.topics),
+            sources=tuple(
+                f"{public_id(self._tenant, source.session_id)}/{turn_id(source.turn)}" for source in row.sources
+            ),
+            first_seen=from_us(row.first_seen_us),
+            last_seen=from_us(row.last_seen_us),
+            created=from_us(row.created_us),
+            superseded_by=row.superseded_by and self._shown(row.tenant, row.superseded_by),
+            last_used=None if row.last_used_us is None else from_us(row.last_used_us),
+        )
+
+
+_SHARED: tuple[str, ...] = ("version", "scope", "kind", "state", "title", "text", "keywords", "technologies", "weight")
+_SHARED += ("confidence", "maker", "prompt_version", "reason", "uses", "helped", "tenant")
+
+
+def written_id(scope: str, kind: str, title: str) -> str:
+    """The id of an item that a person wrote: the same title in the same scope is the same item."""
+    identity = json.dumps([PERSON, scope, kind, title.casefold()])
+    return f"k-{hashlib.sha256(identity.encode()).hexdigest()[:ID_DIGITS]}"
+
+
+def clean_title(title: str) -> str:
+    """A title on one line."""
+    title = _one_line(check_text("title", title))
+    if not title:
+        raise InputError("an item needs a title")
+    if len(title) > MAX_TITLE_CHARS:
+        raise InputError(f"the title has {len(title):,} characters; up to {MAX_TITLE_CHARS} are possible")
+    return title
+
+
+def clean_text(text: str) -> str:
+    """A text without empty lines at its ends."""
+    text = check_text("text", text).replace("\r\n", "\n").replace("\r", "\n").rstrip().lstrip("\n")
+    if not text:
+        raise InputError("an item needs a text; 'foveate knowledge retire' takes one out of use")
+    if len(text) > MAX_TEXT_CHARS:
+        raise InputError(f"the text has {len(text):,} characters; up to {MAX_TEXT_CHARS:,} are possible")
+    return text
+
+
+def clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """Technologies, each once and on one line."""
+    found = tuple(dict.fromkeys(_one_line(check_text("technologies", label)) for label in labels))
+    if len(found) > MAX_LABELS or any(not label or len(label) > MAX_LABEL_CHARS or "," in label for label in found):
+        raise InputError(f"technologies are up to {MAX_LABELS} words or names of up to {MAX_LABEL_CHARS} characters, "
+                         "without commas")  # fmt: skip
+    return found
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _content(item: NewKnowledge) -> tuple[object, ...]:
+    return (item.state, item.title, item.text, item.technologies, item.weight, item.sources)
+
+
+def _is_wanted(row: KnowledgeRow, state: StateFilter | None) -> bool:
+    return state == "all" or (row.state != "retired" if state is None else row.state == state)
+
+
+def _check_weight(weight: float) -> float:
+    if not 0 <= weight <= 1:
+        raise InputError(f"a weight is from 0 to 1; got {weight}")
+    return weight
+
+
+def _check_choice(name: str, value: C, known: Sequence[C]) -> C:
+    if value not in known:
+        raise InputError(f"no {name} {value[:80]!r}; available: {', '.join(known)}")
+    return value
+
+
+def _run(row: RunRow) -> LearningRun:
+    return LearningRun(
+        id=row.id,
+        scope=row.scope,
+        state=row.state,
+        prompt_version=row.prompt_version,
+        started=from_us(row.started_us),
+        ended=None if row.ended_us is None else from_us(row.ended_us),
+        report=json.loads(row.report) if row.report else {},
+        tenant=row.tenant,
+    )
