@@ -135,6 +135,11 @@ class Foveate:
         return self._caller
 
     @property
+    def store(self) -> Store:
+        """The store itself, for jobs over many sessions. It knows nothing of tenants' views: name the tenant."""
+        return self._store
+
+    @property
     def tenant_name(self) -> str:
         """The tenant whose sessions are seen; empty: the owner, who sees all."""
         return self._tenant

@@ -60,6 +60,7 @@ _BY_NAME = ("strategies", "upper")
 """Attributes of the settings that hold several sections."""
 UPPER_SECTIONS = {
     "agents": "foveate.agents.settings:AgentsSettings",
+    "knowledge": "foveate.knowledge.settings:KnowledgeSettings",
     "server": "foveate.server.settings:ServerSettings",
     "tools": "foveate.tools.settings:ToolsSettings",
 }

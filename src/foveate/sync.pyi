@@ -42,7 +42,7 @@ from foveate.session.values import TurnContent as TurnContent
 from foveate.session.values import TurnOutline as TurnOutline
 from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
-from foveate.store import Draft, Finding, Place, PruneReport, SessionRow
+from foveate.store import Draft, Finding, Place, PruneReport, SessionRow, Store
 from foveate.store.agent_rows import AgentKind, AgentLimits, AgentRow, AgentTotals
 from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeState
 from foveate.store.protocol import AgentRows, Clients
@@ -403,6 +403,8 @@ class Foveate:
     def location(self) -> str: ...
     @property
     def caller(self) -> Caller: ...
+    @property
+    def store(self) -> Store: ...
     @property
     def tenant_name(self) -> str: ...
     @property
