@@ -29,7 +29,7 @@ class KnowledgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     similar: Annotated[float, Meta(gt=0, le=1)] = 0.75
     """Items of one kind that share this much of their words are merged."""
     stale_days: Annotated[int, Meta(ge=1, le=10_000)] = 60
-    """The weight of an item that was neither seen nor used for this long is halved; after twice this time it is
+    """The weight of an item that was neither seen nor used for this long is halved; one that would get less than 0.2 is
     retired. Counted up to the newest turn, so that a pause makes nothing stale."""
     lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 120.0
     """A run that gave no sign of life for this long is resumed by the next one."""
