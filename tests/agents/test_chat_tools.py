@@ -227,3 +227,26 @@ def test_the_calls_of_a_script_are_recorded_and_the_model_sees_one(tmp_path: Pat
         assert text_of(seen) == "A WALL.\n\n(2 tool calls)\n"
 
     asyncio.run(job())
+
+
+def test_the_record_of_a_scripts_call_has_its_images_its_error_and_its_exit_code(tmp_path: Path) -> None:
+    @tool
+    async def shoot() -> ToolOutput:
+        """Take a picture."""
+        return ToolOutput("No film.", (IMAGE,), is_error=True, exit_code=3)
+
+    script = "try:\n    shoot()\nexcept RuntimeError:\n    pass"
+    model = ScriptedModel([CallsTool("run_script", {"script": script}), Says("Done.")])
+
+    async def job() -> None:
+        async with scripted_store(tmp_path / "a.db", model, store={"synchronous": "normal"}) as fov:
+            session = await fov.session("s")
+            box = Toolbox([shoot, registry.find("run_script")], Workspace(session=session))
+            await events_of(Chat(session, fov.caller, [MODEL], toolbox=box).say("Take a picture."))
+            messages = (await session.load_turn(1)).messages
+        (inner,) = [message for message in messages if message.kind == "display"]
+        record = {"tool": "shoot", "arguments": {}, "result": "No film.", "is_error": True, "exit_code": 3}
+        assert json.loads(inner.text) == record
+        assert inner.parts[1:] == (IMAGE,)
+
+    asyncio.run(job())

@@ -98,3 +98,28 @@ def test_a_call_with_any_argument_is_in_the_output_whatever_ends_the_script(scri
     assert output.is_error
     assert [call.name for call in output.inner] == ["list_dir"]
     assert json.dumps([dict(call.arguments) for call in output.inner])
+
+
+def test_a_script_that_takes_too_long_keeps_the_records_of_its_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines: list[asyncio.Timeout] = []
+    timeout = asyncio.timeout
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        deadlines.append(timeout(seconds))
+        return deadlines[-1]
+
+    @tool
+    async def hang() -> str:
+        """Never answer; the time of the script is over now."""
+        deadlines[1].reschedule(asyncio.get_running_loop().time())
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(asyncio, "timeout", noted)  # the first is the tool's, the second the script's
+    box = Toolbox([double, hang, registry.find("run_script")], Workspace.at([tmp_path], settings=LIMITS))
+    output = asyncio.run(box.call("run_script", {"script": "print(double(1))\nhang()"}))
+    assert output.is_error
+    assert "it took more than 600 seconds" in output.text
+    assert [(call.name, call.output.is_error) for call in output.inner] == [("double", False), ("hang", True)]

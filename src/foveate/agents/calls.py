@@ -110,8 +110,13 @@ def failed_result(call: ToolCall, problem: str) -> Message:
 
 def _inner_message(call: InnerCall) -> Message:
     """A call of a script with its full result: for people and programs, not for the model."""
-    record: Json = {"tool": call.name, "arguments": dict(call.arguments), "result": call.output.text}
-    return Message("tool", (Text(compact_json(record)),), kind="display")
+    output = call.output
+    record: dict[str, Json] = {"tool": call.name, "arguments": dict(call.arguments), "result": output.text}
+    if output.is_error:
+        record["is_error"] = True
+    if output.exit_code is not None:
+        record["exit_code"] = output.exit_code
+    return Message("tool", (Text(compact_json(record)), *output.attachments), kind="display")
 
 
 def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

@@ -9,6 +9,7 @@ the output's `inner`, for the log.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,11 @@ NOT_IN_SCRIPTS = ("run_script", "wait_agent", "call_agent")
 """A script does not call another, and can't be suspended while it waits for an agent."""
 MAX_PRINTED_CHARS = 1_000_000
 """A script that prints more is stopped."""
+TOTAL_SECONDS = 600.0
+"""A script that takes longer, with the time of its tools, is stopped."""
+INTERRUPTED = ToolOutput(
+    "Error: interrupted, because the script was stopped; check whether it took effect\n", is_error=True
+)
 
 
 @dataclass(slots=True)
@@ -60,8 +66,11 @@ class _Script:
             self.problem = f"it made more than {several(self.limits.script_calls, 'call')}"
             return {"exception": RuntimeError(self.problem)}
         arguments: dict[str, Any] = {**dict(zip(names, given, strict=False)), **named}
-        output = await self.toolbox.call(name, arguments, whole=True)
-        self.inner.append(InnerCall(name, plain_arguments(arguments), output))
+        output = INTERRUPTED
+        try:
+            output = await self.toolbox.call(name, arguments, whole=True)
+        finally:
+            self.inner.append(InnerCall(name, plain_arguments(arguments), output))
         if output.is_error:
             return {"exception": RuntimeError(output.text.removeprefix("Error: ").strip())}
         return {"return_value": output.text}
@@ -89,10 +98,15 @@ async def execute(toolbox: Toolbox, script: str, limits: ToolsSettings) -> ToolO
     value: Any = None
     try:
         async with (
+            asyncio.timeout(TOTAL_SECONDS) as deadline,
             monty.AsyncMonty(max_processes=1, request_timeout=limits.script_seconds + 5) as pool,
             pool.checkout(limits=most) as session,
         ):
             value = await _drive(session, script, run)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        problem = f"the script was stopped: it took more than {TOTAL_SECONDS:g} seconds"
     except monty.MontySyntaxError as error:
         problem = f"the script is not valid Python: {error}"
     except monty.MontyRuntimeError as error:

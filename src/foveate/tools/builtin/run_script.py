@@ -9,7 +9,9 @@ from foveate.tools.tool import Annotations, ToolError, ToolOutput, tool
 from foveate.tools.workspace import Workspace
 
 
-@tool(annotations=Annotations(destructive=True), timeout_seconds=600)
+@tool(
+    annotations=Annotations(destructive=True), timeout_seconds=scripts.TOTAL_SECONDS + 30
+)  # a script ends earlier by itself, with a record of its calls
 async def run_script(
     workspace: Workspace, script: Annotated[str, "Python; call tools as functions, e.g. read_file(path='a.py')"]
 ) -> ToolOutput:
