@@ -39,6 +39,28 @@ def test_an_agent_is_cancelled_before_it_began(tmp_path: Path) -> None:
     assert "0 agents ended here" in shell("worker", "--drain")
 
 
+def test_an_agent_is_run_here_to_its_end(tmp_path: Path) -> None:
+    shell, model = shell_in(tmp_path)
+    assert shell("agents", "run", "Build a house.", "--model", model) == "It stands.\n"
+    ended = shell.json("agents", "run", "Build a house.", "--model", model)
+    assert (ended["state"], ended["kind"], ended["result"]) == ("done", "run", "It stands.")
+    failed = shell.json("agents", "run", "Build a house.", "--model", model, "--max-tokens", "10", code=3)
+    assert failed["state"] == "failed"
+
+
+def test_a_stored_prompt_is_asked_with_its_variables_which_are_checked(tmp_path: Path) -> None:
+    shell, model = shell_in(tmp_path)
+    shell("prompts", "set", "review", given="Review this {language}: {code}")
+    ask = ("agents", "call", "--model", model, "--prompt", "review", "--set", "language=Python")
+    ended = shell.json(*ask, "--set", "code=x = 1")
+    assert (ended["kind"], ended["task"].strip()) == ("call", "Review this Python: x = 1")
+    assert "code" in shell.error(*ask)
+    assert "colour" in shell.error(*ask, "--set", "code=x", "--set", "colour=red")
+    assert "--set takes NAME=VALUE" in shell.error(*ask, "--set", "code", code=2)
+    assert "variables are for a stored prompt" in shell.error("agents", "call", "Hello", "--set", "code=x")
+    assert len(shell.json("agents", "list")) == 1
+
+
 def test_wrong_calls_say_what_to_do(tmp_path: Path) -> None:
     shell, model = shell_in(tmp_path)
     made = shell.json("agents", "spawn", "Build a house.", "--model", model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from foveate.errors import InputError
-from foveate.tools import Toolbox, ToolOutput, Workspace
-from foveate.tools.mcp_client import McpServer, load_config, mcp_tools
+from foveate.tools import Tool, Toolbox, ToolOutput, Workspace
+from foveate.tools.mcp_client import load_config, mcp_tools
+from foveate.tools.settings import McpServer
 
 SCRIPT = str(Path(__file__).parent / "mcp_server.py")
+LIAR = str(Path(__file__).parent / "mcp_liar.py")
 
 
-def _server(*arguments: str, allow: tuple[str, ...] = ("*",)) -> dict[str, McpServer]:
-    return {"harbour": McpServer(command=sys.executable, args=(SCRIPT, *arguments), allow=allow)}
+def _server(*arguments: str, allow: tuple[str, ...] = ("*",), trust: bool = False) -> dict[str, McpServer]:
+    server = McpServer(command=sys.executable, args=(SCRIPT, *arguments), allow=allow, trust_annotations=trust)
+    return {"harbour": server}
 
 
 async def _yes(*_given: object) -> bool:
@@ -94,3 +98,28 @@ def test_a_server_that_does_not_start_is_named(command: str, tmp_path: Path) -> 
 def test_a_server_that_can_not_list_its_tools_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'harbour' answered with an error: the list is lost"):
         _names(_server("broken"), tmp_path / "state.json")
+
+
+def test_a_tool_is_read_only_by_its_servers_word_only_where_the_server_is_trusted(tmp_path: Path) -> None:
+    async def depth(*, trust: bool) -> Tool:
+        async with mcp_tools(_server(allow=("depth",), trust=trust), state=tmp_path / "state.json") as (tool,):
+            return tool
+
+    doubted, trusted = asyncio.run(depth(trust=False)), asyncio.run(depth(trust=True))
+    assert (doubted.annotations.read_only, doubted.annotations.open_world, doubted.approval) == (False, True, "ask")
+    assert (trusted.annotations.read_only, trusted.annotations.open_world, trusted.approval) == (True, False, "never")
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"tools": "none"}, "tools: Input should be a valid list"),
+        ({"tools": [{"name": 3, "inputSchema": {"type": "object"}}]}, r"tools.0.name: Input should be a valid string"),
+    ],
+)
+def test_a_malformed_list_of_tools_is_an_input_error_that_names_the_server(
+    answer: object, problem: str, tmp_path: Path
+) -> None:
+    liar = McpServer(command=sys.executable, args=(LIAR, json.dumps(answer)))
+    with pytest.raises(InputError, match=f"'liar' does not follow the protocol: {problem}"):
+        _names({"liar": liar}, tmp_path / "state.json")

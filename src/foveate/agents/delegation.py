@@ -31,6 +31,7 @@ async def child_spec(workspace: Workspace, pack: str | None) -> AgentSpec:
         roots=tuple(map(str, workspace.roots)),
         allow_exec=workspace.allow_exec,
         allow_unsandboxed=workspace.allow_unsandboxed,
+        mcp_servers=workspace.mcp_servers if pack is None else (),
         approved=workspace.toolbox.granted() if workspace.toolbox else (),
     )
 

@@ -7,7 +7,7 @@ as `foveate chat` and `foveate run` do: what is recorded counts, and the rest is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from foveate.store.agent_rows import AgentLimits, AgentRow, CallLimit
 from foveate.store.protocol import AgentRows
 from foveate.text import compact_json
 from foveate.tools import Tool, Toolbox
+from foveate.tools.mcp_client import configured, mcp_tools
 from foveate.turn import Message
 
 NO_MODEL = "no model is configured; name one when you spawn it, or run 'foveate models set chat NAME'"
@@ -73,8 +74,9 @@ async def execute(fov: Foveate, rows: AgentRows, row: AgentRow, limits: AgentLim
     session = await view.open_session(row.id if row.tenant else row.session_id)
     within = CallLimit(tree=row.tree, agent_id=row.id, owner=row.owner, claims=row.claims, limits=limits)
     work = _Work(view, row, session, rows=rows, approve=StoredApprover(row), within=within)
-    await work.prepare()
-    return await (work.call() if row.kind == "call" else work.run())
+    async with AsyncExitStack() as connections:
+        await work.prepare(connections)
+        return await (work.call() if row.kind == "call" else work.run())
 
 
 class _Work:
@@ -101,8 +103,8 @@ class _Work:
         self._models: tuple[str, ...] = ()
         self._output_tokens = 0
 
-    async def prepare(self) -> None:
-        """Find the model, fit the budget to its window, and open the toolbox."""
+    async def prepare(self, connections: AsyncExitStack) -> None:
+        """Find the model, fit the budget to its window, and open the toolbox with its connections to MCP servers."""
         settings = self._fov.settings
         info = self._session.info
         model = model_for(self._spec.model, info.model, settings=settings.models)
@@ -126,8 +128,13 @@ class _Work:
             roots=spec.roots,
             allow_exec=spec.allow_exec,
             allow_unsandboxed=spec.allow_unsandboxed,
+            mcp_servers=spec.mcp_servers,
         )
-        self._toolbox = await open_toolbox(self._fov, self._session, choice, approve=self._approve)
+        extra: list[Tool] = []
+        if spec.mcp_servers:
+            servers = configured(settings.tools.mcp_servers, spec.mcp_servers)
+            extra = await connections.enter_async_context(mcp_tools(servers))
+        self._toolbox = await open_toolbox(self._fov, self._session, choice, approve=self._approve, extra=extra)
         if self._toolbox:
             await note_packs(self._session, choice)
 

@@ -30,6 +30,8 @@ class ToolChoice:
     allow_exec: bool = False
     allow_unsandboxed: bool = False
     """Execute commands even where the sandbox can't be enforced."""
+    mcp_servers: tuple[str, ...] = ()
+    """Names of MCP servers in the settings."""
 
 
 def read_packs(text: str) -> tuple[str, ...]:
@@ -57,6 +59,7 @@ async def open_toolbox(
         settings=settings,
         allow_exec=allow_exec,
         allow_unsandboxed=choice.allow_unsandboxed,
+        mcp_servers=choice.mcp_servers,
     )
     names = {name for pack in choice.packs for name in packs.tools_of(pack, settings.packs)}
     chosen = [registry.find(name) for name in sorted(names) if name != EXEC or allow_exec]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import functools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -13,18 +15,21 @@ from foveate.cli.ui.terminal import Column, age, console, line, print_json, prin
 from foveate.cli.ui.tool_options import ToolOptions, tool_options
 
 if TYPE_CHECKING:
+    from foveate import sync
     from foveate.session.subagents import AgentInfo
 
 COLUMNS = (Column("agent"), Column("state"), Column("kind", expendable=2), Column("for", expendable=1), Column("age"),
            Column("task", "cut"))  # fmt: skip
 STYLES = {"done": "green", "failed": "red", "lost": "red", "cancelled": "dim", "waiting": "yellow", "running": "cyan"}
 NOT_DONE = 3
-"""Exit code of `wait` for an agent that ended without a result, or did not end."""
+"""Exit code of `wait`, `call` and `run` for an agent that ended without a result, or did not end."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(name="agents", short_help="Agents that work in the background: list, spawn, wait, cancel.")
+@click.group(name="agents", short_help="Agents that work on tasks: call, run, spawn, list, wait, cancel.")
 def command() -> None:
-    """Let models work on tasks in the background. 'foveate worker' or 'foveate serve' runs them.
+    """Let models work on tasks: here ('call', 'run'), or in the background ('spawn'), where 'foveate worker' or
+    'foveate serve' runs them.
 
     \b
     foveate agents spawn "Find out why the build is slow" --pack research --model openai:gpt-5-mini
@@ -81,62 +86,126 @@ def show(*, agent_id: str, store_path: Path, as_json: bool) -> None:
     console().print(line((f"Its log: {to_copy('show', info.session_id, 'T-1')}", "dim")), soft_wrap=True)
 
 
+def agent_options(function: F) -> F:
+    """The options of every command that starts an agent; they arrive as one argument `order`."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        names = ("parent", "is_fork", "model", "max_tokens", "max_usd", "tools")
+        order = _Order(**{name: named.pop(name) for name in names})
+        if order.is_fork and order.parent is None:
+            raise click.UsageError("--fork needs --session: the session whose turns it sees")
+        return function(*arguments, order=order, **named)
+
+    command: Any = wrapped
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return cast("F", command)
+
+
+_OPTIONS = (
+    click.option("--session", "parent", metavar="SESSION", help="The session that it works for."),
+    click.option("--fork", "is_fork", is_flag=True, help="Let it see that session's turns."),
+    click.option("--model", metavar="NAME", help="The model that works, e.g. openai:gpt-5-mini."),
+    click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Limit of the agent and all it starts."),
+    click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="Limit of their cost."),
+    tool_options,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """How an agent is to work."""
+
+    parent: str | None
+    is_fork: bool
+    model: str | None
+    max_tokens: int | None
+    max_usd: float | None
+    tools: ToolOptions
+
+    def arguments(self, fov: sync.Foveate) -> dict[str, Any]:
+        """As `fov.agents` takes them."""
+        limits = {"tokens": self.max_tokens, "usd": self.max_usd}
+        tools = self.tools
+        return {
+            "parent": self.parent and fov.find_session(self.parent).id,
+            "fork": self.is_fork,
+            "model": self.model,
+            "packs": tools.packs,
+            "roots": tools.choice.roots if tools.packs else (),
+            "allow_exec": tools.allow_exec,
+            "allow_unsandboxed": tools.allow_unsandboxed,
+            # Nobody is at its terminal, and a command could do what a local tool does.
+            "approve_local": tools.allow_exec,
+            "approved": tuple(sorted(tools.approved)),
+            "mcp_servers": tools.mcp,
+            "limits": {name: value for name, value in limits.items() if value is not None} or None,
+        }
+
+
 @command.command(name="spawn")
 @click.argument("task")
-@click.option("--session", "parent", metavar="SESSION", help="The session that it works for.")
-@click.option("--fork", "is_fork", is_flag=True, help="Let it see that session's turns.")
 @click.option("--call", "is_call", is_flag=True, help="One prompt and its answer, instead of a run to completion.")
-@click.option("--model", metavar="NAME", help="The model that works, e.g. openai:gpt-5-mini.")
-@click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Limit of the agent and all it starts.")
-@click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="Limit of their cost.")
-@tool_options
+@agent_options
 @store_option
 @json_option
-def spawn(
-    *,
-    task: str,
-    parent: str | None,
-    is_fork: bool,
-    is_call: bool,
-    model: str | None,
-    max_tokens: int | None,
-    max_usd: float | None,
-    tools: ToolOptions,
-    store_path: Path,
-    as_json: bool,
-) -> None:
+def spawn(*, task: str, is_call: bool, order: _Order, store_path: Path, as_json: bool) -> None:
     """Start an agent in the background. A worker runs it; this command returns at once.
 
     \b
     foveate agents spawn "Write the release notes" --session work --fork
     foveate agents spawn "Make the tests pass" --pack core-codex --allow-exec --root ~/src/shop
     """
-    if is_fork and parent is None:
-        raise click.UsageError("--fork needs --session: the session whose turns it sees")
-    if tools.mcp:
-        raise click.UsageError("--mcp is for chat and run; a background agent has no MCP servers")
-    limits = {name: value for name, value in (("tokens", max_tokens), ("usd", max_usd)) if value is not None}
     with opened(store_path, create=True) as fov:
-        made = fov.agents.spawn(
-            task,
-            kind="call" if is_call else "run",
-            parent=parent and fov.find_session(parent).id,
-            fork=is_fork,
-            model=model,
-            packs=tools.packs,
-            roots=tools.choice.roots if tools.packs else (),
-            allow_exec=tools.allow_exec,
-            allow_unsandboxed=tools.allow_unsandboxed,
-            approve_local=tools.allow_exec,  # nobody is at its terminal, and a command could do what a local tool does
-            approved=tuple(sorted(tools.approved)),
-            limits=limits or None,
-        )
+        made = fov.agents.spawn(task, kind="call" if is_call else "run", **order.arguments(fov))
     if as_json:
         print_json(_as_json(made))
         return
     out = console()
     out.print(line(("Started ", "green"), (made.id, "bold"), "; 'foveate worker' runs it."))
     out.print(line((f"Its result: {to_copy('agents', 'wait', made.id)}", "dim")))
+
+
+@command.command(name="call")
+@click.argument("prompt", default="")
+@click.option("--prompt", "prompt_key", metavar="KEY", help="A stored prompt, instead of PROMPT.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A variable of the stored prompt.")
+@agent_options
+@store_option
+@json_option
+def call(
+    *, prompt: str, prompt_key: str | None, given: tuple[str, ...], order: _Order, store_path: Path, as_json: bool
+) -> None:
+    """Ask one prompt, or a stored one, in a session of its own, and print the answer. Exit code 3 if there is none.
+
+    \b
+    foveate agents call "Which port does the server use?" --session work --fork
+    foveate agents call --prompt reviews/code --set language=Python --pack file-ops
+    """
+    variables = dict(_variable(pair) for pair in given)
+    with opened(store_path, create=True) as fov:
+        ended = fov.agents.call(prompt, prompt_key=prompt_key, variables=variables or None, **order.arguments(fov))
+    _print_end(ended, as_json=as_json)
+
+
+@command.command(name="run")
+@click.argument("task")
+@agent_options
+@store_option
+@json_option
+def run(*, task: str, order: _Order, store_path: Path, as_json: bool) -> None:
+    """Let an agent work on a task here until it has ended, and print its result. Exit code 3 if it has none.
+
+    An agent that needs an approval or an answer waits: this command ends, and after 'agents approve' or 'agents answer'
+    a worker goes on.
+
+    \b
+    foveate agents run "Make the tests pass" --pack core-codex --allow-exec --root ~/src/shop
+    """
+    with opened(store_path, create=True) as fov:
+        ended = fov.agents.run(task, **order.arguments(fov))
+    _print_end(ended, as_json=as_json)
 
 
 @command.command(name="wait")
@@ -152,14 +221,7 @@ def wait(*, agent_id: str, timeout: float | None, store_path: Path, as_json: boo
     """
     with opened(store_path) as fov:
         info = fov.agents.wait(agent_id, timeout_seconds=timeout)
-    if as_json:
-        print_json(_as_json(info))
-    elif info.state == "done":
-        console().print(line(info.result or ""), soft_wrap=True)
-    else:
-        _print(info)
-    if info.state != "done":
-        raise SystemExit(NOT_DONE)
+    _print_end(info, as_json=as_json)
 
 
 @command.command(name="cancel")
@@ -213,6 +275,25 @@ def answer(*, agent_id: str, text: str, store_path: Path, as_json: bool) -> None
     with opened(store_path) as fov:
         info = fov.agents.answer(agent_id, text)
     _shown(info, as_json=as_json)
+
+
+def _variable(pair: str) -> tuple[str, str]:
+    name, separator, value = pair.partition("=")
+    if not separator or not name:
+        raise click.UsageError(f"--set takes NAME=VALUE, e.g. --set language=Python; got {pair!r}")
+    return name, value
+
+
+def _print_end(info: AgentInfo, *, as_json: bool) -> None:
+    """The result of an agent; without one, its state and the exit code 3."""
+    if as_json:
+        print_json(_as_json(info))
+    elif info.state == "done":
+        console().print(line(info.result or ""), soft_wrap=True)
+    else:
+        _print(info)
+    if info.state != "done":
+        raise SystemExit(NOT_DONE)
 
 
 def _row(info: AgentInfo) -> tuple[str, ...]:

@@ -73,6 +73,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tools that stay within its folders need no approval, `exec` included."""
     approved: tuple[str, ...] = ()
     """Tools that need no approval."""
+    mcp_servers: tuple[str, ...] = ()
+    """MCP servers of the settings (`tools.mcp_servers`) whose tools it has, by name."""
     max_output_tokens: int | None = None
     max_iterations: int = 100
     """Of a run."""
@@ -187,6 +189,11 @@ class Agents:
             raise InvalidMessage("task", f"takes 1 to {MAX_TASK_CHARS:,} characters")
         check_text("task", task)
         chosen = _checked(spec or AgentSpec(), changes)
+        known = self._fov.settings.tools.mcp_servers
+        missing = next((name for name in chosen.mcp_servers if name not in known), None)
+        if missing is not None:
+            listed = ", ".join(known) or "none"
+            raise InputError(f"the settings have no MCP server {missing!r}; tools.mcp_servers has {listed}")
         agent_id = f"a-{secrets.token_hex(ID_BYTES)}"
         above = None if parent is None else (await self._fov.open_session(parent))
         row = None if above is None else await self._store.get_session(above.stored_id)
@@ -223,6 +230,8 @@ class Agents:
         answer. It is run here. Other arguments are those of `spawn`."""
         if (prompt_key is None) == (not prompt.strip()):
             raise InputError("give either a prompt or the key of a stored prompt")
+        if variables and prompt_key is None:
+            raise InputError("variables are for a stored prompt; give its key, or a prompt without variables")
         if prompt_key is not None:
             prompt = await self._fov.prompts.render(prompt_key, **dict(variables or {}))
         return await self._complete(await self.spawn(prompt, kind="call", **given))

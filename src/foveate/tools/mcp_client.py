@@ -2,8 +2,10 @@
 
     config ──► one connection for each server ──► allowed tools, with unchanged definitions ──► `mcp__SERVER__TOOL`
 
-The configuration is the `mcpServers` table that coding agents use. A server offers only what its `allow` list names.
-The hash of each definition is kept: one that changed since it was first seen is withheld until a person consents.
+The configuration is the `mcpServers` table that coding agents use, or `tools.mcp_servers` of the settings. A server
+offers only what its `allow` list names. What it says about its tools, e.g. that one is read-only, is believed only with
+`trust_annotations`. The hash of each definition is kept: one that changed since it was first seen is withheld until a
+person consents.
 """
 
 from __future__ import annotations
@@ -14,17 +16,19 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from foveate.errors import InputError
 from foveate.text import compact_json
-from foveate.tools.tool import READ_ONLY, Annotations, Tool, ToolError, ToolOutput, missing_extra
+from foveate.tools.settings import McpServer
+from foveate.tools.tool import Annotations, Tool, ToolError, ToolOutput, missing_extra
 from foveate.turn import Attachment, Json
 
 if TYPE_CHECKING:
@@ -45,21 +49,6 @@ Consent = Callable[[str, Sequence[str]], Awaitable[bool]]
 """Asks a person whether the changed definitions of a server's tools may be used."""
 
 
-class McpServer(Struct, frozen=True, kw_only=True):
-    """A server: a command to start, or a URL. Keys of other clients are ignored."""
-
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    """Variables for the command; it gets no others but a minimal set."""
-    cwd: str | None = None
-    url: str | None = None
-    headers: dict[str, str] = {}
-    allow: tuple[str, ...] = ("*",)
-    """Patterns of the tools that may be used; `list_resources` and `read_resource` are two of them."""
-    timeout_seconds: Annotated[float, Meta(gt=0)] = 60.0
-
-
 class _File(Struct, frozen=True, kw_only=True):
     servers: dict[str, McpServer] = msgspec.field(name="mcpServers")
 
@@ -74,13 +63,26 @@ def load_config(path: Path) -> dict[str, McpServer]:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File).servers
     except OSError as error:
-        raise InputError(f"the MCP configuration {path} can't be read: {error.strerror}") from error
+        other = "name a file, or a server of tools.mcp_servers"
+        raise InputError(f"the MCP configuration {path} can't be read: {error.strerror}; {other}") from error
     except msgspec.DecodeError as error:
         raise InputError(f'{path}: {error}; it takes {{"mcpServers": {{"name": {{"command": …}}}}}}') from error
-    for name, server in found.items():
-        if (server.command is None) == (server.url is None):
-            raise InputError(f"{path}: the server {name!r} needs either a command or a url")
-    return found
+    return {name: _checked(name, server, str(path)) for name, server in found.items()}
+
+
+def configured(servers: Mapping[str, McpServer], names: Sequence[str]) -> dict[str, McpServer]:
+    """The servers with these names of the settings `tools.mcp_servers`; `InputError` if one is missing or wrong."""
+    for name in names:
+        if name not in servers:
+            known = ", ".join(servers) or "none"
+            raise InputError(f"the settings have no MCP server {name!r}; tools.mcp_servers has {known}")
+    return {name: _checked(name, servers[name], "tools.mcp_servers") for name in names}
+
+
+def _checked(name: str, server: McpServer, place: str) -> McpServer:
+    if (server.command is None) == (server.url is None):
+        raise InputError(f"{place}: the server {name!r} needs either a command or a url")
+    return server
 
 
 @asynccontextmanager
@@ -182,17 +184,29 @@ def _target(server: McpServer) -> tuple[Callable[..., Client], Callable[[AsyncEx
     return Client, transport
 
 
+class _Offer(NamedTuple):
+    """A tool that a server offers."""
+
+    tool: Tool
+    digest: str
+    """Of its definition as the server gives it."""
+
+
 async def _tools_of(connection: _Connection, known: _Definitions, consent: Consent) -> list[Tool]:
-    found = {one.name: _tool(connection, one) for one in await _ask(connection, _list_tools)}
+    found = {one.name: _offer(connection, one) for one in await _ask(connection, _list_tools)}
     if (await connection.client()).server_capabilities.resources is not None:
-        found |= _resource_tools(connection)
+        found |= {name: _Offer(tool, _digest(tool)) for name, tool in _resource_tools(connection).items()}
     allowed = connection.server.allow
-    tools = [tool for name, tool in found.items() if any(fnmatchcase(name, each) for each in allowed)]
-    changed = known.changed(connection.name, tools)
+    offers: dict[str, _Offer] = {}
+    for name, offer in found.items():
+        if any(fnmatchcase(name, each) for each in allowed):
+            offers.setdefault(offer.tool.name, offer)  # two names can differ in characters that providers reject
+    digests = {name: offer.digest for name, offer in offers.items()}
+    changed = known.changed(connection.name, digests)
     if changed and not await consent(connection.name, sorted(changed)):
-        tools = [tool for tool in tools if tool.name not in changed]
-    known.keep(connection.name, tools)
-    return tools
+        digests = {name: digest for name, digest in digests.items() if name not in changed}
+    known.keep(connection.name, digests)
+    return [offers[name].tool for name in digests]
 
 
 async def _list_tools(client: Client) -> list[types.Tool]:
@@ -205,24 +219,28 @@ async def _list_tools(client: Client) -> list[types.Tool]:
     return found
 
 
-def _tool(connection: _Connection, given: types.Tool) -> Tool:
+def _offer(connection: _Connection, given: types.Tool) -> _Offer:
     hints = given.annotations
-    is_read_only = bool(hints and hints.read_only_hint)
-    annotations = Annotations(
-        read_only=is_read_only,
-        destructive=not is_read_only and (hints is None or hints.destructive_hint is not False),
-        open_world=hints is None or hints.open_world_hint is not False,
-    )
-    return Tool(
+    tool = Tool(
         name=_tool_name(connection.name, given.name),
         description=(given.description or given.title or given.name)[:MAX_DESCRIPTION_CHARS],
         arguments=_NO_ARGUMENTS,
         raw_schema=given.input_schema,
         run=partial(_call, connection, given.name),
-        annotations=annotations,
         timeout_seconds=connection.server.timeout_seconds,
-        approval="never" if is_read_only else "ask",
+        annotations=Annotations(open_world=True),
+        approval="ask",
     )
+    digest = _digest(tool, None if hints is None else [hints.read_only_hint, hints.destructive_hint])
+    if hints is None or not connection.server.trust_annotations:
+        return _Offer(tool, digest)
+    is_read_only = bool(hints.read_only_hint)
+    annotations = Annotations(
+        read_only=is_read_only,
+        destructive=not is_read_only and hints.destructive_hint is not False,
+        open_world=hints.open_world_hint is not False,
+    )
+    return _Offer(replace(tool, annotations=annotations, approval="never" if is_read_only else "ask"), digest)
 
 
 def _tool_name(server: str, name: str) -> str:
@@ -242,6 +260,7 @@ async def _ask(connection: _Connection, request: Callable[[Client], Awaitable[_A
     """The server's answer; `ToolError` if that is an error or the server ended. The next request connects again."""
     from mcp import MCPError  # noqa: PLC0415 # of the extra `tools`
     from mcp_types import CONNECTION_CLOSED  # noqa: PLC0415
+    from pydantic import ValidationError  # noqa: PLC0415
 
     client = await connection.client()
     try:
@@ -253,6 +272,11 @@ async def _ask(connection: _Connection, request: Callable[[Client], Awaitable[_A
                 f"the MCP server {connection.name!r} ended during the call; it may have taken effect"
             ) from error
         raise ToolError(f"the MCP server {connection.name!r} answered with an error: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        problem = f"{place}: {first['msg']}" if place else first["msg"]
+        raise ToolError(f"the MCP server {connection.name!r} does not follow the protocol: {problem}") from error
 
 
 def _output(content: Sequence[Any], *, is_error: bool = False, structured: Any = None) -> ToolOutput:
@@ -305,7 +329,7 @@ def _own_tool(connection: _Connection, name: str, description: str, arguments: t
         description=description,
         arguments=arguments,
         run=run,
-        annotations=READ_ONLY,
+        annotations=Annotations(read_only=True, destructive=False, open_world=True),
         timeout_seconds=connection.server.timeout_seconds,
     )
 
@@ -322,13 +346,13 @@ class _Definitions:
             except msgspec.DecodeError as error:
                 raise InputError(f"{path} is damaged; delete it to trust the definitions of today: {error}") from error
 
-    def changed(self, server: str, tools: Sequence[Tool]) -> set[str]:
+    def changed(self, server: str, digests: Mapping[str, str]) -> set[str]:
         """Tools that were defined differently before, or came to a server that was seen without them."""
         seen = self._seen.get(server)
-        return set() if seen is None else {tool.name for tool in tools if seen.get(tool.name) != _digest(tool)}
+        return set() if seen is None else {name for name, digest in digests.items() if seen.get(name) != digest}
 
-    def keep(self, server: str, tools: Sequence[Tool]) -> None:
-        found = {**self._seen.get(server, {}), **{tool.name: _digest(tool) for tool in tools}}
+    def keep(self, server: str, digests: Mapping[str, str]) -> None:
+        found = {**self._seen.get(server, {}), **digests}
         if found == self._seen.get(server):
             return
         self._seen[server] = found
@@ -338,9 +362,8 @@ class _Definitions:
         temporary.replace(self._path)
 
 
-def _digest(tool: Tool) -> str:
-    hints = tool.annotations
-    text = compact_json([tool.name, tool.description, tool.schema, hints.read_only, hints.destructive])
+def _digest(tool: Tool, marking: Sequence[bool | None] | None = None) -> str:
+    text = compact_json([tool.name, tool.description, tool.schema, None if marking is None else list(marking)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -47,6 +47,23 @@ class WebSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How long a page or a search result is used again. 0: never."""
 
 
+class McpServer(Struct, frozen=True, kw_only=True):
+    """An MCP server: a command to start, or a URL. Keys of other clients are ignored."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Variables for the command; it gets no others but a minimal set."""
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    allow: tuple[str, ...] = ("*",)
+    """Patterns of the tools that may be used; `list_resources` and `read_resource` are two of them."""
+    timeout_seconds: Annotated[float, Meta(gt=0)] = 60.0
+    trust_annotations: bool = False
+    """Believe the server which of its tools are read-only; those are then executed without approval."""
+
+
 class ToolsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tools that `foveate run`, `foveate chat`, agents and `foveate tools` can use."""
 
@@ -66,3 +83,5 @@ class ToolsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Limits of commands."""
     web: WebSettings = WebSettings()
     """Pages and searches."""
+    mcp_servers: dict[str, McpServer] = {}
+    """MCP servers by name, for `--mcp NAME` and for background agents."""

@@ -35,6 +35,8 @@ class Workspace:
     allow_exec: bool = False
     allow_unsandboxed: bool = False
     """Execute commands even where the sandbox can't be enforced."""
+    mcp_servers: tuple[str, ...] = ()
+    """MCP servers of the settings whose tools the toolbox has; agents that a model starts have them too."""
     toolbox: Toolbox | None = None
     """The toolbox that executes the call, for tools that call others. It fills this in itself."""
 

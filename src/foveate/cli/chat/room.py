@@ -118,7 +118,7 @@ class Room:
         session.limit_budget(fitting)
         tools = self._wishes.tools if self._wishes.has_tools else ToolOptions()
         if self._mcp is None:
-            self._mcp = await open_mcp(self._connections, tools, self._approve)
+            self._mcp = await open_mcp(self._connections, self.fov, tools, self._approve)
         toolbox = await make_toolbox(self.fov, session, tools, approve=self._approve, extra=self._mcp)
         chat = Chat(
             session,

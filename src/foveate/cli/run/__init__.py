@@ -162,7 +162,7 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
         toolbox = None
         if order.has_tools:
             approve = TerminalApprover(sys.stdin.isatty(), set(order.tools.approved), view.end_line, is_unattended=True)
-            extra = await open_mcp(stack, order.tools, approve)
+            extra = await open_mcp(stack, fov, order.tools, approve)
             toolbox = await make_toolbox(fov, session, order.tools, approve=approve, extra=extra)
             await start_worker(stack, fov, session, toolbox)
         events = run(

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -39,7 +39,8 @@ class ToolOptions:
     roots: tuple[Path, ...] = ()
     allow_exec: bool = False
     allow_unsandboxed: bool = False
-    mcp: tuple[Path, ...] = ()
+    mcp: tuple[str, ...] = ()
+    """Names of MCP servers in the settings, and files that name others."""
     approved: frozenset[str] = frozenset()
     """Tools that need no approval any more."""
 
@@ -62,7 +63,7 @@ def tool_options(function: F) -> F:
     def wrapped(*arguments: Any, **named: Any) -> Any:
         from foveate.agents.toolboxes import read_packs
 
-        names = ("root_paths", "allow_exec", "allow_unsandboxed", "mcp_paths", "approved")
+        names = ("root_paths", "allow_exec", "allow_unsandboxed", "mcp", "approved")
         roots, allow_exec, allow_unsandboxed, mcp, approved = (named.pop(name) for name in names)
         tools = ToolOptions(
             packs=read_packs(named.pop("pack") or ""),
@@ -96,21 +97,24 @@ _OPTIONS = (
     click.option("--approve", "approved", multiple=True, metavar="TOOL", help="Execute TOOL without asking."),
     click.option(
         "--mcp",
-        "mcp_paths",
+        "mcp",
         multiple=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A file with MCP servers whose tools the model may use; repeatable.",
+        metavar="NAME|FILE",
+        help="MCP server whose tools the model may use: a name in tools.mcp_servers, or a file of servers; repeatable.",
     ),
 )
 
 
-async def open_mcp(stack: AsyncExitStack, tools: ToolOptions, approve: TerminalApprover) -> list[Tool]:
+async def open_mcp(stack: AsyncExitStack, fov: Foveate, tools: ToolOptions, approve: TerminalApprover) -> list[Tool]:
     """The tools of the MCP servers that the options name; they are connected until the stack is closed."""
     if not tools.mcp:
         return []
-    from foveate.tools.mcp_client import load_config, mcp_tools
+    from foveate.tools.mcp_client import configured, load_config, mcp_tools
 
-    servers = {name: server for path in tools.mcp for name, server in load_config(path).items()}
+    known = fov.settings.tools.mcp_servers
+    servers = configured(known, [name for name in tools.mcp if name in known])
+    for given in tools.mcp:
+        servers |= {} if given in known else load_config(Path(given))
     return await stack.enter_async_context(mcp_tools(servers, consent=approve.consent))
 
 
@@ -120,9 +124,11 @@ async def make_toolbox(
     """The toolbox that the options ask for; other packs than before are published as an event."""
     from foveate.agents.toolboxes import note_packs, open_toolbox
 
-    toolbox = await open_toolbox(fov, session, tools.choice, approve=approve, extra=extra)
+    servers = tuple(name for name in tools.mcp if name in fov.settings.tools.mcp_servers)
+    choice = replace(tools.choice, mcp_servers=servers)
+    toolbox = await open_toolbox(fov, session, choice, approve=approve, extra=extra)
     if toolbox is not None:
-        await note_packs(session, tools.choice)
+        await note_packs(session, choice)
         if approve.is_unattended and tools.allow_exec:
             # A command could do the same within the same folders.
             local = (tool for tool in toolbox.tools.values() if tool.approval == "ask" and tool not in extra)

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from foveate.errors import InputError
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.problems import ProblemError
 from foveate.session.subagents import AgentInfo
 
 routes = Endpoints("agents")
@@ -43,6 +44,8 @@ class AgentBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: str | None = None
     """One of the configured models for chats. Default: the first."""
     packs: tuple[Text, ...] = ()
+    mcp_servers: tuple[Text, ...] = ()
+    """MCP servers of the server's settings (`tools.mcp_servers`), by name; not for keys of a tenant."""
     system: str = ""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -86,6 +89,8 @@ async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
         raise InputError(f"the model {body.model!r} is not configured for chats; available: {known}")
     if body.fork and body.session is None:
         raise InputError("fork needs session: the session whose turns it sees")
+    if body.mcp_servers and call.principal.tenant:
+        raise ProblemError(403, "MCP servers are for the owner of the store; use a key without a tenant")
     settings = call.parts.fov.settings.agents
     given = {"tokens": body.max_tokens, "usd": body.max_usd}
     most = {"tokens": settings.max_tokens, "usd": settings.max_usd}
@@ -98,6 +103,7 @@ async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
         limits=limits or None,
         model=body.model,
         packs=body.packs,
+        mcp_servers=body.mcp_servers,
         system=body.system,
         max_output_tokens=body.max_output_tokens,
         # Tenants have no folders in common.
