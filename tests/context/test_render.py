@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 
 from foveate.context.assemble import ContextParts, assemble
+from foveate.context.pairs import TurnMessages
 from foveate.context.render import MAX_BREAKPOINTS
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.errors import UnknownFormat
 from foveate.formats import parse_messages
+from foveate.formats.acceptance import Acceptance
 from foveate.tokens import O200K
 from foveate.turn import Message, Text
 from support import contexts
-from support.contexts import RECORDS, history_block, native_block, sample_parts
+from support.contexts import FORMATS, RECORDS, history_block, native_block, sample_parts
 
 
 def messages(parts: ContextParts, name: str, *, cache: bool = True) -> Any:
@@ -169,3 +171,54 @@ def test_several_prompt_messages_follow_the_board_in_one_user_message() -> None:
     sent = messages(parts, "openai")[2:]
     assert [block["text"] for block in sent[0]["content"]] == ["<board>\nx\n</board>\n", "one"]
     assert sent[1] == {"role": "user", "content": "two"}
+
+
+def kept(parts: ContextParts) -> ContextParts:
+    """The same parts, their turns as a session keeps them between two contexts."""
+    history = [replace(block, messages=block.messages and TurnMessages(block.messages)) for block in parts.history]
+    return replace(parts, history=history)
+
+
+@given(contexts.parts())
+def test_turns_that_are_kept_are_rendered_like_others_each_time(parts: ContextParts) -> None:
+    parts_kept = kept(parts)
+    for name in FORMATS:
+        expected = messages(parts, name)
+        assert messages(parts_kept, name) == expected
+        assert messages(parts_kept, name) == expected
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_call_id_that_two_kept_turns_have_is_sent_once(name: str) -> None:
+    turn = parse_messages(RECORDS["openai"], "openai")
+    parts = replace(sample_parts(), history=[native_block(1, turn), native_block(2, turn)])
+    assert messages(kept(parts), name) == messages(parts, name)
+
+
+def test_a_kept_turn_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = kept(replace(sample_parts(), prompt=""))
+    prepared: list[int] = []
+    prepare = Acceptance.prepare
+
+    def counted(self: Acceptance, found: Any) -> list[Message]:
+        shown = list(found)
+        prepared.append(len(shown))
+        return prepare(self, shown)
+
+    monkeypatch.setattr(Acceptance, "prepare", counted)
+    messages(parts, "anthropic")
+    assert sum(prepared) > 0
+    prepared.clear()
+    messages(parts, "anthropic")
+    assert sum(prepared) == 0
+
+
+def test_a_message_that_the_caller_changes_is_whole_in_the_next_context() -> None:
+    parts = kept(sample_parts())
+    first = messages(parts, "anthropic")
+    expected = json.dumps(first)
+    for message in first:
+        if isinstance(message["content"], list):
+            message["content"][0].clear()
+        message.clear()
+    assert json.dumps(messages(parts, "anthropic")) == expected

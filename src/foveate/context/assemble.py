@@ -16,7 +16,7 @@ from typing import Literal
 
 from foveate.context import invariants
 from foveate.context.context import Context, Segment, SegmentName
-from foveate.context.pairs import loose_ends, provider_message_count
+from foveate.context.pairs import TurnMessages, loose_ends, provider_message_count
 from foveate.context.pins import ShownPin, check_pins, write_pins
 from foveate.context.render import Layout, Stretch, message_count
 from foveate.context.tags import Section
@@ -263,12 +263,18 @@ def _first_native(history: Sequence[BlockText], prompt: tuple[Message, ...]) -> 
     following: tuple[Message, ...] = leading_results(prompt)
     for index in range(len(history) - 1, -1, -1):
         messages = history[index].messages
-        if messages is None or loose_ends((*messages, *following)):
+        if messages is None or _has_loose_ends(messages, following):
             break
         first, following = index, ()
     while first == 0 and history and not _opens_with_user(history[0].messages or ()):
         first += 1
     return first
+
+
+def _has_loose_ends(messages: tuple[Message, ...], following: tuple[Message, ...]) -> bool:
+    if isinstance(messages, TurnMessages) and not following:
+        return messages.has_loose_ends
+    return bool(loose_ends((*messages, *following)))
 
 
 def _opens_with_user(messages: Sequence[Message]) -> bool:
@@ -350,6 +356,20 @@ def _scale_segments(parts: ContextParts, segments: Sequence[Segment]) -> tuple[S
         base += segment.tokens
         upto = _scaled(parts, base)
         if segment.tokens or segment.text:
-            found.append(replace(segment, tokens=upto - scaled))
+            found.append(_with_tokens(segment, upto - scaled))
         scaled = upto
     return tuple(found)
+
+
+def _with_tokens(segment: Segment, tokens: int) -> Segment:
+    """A copy, made field by field: a context has hundreds of segments, and `replace` is slow."""
+    return Segment(
+        segment.name,
+        tokens,
+        segment.is_stable,
+        segment.first,
+        segment.last,
+        segment.level,
+        segment.is_native,
+        segment.text,
+    )

@@ -4,8 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from foveate.turn import Attachment, Message, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from foveate.context.render import RenderedTurn
+
+
+class TurnMessages(tuple[Message, ...]):
+    """The messages of a turn, with what is derived from them once: most contexts show the same turns again."""
+
+    @cached_property
+    def has_loose_ends(self) -> bool:
+        return bool(loose_ends(self))
+
+    @cached_property
+    def provider_messages(self) -> int:
+        """As `provider_message_count` counts them."""
+        return _provider_message_count(self)
+
+    @cached_property
+    def rendered(self) -> dict[str, RenderedTurn | None]:
+        """By format; filled and used by the renderer alone."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +67,10 @@ def _belong(call: ToolCall, result: ToolResult) -> bool:
 
 def provider_message_count(messages: Iterable[Message]) -> int:
     """How many messages these become at most, in the format that splits them most: one for each result."""
+    return messages.provider_messages if isinstance(messages, TurnMessages) else _provider_message_count(messages)
+
+
+def _provider_message_count(messages: Iterable[Message]) -> int:
     count = 0
     for message in messages:
         if message.kind == "display":

@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 
 from foveate.context import invariants
 from foveate.context.invariants import tool_pairs_whole
-from foveate.context.pairs import provider_message_count
+from foveate.context.pairs import TurnMessages, provider_message_count
 from foveate.errors import InvalidMessage, UnknownFormat
 from foveate.formats import render_messages
-from foveate.formats.acceptance import Acceptance, encodable
+from foveate.formats.acceptance import Acceptance, encodable, is_encodable
 from foveate.text import message_text, part_text
 from foveate.turn import Attachment, Json, Message, Part, Text, ToolResult
 
@@ -87,6 +87,17 @@ class Stretch:
         """Whether the texts are sent in the first message: it begins with words of the user in every format."""
         first = next(iter(self.shown), None)
         return bool(self.texts) and first is not None and first.role == "user" and not first.tool_results
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedTurn:
+    """A turn as a provider takes it, the same in each request whose other turns have other call ids."""
+
+    prepared: Sequence[Message]
+    records: Sequence[Record]
+    """As recorded; each request sends copies."""
+    call_ids: frozenset[str]
+    is_encodable: bool
 
 
 def message_count(layout: Layout) -> int:
@@ -158,20 +169,40 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
     edges = _edges(layout) if marks and layout.is_cacheable else ()
     acceptance = Acceptance(format)
     native: list[Message] = []
+    is_sendable = True
     for stretch in layout.stretches():
-        prepared = acceptance.prepare(stretch.shown)
+        known = _known(stretch, acceptance)
+        prepared = known.prepared if known else acceptance.prepare(stretch.shown)
+        records = known.records if known else _render_native(prepared, format)
         native += prepared if stretch.turn else ()
-        own = _behind(stretch.texts, _render_native(prepared, format), format)
+        is_sendable = is_sendable and all(map(is_encodable, stretch.texts))
+        is_sendable = is_sendable and (known.is_encodable if known else is_encodable(records))
+        own = _behind(stretch.texts, _sendable(records, format), format)
         if marks and layout.stable_lead and not stretch.messages and stretch.texts[0] == layout.stable_lead:
             own[0] = _mark(own[0], 0)
         if own and any(stretch is edge for edge in edges):
             own[-1] = _mark(own[-1])
         rendered.extend(own)
     joined = _two_sided(rendered, format) if format in _TWO_SIDED else rendered
-    sent = encodable(joined)
+    sent = list(joined) if is_sendable and is_encodable(system) else encodable(joined)
     assert isinstance(sent, list), "a list stays one"
     invariants.check_messages(format, sent, native)
     return sent
+
+
+def _known(stretch: Stretch, acceptance: Acceptance) -> RenderedTurn | None:
+    """The stretch as it was rendered before; None if what comes before it in this request changes its call ids."""
+    messages, name = stretch.messages, acceptance.format
+    if not isinstance(messages, TurnMessages):
+        return None
+    if name not in messages.rendered:
+        alone = Acceptance(name)
+        prepared = alone.prepare(stretch.shown)
+        records = _render_native(prepared, name)
+        ids = alone.recorded_ids
+        messages.rendered[name] = None if ids is None else RenderedTurn(prepared, records, ids, is_encodable(records))
+    known = messages.rendered[name]
+    return known if known and acceptance.add_prepared(known.call_ids) else None
 
 
 def _edges(layout: Layout) -> Sequence[Stretch]:
@@ -187,8 +218,7 @@ def _render_native(shown: Sequence[Message], format: str) -> list[Record]:  # no
             for message in shown
         ]
         rendered = render_messages(format, by_meaning)
-    records = [record for record in rendered if isinstance(record, Mapping)]
-    return [_sendable(record) for record in records] if format == "anthropic" else records
+    return [record for record in rendered if isinstance(record, Mapping)]
 
 
 def _behind(texts: Sequence[str], records: list[Record], format: str) -> list[Record]:  # noqa: A002
@@ -251,12 +281,17 @@ def _can_carry(block: Record) -> bool:
     return block.get("type") not in _THINKING and block.get("text") != ""
 
 
-def _sendable(record: Record) -> Record:
+def _sendable(records: Sequence[Record], format: str) -> list[Record]:  # noqa: A002
     """Role and content, without cache hints: Anthropic refuses what else its own answer had."""
-    content = record.get("content")
-    if not isinstance(content, str) and isinstance(content, Sequence):
-        content = [_clean(block) if isinstance(block, Mapping) else block for block in content]
-    return {"role": record.get("role"), "content": content}
+    if format != "anthropic":
+        return list(records)
+    return [{"role": record.get("role"), "content": _clean_content(record.get("content"))} for record in records]
+
+
+def _clean_content(content: Json) -> Json:
+    if isinstance(content, str) or not isinstance(content, Sequence):
+        return content
+    return [_clean(block) if isinstance(block, Mapping) else block for block in content]
 
 
 def _clean(block: Record) -> Record:

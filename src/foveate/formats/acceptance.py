@@ -43,7 +43,7 @@ class Acceptance:
     """Prepares the messages of one request, stretch by stretch, in order."""
 
     def __init__(self, format: str) -> None:  # noqa: A002
-        self._format = format
+        self.format = format
         self._ids = _CALL_IDS[format]
         self._names = _GEMINI_NAMES if format == "gemini" else _NAMES
         self._used: set[str] = set()
@@ -55,8 +55,8 @@ class Acceptance:
         prepared = []
         for message in messages:
             changed = self._with_calls(message)
-            if changed.original and changed.original.format == self._format:
-                if accepts(self._format, changed.original.data):
+            if changed.original and changed.original.format == self.format:
+                if accepts(self.format, changed.original.data):
                     prepared.append(changed)
                     continue
                 changed = changed.without_original()
@@ -64,12 +64,29 @@ class Acceptance:
                 prepared.append(filled)
         return prepared
 
+    @property
+    def recorded_ids(self) -> frozenset[str] | None:
+        """The ids of all calls so far; None if one was replaced, was used twice, or waits for its result."""
+        is_recorded = not self._waiting and all(uses == 1 and key in self._used for key, uses in self._uses.items())
+        return frozenset(self._used) if is_recorded else None
+
+    def add_prepared(self, call_ids: frozenset[str]) -> bool:
+        """Go on behind messages that were prepared alone and have calls of these ids (`recorded_ids`).
+
+        False if they have to be prepared here, because an id was used before or a call waits for its result.
+        """
+        if self._waiting or not self._used.isdisjoint(call_ids):
+            return False
+        self._used |= call_ids
+        self._uses.update(call_ids)
+        return True
+
     def _with_calls(self, message: Message) -> Message:
         parts = tuple(map(self._part, message.parts))
         name = message.name if message.name is None or _AUTHORS.fullmatch(message.name) else None
         if parts == message.parts and name == message.name:
             return message
-        is_own = message.original is not None and message.original.format == self._format
+        is_own = message.original is not None and message.original.format == self.format
         return replace(message, parts=parts, name=name, original=None if is_own else message.original)
 
     def _part(self, part: Part) -> Part:
@@ -108,9 +125,9 @@ class Acceptance:
 
     def _filled(self, message: Message) -> Message | None:
         """The message without empty parts; None if nothing is left of one that need not be there."""
-        is_blank: Callable[[str], bool] = (lambda text: not text.strip()) if self._format == "anthropic" else _is_empty
+        is_blank: Callable[[str], bool] = (lambda text: not text.strip()) if self.format == "anthropic" else _is_empty
         parts = tuple(part for part in message.parts if not (isinstance(part, Text) and is_blank(part.text)))
-        if self._format == "anthropic":
+        if self.format == "anthropic":
             parts = tuple(_as_error(part) if isinstance(part, ToolResult) else part for part in parts)
         if any(not isinstance(part, Reasoning) for part in parts):
             return message if parts == message.parts else replace(message, parts=parts)
@@ -249,11 +266,16 @@ def encodable(value: Json) -> Json:
 
     What is encodable already, which is nearly everything, is returned as it is.
     """
+    return value if is_encodable(value) else _encodable(value)
+
+
+def is_encodable(value: Json) -> bool:
+    """Whether UTF-8 JSON can have the value as it is."""
     try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)).encode()
     except (UnicodeEncodeError, ValueError):
-        return _encodable(value)
-    return value
+        return False
+    return True
 
 
 def _encodable(value: Json) -> Json:

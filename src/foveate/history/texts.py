@@ -14,6 +14,7 @@ from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import BlockText
 from foveate.context.costs import counting, overheads
+from foveate.context.pairs import TurnMessages
 from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_text
 from foveate.formats.sizes import SentSizes
 from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_text
@@ -167,20 +168,19 @@ class TextReader:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
         made = made or {}
         self._whole.reserve(len(rows))
-        written_before = {key: block for row in rows if (block := self._whole.get(key := _key(row, made)))}
-        unwritten = [row for row in rows if not (_is_lasting(row) and _key(row, made) in written_before)]
+        lasting = [self._whole.get(_key(row, made)) if _is_lasting(row) else None for row in rows]
+        unwritten = [row for row, whole in zip(rows, lasting, strict=True) if whole is None]
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
         entries, raws = await self._entries(turn_rows, made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
         blocks = []
-        for planned in rows:
+        for planned, whole in zip(rows, lasting, strict=True):
+            if whole:
+                blocks.append(whole if whole.row == planned else self._whole_with(whole, planned, made))
+                continue
             # Hidden steps are in a range of steps with one line for all.
             row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
-            whole = written_before.get(_key(row, made)) if _is_lasting(row) else None
-            if whole:
-                blocks.append(replace(whole, row=row))
-                continue
             if planned.level == "E":
                 own = [eras[planned]]
             elif row.level == "A":
@@ -198,6 +198,11 @@ class TextReader:
                 self._whole[_key(row, made)] = blocks[-1]
         return blocks
 
+    def _whole_with(self, whole: BlockText, row: Block, made: Mapping[str, Artefact]) -> BlockText:
+        """A text that is kept, as the text of this row from now on."""
+        block = self._whole[_key(row, made)] = replace(whole, row=row)
+        return block
+
     async def appended(
         self, session: SessionRow, after_turn: int, after_step: int, counter: Counter, costs: Overheads
     ) -> list[BlockText]:
@@ -211,11 +216,9 @@ class TextReader:
             ]
         rows += [Block(turn, turn, "R", 0) for turn in range(after_turn + 1, session.last_turn + 1)]
         written = await self.write(rows, counter, costs, steps=steps)
-        is_open = session.head != "closed"
-        return [
-            replace(block, is_stable=not (is_open and last))
-            for block, last in zip(written, [*[False] * (len(written) - 1), True], strict=False)
-        ]
+        if written and session.head != "closed":
+            written[-1] = replace(written[-1], is_stable=False)
+        return written
 
     async def sources(
         self, session: SessionRow, turns: Collection[int], *, messages: bool, units: bool
@@ -333,7 +336,7 @@ class TextReader:
         if lacking and (newest := self._at_snapshot(lacking[-1])) is not None:
             found[lacking.pop()] = newest
         if lacking and lacking[-1] >= self._newest:
-            self._newest = (await self._store.get_session(self._session_id)).last_turn
+            self._newest = await self._newest_turn()
         for first, last in _runs(lacking):
             groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
             for row in await self._store.read(self._session_id, first, last):
@@ -349,6 +352,12 @@ class TextReader:
                     self._open = turn, found[turn]
                     self._open_position = rows[-1].position if rows else 0
         return found
+
+    async def _newest_turn(self) -> int:
+        snapshot = _snapshot.get()
+        if snapshot and snapshot[0] == self._session_id:
+            return snapshot[1]
+        return (await self._store.get_session(self._session_id)).last_turn
 
     def _at_snapshot(self, turn: int) -> _Raw | None:
         """The newest turn of the snapshot, if it was read when it ended there."""
@@ -417,7 +426,7 @@ def _messages(row: Block, raws: Mapping[int, _Raw], steps: Mapping[int, Step]) -
     if row.level != "R" or row.is_cut:
         return None
     parts = [steps[number].messages if row.first_step else raws[number].messages for number in _numbers(row)]
-    return tuple(message for part in parts for message in part) if all(parts) else None
+    return TurnMessages(message for part in parts for message in part) if all(parts) else None
 
 
 def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:

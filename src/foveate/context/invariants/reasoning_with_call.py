@@ -86,5 +86,5 @@ def _gemini(records: Sequence[Record], own: Sequence[Message]) -> str | None:
 
 def _blocks(record: Record, key: str) -> Iterator[Record]:
     content = record.get(key)
-    if isinstance(content, Sequence) and not isinstance(content, str):
+    if not isinstance(content, str) and isinstance(content, Sequence):
         yield from (block for block in content if isinstance(block, Mapping))

@@ -69,6 +69,8 @@ def _responses(records: Sequence[Record]) -> str | None:
 def _anthropic(records: Sequence[Record]) -> str | None:
     waiting: list[Json] = []
     for record in records:
+        if not waiting and isinstance(record.get("content"), str):
+            continue
         blocks = list(_blocks(record, "content"))
         answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
         if (answers or waiting) and Tally(answers) != Tally(waiting):
