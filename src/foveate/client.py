@@ -37,6 +37,7 @@ from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
 from foveate.session.keys import Keys
 from foveate.session.knowledge import Knowledge
+from foveate.session.memory import Memory
 from foveate.session.prompts import Prompts
 from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.shared import SharedParts
@@ -165,6 +166,13 @@ class Foveate:
         """What past conversations teach: `knowledge.list()`, `get`, `approve`, `edit`, `pin`, `retire`, `add`. The
         owner sees that of all tenants."""
         return Knowledge(self._store, self._tenant)
+
+    def memory(self, scope: str) -> Memory:
+        """The past sessions of a scope, e.g. `user:anna` or `project:shop`: `memory(scope).search("…")`, `sessions`.
+
+        A scope is within one tenant: the owner's has none of the sessions of tenants.
+        """
+        return Memory(self._store, self._searcher, self.settings, tenant=self._tenant, scope=scope)
 
     def tenant(self, name: str) -> Foveate:
         """The store as a tenant sees it: the same methods, with the tenant's sessions only, by ids of its own.

@@ -24,7 +24,19 @@ from typing import Any, ClassVar
 from foveate import client as api
 from foveate import session
 from foveate.errors import StoreClosed
-from foveate.session import cabinet, checkpoints, documents, exchange, files, goals, keys, knowledge, prompts, subagents
+from foveate.session import (
+    cabinet,
+    checkpoints,
+    documents,
+    exchange,
+    files,
+    goals,
+    keys,
+    knowledge,
+    memory,
+    prompts,
+    subagents,
+)
 from foveate.session import topics as topical
 from foveate.settings import Settings
 from foveate.store import FORKED
@@ -172,6 +184,7 @@ Checkpoints = _twin(checkpoints.Checkpoints)
 Goals = _twin(goals.Goals)
 Keys = _twin(keys.Keys)
 Knowledge = _twin(knowledge.Knowledge)
+Memory = _twin(memory.Memory)
 Agents = _twin(subagents.Agents)
 Prompts = _twin(prompts.Prompts)
 Topics = _twin(topical.Topics)

@@ -126,6 +126,22 @@ class Knowledge:
     def save(self, drafts: Sequence[KnowledgeDraft]) -> Sequence[KnowledgeItem]: ...
     def runs(self, *, scope: str | None = None, limit: int = 100) -> Sequence[LearningRun]: ...
 
+class Memory:
+    @property
+    def scope(self) -> str: ...
+    def sessions(self) -> list[SessionInfo]: ...
+    def search(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        role: str | None = None,
+        tool: str | None = None,
+        after: str | float | datetime | None = None,
+        before: str | float | datetime | None = None,
+        file: str | None = None,
+    ) -> list[Hit]: ...
+
 class Agents:
     def spawn(
         self,
@@ -415,6 +431,7 @@ class Foveate:
     def prompts(self) -> Prompts: ...
     @property
     def knowledge(self) -> Knowledge: ...
+    def memory(self, scope: str) -> Memory: ...
     def tenant(self, name: str) -> Foveate: ...
     def session(
         self,

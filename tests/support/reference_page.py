@@ -39,6 +39,7 @@ CHAPTERS = (
     Chapter("A session", "foveate.session", ("Session",)),
     Chapter("Keys of the server", "foveate.session.keys", ("Keys", "KeyInfo", "NewKey")),
     Chapter("File cabinet", "foveate.session.cabinet", ("Cabinet", "CabinetEntry", "Excerpt")),
+    Chapter("Memory of a scope", "foveate.session.memory", ("Memory",)),
     Chapter("Prompts", "foveate.session.prompts", ("Prompts", "PromptInfo")),
     Chapter("Knowledge", "foveate.session.knowledge", ("Knowledge", "KnowledgeItem", "KnowledgeDraft", "LearningRun")),
     Chapter("Goals", "foveate.session.goals", ("Goals",)),

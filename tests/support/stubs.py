@@ -19,7 +19,19 @@ from typing import get_type_hints
 import foveate
 from foveate import client as api
 from foveate import session
-from foveate.session import cabinet, checkpoints, documents, exchange, files, goals, keys, knowledge, prompts, subagents
+from foveate.session import (
+    cabinet,
+    checkpoints,
+    documents,
+    exchange,
+    files,
+    goals,
+    keys,
+    knowledge,
+    memory,
+    prompts,
+    subagents,
+)
 from foveate.session import topics as topical
 
 STUB = Path(inspect.getfile(api)).with_name("sync.pyi")
@@ -33,6 +45,7 @@ OWN = (
     "Goals",
     "Keys",
     "Knowledge",
+    "Memory",
     "Topics",
     "Agents",
     "Cabinet",
@@ -64,6 +77,7 @@ def generate() -> str:
         _class(goals, "Goals", names),
         _class(keys, "Keys", names),
         _class(knowledge, "Knowledge", names),
+        _class(memory, "Memory", names),
         _class(subagents, "Agents", names),
         _class(cabinet, "Cabinet", names),
         _class(prompts, "Prompts", names),

@@ -32,6 +32,22 @@ SHOWN_CHARS = 60
 
 _TURN = re.compile(r"</?(?=T-)|\s+")
 _TURN_ID = re.compile(r"(?:T-)?([1-9]\d{0,17})(?:-[RSCT])?>?", re.IGNORECASE)
+_ITEM_ID = re.compile(r"k-[0-9a-z-]{1,64}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAddress:
+    """`T-87`, or `SESSION/T-87` for a turn of another session of the same scope."""
+
+    turn: int
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GetKnowledge:
+    """An item of knowledge by its id, which `get_turn` takes too: the memory layer names both."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,8 @@ class GetTurn:
     turn: int
     level: ShownLevel = "R"
     page: int = 1
+    session: str = ""
+    """Of another session, its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,7 @@ class GetTurns:
     last: int
     level: ShownLevel = "C"
     page: int = 1
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +82,7 @@ class GetTurnsByTopic:
     level: ShownLevel = "C"
 
 
-Request: TypeAlias = GetTurn | GetTurns | SearchHistory | GetTurnsByTopic
+Request: TypeAlias = GetTurn | GetTurns | GetKnowledge | SearchHistory | GetTurnsByTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +104,20 @@ class HistoryTool:
     request: type[Request]
 
 
-def _read_turn(value: object) -> int:
+def _read_turn(value: object) -> TurnAddress:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    found = _TURN_ID.fullmatch(_TURN.sub("", value)) if isinstance(value, str) else None
+        return TurnAddress(value)
+    session, _, turn = value.strip().rpartition("/") if isinstance(value, str) else ("", "", "")
+    found = _TURN_ID.fullmatch(_TURN.sub("", turn))
     if found is None:
         raise ValueError('takes a turn id such as "T-87"')
-    return int(found[1])
+    return TurnAddress(int(found[1]), session)
+
+
+def _read_turn_or_item(value: object) -> TurnAddress | GetKnowledge:
+    if isinstance(value, str) and _ITEM_ID.fullmatch(value.strip()):
+        return GetKnowledge(value.strip().lower())
+    return _read_turn(value)
 
 
 def _read_level(levels: Sequence[ShownLevel]) -> Callable[[object], ShownLevel]:
@@ -124,8 +150,8 @@ def _read_text(value: object) -> str:
     return value.strip()
 
 
-def _turn(field: str) -> Argument:
-    return Argument({"type": "string"}, _read_turn, field, is_required=True)
+def _turn(field: str, read: Callable[[object], TurnAddress | GetKnowledge] = _read_turn) -> Argument:
+    return Argument({"type": "string"}, read, field, is_required=True)
 
 
 def _level(levels: Sequence[ShownLevel]) -> Argument:
@@ -144,7 +170,7 @@ TOOLS: tuple[HistoryTool, ...] = (
     HistoryTool(
         "get_turn",
         'Read an earlier turn, e.g. "T-87". Level R (default) is word for word, S smoothed, C compressed, T one line.',
-        {"turn_id": _turn("turn"), "level": _level(LEVELS), "page": _number("page", MAX_PAGE)},
+        {"turn_id": _turn("turn", _read_turn_or_item), "level": _level(LEVELS), "page": _number("page", MAX_PAGE)},
         GetTurn,
     ),
     HistoryTool(
@@ -197,10 +223,22 @@ def parse_call(name: str, arguments: object) -> Request:
             values[argument.field] = argument.read(given[key])
         except ValueError as error:
             raise InvalidToolCall(name, f"{key} {error}, not {_shown(given[key])}") from None
-    request = tool.request(**values)
+    if isinstance(values.get("turn"), GetKnowledge):
+        return GetKnowledge(values["turn"].id)
+    request = tool.request(**_addressed(tool, values))
     if isinstance(request, GetTurns) and request.first > request.last:
         raise InvalidToolCall(name, f"first is T-{request.first}, which comes after last, T-{request.last}")
     return request
+
+
+def _addressed(tool: HistoryTool, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with turns as numbers, and the session that they are of if it is another."""
+    addresses = {field: value for field, value in values.items() if isinstance(value, TurnAddress)}
+    sessions = {address.session for address in addresses.values() if address.session}
+    if len(sessions) > 1:
+        raise InvalidToolCall(tool.name, f"the turns are of different sessions, {' and '.join(sorted(sessions))}")
+    turns = {field: address.turn for field, address in addresses.items()}
+    return {**values, **turns, **dict.fromkeys(("session",) if sessions else (), "".join(sessions))}
 
 
 def _as_object(tool: HistoryTool, arguments: object) -> Mapping[str, object]:

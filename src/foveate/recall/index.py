@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foveate.errors import ModelError
 from foveate.recall.embed import Embedder, Recent, index_maker
@@ -91,8 +92,13 @@ class Filter:
     before_us: int | None = None
     file: str | None = None
     """A turn counts if any of its passages names this path, or the end of it."""
-    sessions: frozenset[int] | None = None
-    """Numbers of the sessions that count; only in an index of all sessions."""
+    sessions: Mapping[int, int] | None = None
+    """Numbers of the sessions that count, each with the last of its turns that does; only in an index of all. How much
+    a word tells is then computed over these alone."""
+
+    def has_turn(self, turn_key: int) -> bool:
+        """Whether the turn of this key in an index of all sessions is of a session that counts."""
+        return self.sessions is None or turn_key & TURN_MASK <= self.sessions.get(turn_key >> TURN_BITS, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +149,21 @@ class Index:
             self._loading = asyncio.create_task(self._load())
             self._loading.add_done_callback(_note_failure)
 
-    async def measure_words(self, query: str) -> PassageScores:
-        """How well every passage answers by its words alone."""
-        return (await self._scores(_Query(query_phrases(encodable(query)), None))).by_words()
+    async def load_within(self, seconds: float | None) -> bool:
+        """Whether the index is in memory after at most this time; if not, it is loaded in the background."""
+        if not self.is_loaded:
+            self.load_soon()
+            assert self._loading is not None
+            await asyncio.wait([self._loading], timeout=seconds)
+        return self.is_loaded
 
-    async def measure_vectors(self, query: str) -> PassageScores | None:
+    async def measure_words(self, query: str, wanted: Filter | None = None) -> PassageScores:
+        """How well every passage answers by its words alone."""
+        return (await self._scores(_Query(query_phrases(encodable(query)), None), wanted)).by_words()
+
+    async def measure_vectors(self, query: str, wanted: Filter | None = None) -> PassageScores | None:
         """How well every passage answers by its vector alone; None if the question has none."""
-        return (await self._scores(_Query((), await self._embed(query)))).by_vectors()
+        return (await self._scores(_Query((), await self._embed(query)), wanted)).by_vectors()
 
     async def glance(self, query: str, last_turn: int) -> tuple[PassageScores, PassageScores | None]:
         """How well passages answer by words and by vectors, without the index in memory.
@@ -223,9 +237,10 @@ class Index:
     async def _scores(self, asked: _Query, wanted: Filter | None = None) -> Scores:
         table, snapshot, phrases = await self._look(asked.phrases)
         allowed = await self._allowed(table, wanted or Filter())
-        job = partial(self._score, table, snapshot, phrases, asked.vector, allowed)
+        weighed = await self._allowed(table, Filter(sessions=wanted.sessions)) if wanted and wanted.sessions else None
+        job = partial(self._score, table, snapshot, phrases, asked.vector, allowed, weighed=weighed)
         scores, weights = job() if table.count <= QUICK_PASSAGES else await asyncio.to_thread(job)
-        loose = await self._loose_turns(table, snapshot)
+        loose = await self._loose_turns(table, snapshot, wanted or Filter())
         return await self._with_loose(scores, loose, asked, weights, wanted or Filter()) if loose else scores
 
     async def read(self, scores: Scores, places: Sequence[int]) -> list[PassageHit]:
@@ -333,7 +348,7 @@ class Index:
             if file is not None:
                 allowed &= np.isin(table.column("turn"), table.column("turn")[table.find(file)])
             if wanted.sessions is not None:
-                allowed &= np.isin(table.column("turn") >> TURN_BITS, list(wanted.sessions))
+                allowed &= _in_sessions(table.column("turn"), wanted.sessions)
         return allowed
 
     def _score(
@@ -343,10 +358,12 @@ class Index:
         phrases: Sequence[str],
         vector: Floats | None,
         allowed: Mask | None,
+        *,
+        weighed: Mask | None,
     ) -> tuple[Scores, dict[str, float]]:
-        """The scores of the passages in the table, and the weight of each phrase."""
+        """The scores of the passages in the table, and the weight of each phrase among those that are weighed."""
         with self._lock:
-            keyword, weights = _by_words(table, snapshot, phrases, table.count)
+            keyword, weights = _by_words(table, snapshot, phrases, table.count, weighed)
             mask = np.ones(table.count, np.bool_)
             if allowed is not None:
                 mask[len(allowed) :] = False  # what came between the two looks counts the next time
@@ -364,25 +381,30 @@ class Index:
                 key=table.column("key"),
             ), weights
 
-    def _missing(self, table: PassageTable, snapshot: IndexSnapshot) -> Iterator[tuple[IndexedSession, Sequence[int]]]:
+    def _missing(
+        self, table: PassageTable, snapshot: IndexSnapshot, wanted: Filter | None = None
+    ) -> Iterator[tuple[IndexedSession, Sequence[int]]]:
         """The turns that are not indexed and are searched directly, by session."""
         left = MAX_STORE_LOOSE_TURNS
         for session in snapshot.sessions:
+            if wanted and wanted.sessions is not None and session.number not in wanted.sessions:
+                continue
             turns = table.missing(session, min(left, MAX_LOOSE_TURNS))
             left -= len(turns)
             if turns:
                 yield session, turns
 
-    async def _loose_turns(self, table: PassageTable, snapshot: IndexSnapshot) -> dict[int, Loose]:
+    async def _loose_turns(self, table: PassageTable, snapshot: IndexSnapshot, wanted: Filter) -> dict[int, Loose]:
         """Turns that are searched directly: those not indexed yet, and open ones of which messages are missing."""
-        wanted = [(session, turn) for session, turns in self._missing(table, snapshot) for turn in turns]
+        missing = [(session, turn) for session, turns in self._missing(table, snapshot, wanted) for turn in turns]
         for session in snapshot.sessions:
-            held = table.messages_of(table.turn_key(session, session.last_turn))
-            if held is not None and held != session.last_messages:
-                wanted.append((session, session.last_turn))
+            newest = table.turn_key(session, session.last_turn)
+            held = table.messages_of(newest)
+            if held is not None and held != session.last_messages and wanted.has_turn(newest):
+                missing.append((session, session.last_turn))
         found: dict[int, Loose] = {}
         known = self._loose
-        for session, turn in wanted:
+        for session, turn in missing:
             turn_key = table.turn_key(session, turn)
             key = (turn_key, session.last_messages if turn == session.last_turn else 0)
             read = known.get(key) or await self._read_loose(session.id, turn)
@@ -390,7 +412,9 @@ class Index:
                 table.mark_pruned(turn_key)
             else:
                 found[turn_key] = known[key] = read
-        self._loose = {key: value for key, value in known.items() if key[0] in found}
+        # Those of sessions that this search leaves out may be what another one is about to read.
+        others = set([key for key in known if not wanted.has_turn(key[0])][-MAX_STORE_LOOSE_TURNS:])
+        self._loose = {key: known[key] for key in known if key[0] in found or key in others}
         return found
 
     async def _with_loose(
@@ -429,9 +453,13 @@ class Index:
 
 
 def _by_words(
-    table: PassageTable, snapshot: IndexSnapshot, phrases: Sequence[str], count: int
+    table: PassageTable, snapshot: IndexSnapshot, phrases: Sequence[str], count: int, weighed: Mask | None = None
 ) -> tuple[Floats, dict[str, float]]:
-    """How well each passage answers by its words, and the weight of each phrase among `count` passages."""
+    """How well each passage answers by its words, and the weight of each phrase among `count` passages, or among those
+    that are weighed."""
+    if weighed is not None:
+        weighed = np.pad(weighed, (0, table.count - len(weighed)))
+        count = int(weighed.sum())
     scores = np.zeros(table.count, np.float32)
     learnt = {
         phrase: table.learn(phrase, postings, snapshot.newest)
@@ -443,7 +471,8 @@ def _by_words(
         if known.is_common and not is_all_common:
             continue
         places = known.places
-        weight = float(np.log1p((count - len(places) + 0.5) / (len(places) + 0.5)))
+        having = len(places) if weighed is None else int(weighed[places].sum())
+        weight = float(np.log1p((count - having + 0.5) / (having + 0.5)))
         weights[phrase] = max(weight, LEAST_WEIGHT)
         scores[places] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[places] / table.mean_words))
     return scores, weights
@@ -457,8 +486,20 @@ def _counts(turn_key: int, loose: Loose, number: int, wanted: Filter) -> bool:
         and (wanted.after_us is None or loose.at_us >= wanted.after_us)
         and (wanted.before_us is None or loose.at_us < wanted.before_us)
         and (wanted.file is None or any(wanted.file.lower() in each.text.lower() for each in loose.passages))
-        and (wanted.sessions is None or turn_key >> TURN_BITS in wanted.sessions)
+        and wanted.has_turn(turn_key)
     )
+
+
+def _in_sessions(turn_keys: NDArray[np.int64], sessions: Mapping[int, int]) -> Mask:
+    """Which of these turns are of sessions that count."""
+    if not sessions:
+        return np.zeros(len(turn_keys), np.bool_)
+    numbers = np.array(sorted(sessions), np.int64)
+    last = np.array([sessions[number] for number in numbers.tolist()], np.int64)
+    own = turn_keys >> TURN_BITS
+    places = np.minimum(np.searchsorted(numbers, own), len(numbers) - 1)
+    found: Mask = (numbers[places] == own) & (turn_keys & TURN_MASK <= last[places])
+    return found
 
 
 def _note_failure(loading: asyncio.Task[None]) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from foveate.errors import InputError
-from foveate.store import SessionRow
+from foveate.errors import InputError, SessionNotFound
+from foveate.store import SessionRow, Store
 
 ScopeKind = Literal["session", "project", "user", "org"]
 SCOPE_KINDS: tuple[ScopeKind, ...] = get_args(ScopeKind)
@@ -60,3 +60,23 @@ def own_scopes(session: SessionRow, *, session_id: str) -> tuple[Scope, ...]:
     if session.scope:
         found = [*found, Scope.parse(session.scope)]
     return tuple(dict.fromkeys(found))
+
+
+def id_in_tenant(session: SessionRow) -> str:
+    """The id of a session as its tenant sees it."""
+    return session.id.removeprefix(f"{session.tenant}:") if session.tenant else session.id
+
+
+async def sessions_in(store: Store, tenant: str, scope: Scope) -> list[SessionRow]:
+    """The sessions of a tenant that are in a scope, the last used first; those of the owner for an empty tenant."""
+    if scope.kind == "session":
+        stored = f"{tenant}:{scope.name}" if tenant else scope.name
+        try:
+            found = [await store.get_session(stored)]
+        except SessionNotFound:
+            found = []
+    elif scope.kind == "project":
+        found = await store.list_sessions(tenant=tenant, channel=scope.name or None)
+    else:
+        found = await store.list_sessions(tenant=tenant, scope=str(scope))
+    return [row for row in found if row.tenant == tenant and scope.contains(row, session_id=id_in_tenant(row))]

@@ -15,6 +15,7 @@ from foveate.recall.dates import parse_moment
 from foveate.recall.embed import Embedder, index_maker, load_embedder
 from foveate.recall.gate import has_question_marks, is_question
 from foveate.recall.passages import cut_turn
+from foveate.recall.sessions import searched_sessions
 from foveate.recall.settings import RecallSettings
 from foveate.recall.words import find_words, snippet, telling_words
 from foveate.renditions import without_recalled
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
 MAX_RESULTS = 1_000
+EVERY_TURN = 2**62
+"""A last turn that no session reaches."""
 LEAST_ALIKE = 0.25
 """A passage without any of the words matches only if its vector is at least this near; for one word alone,"""
 LEAST_ALIKE_TO_A_WORD = 0.4
@@ -135,6 +138,23 @@ class Searcher:
         hits = await self._search(self.index(session), query, max_results, wanted or SearchFilter(), asking=asking)
         return [_hit(session.id, hit, score) for hit, score in hits]
 
+    async def search_scope(
+        self, session: SessionRow, query: str, max_results: int, *, asking: int | None = None
+    ) -> list[Hit]:
+        """The turns that match of a session and of the others of the scope that it was opened with, best first."""
+        searched = await searched_sessions(self._store, session)
+        if searched.is_single:
+            return await self.search(session, query, max_results, asking=asking)
+        index, wanted = self.index_of_all(), SearchFilter()
+        found = await self._search(
+            index, query, max_results, wanted, asking=asking, sessions=searched.last_turns, own=session.number
+        )
+        names = {row.number: row.id for row in searched.others}
+        return [
+            _hit(session.id if searched.is_own(hit.session, hit.turn) else names[hit.session], hit, score)
+            for hit, score in found
+        ]
+
     async def search_all(self, query: str, max_results: int, wanted: SearchFilter | None = None) -> list[Hit]:
         """The turns of all sessions that match, best first; a turn that forks share appears once, as its own
         session's."""
@@ -142,7 +162,7 @@ class Searcher:
         names = await self._session_ids()
         if wanted.session_ids is not None:
             names = {number: name for number, name in names.items() if name in wanted.session_ids}
-        numbers = None if wanted.session_ids is None else frozenset(names)
+        numbers = None if wanted.session_ids is None else dict.fromkeys(names, EVERY_TURN)
         hits = await self._search(self.index_of_all(), query, max_results, wanted, sessions=numbers)
         return [_hit(names[hit.session], hit, score) for hit, score in hits if hit.session in names]
 
@@ -168,7 +188,8 @@ class Searcher:
         wanted: SearchFilter,
         *,
         asking: int | None = None,
-        sessions: frozenset[int] | None = None,
+        sessions: Mapping[int, int] | None = None,
+        own: int = 0,
     ) -> list[tuple[PassageHit, float]]:
         from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
 
@@ -180,7 +201,9 @@ class Searcher:
         least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
         least = least if self.embedder.knows(query) else LEAST_ALIKE_UNKNOWN
         matches = best_matches(scores, least_alike=least, limit=MAX_READ)
-        return await _choose(index, scores, matches, _Repeats(query, asking), max_results)
+        return await _choose(
+            index, scores, matches, _Repeats(query, None if asking is None else (own, asking)), max_results
+        )
 
     def _new_index(self, session_id: str | None) -> Index:
         from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads with the first search
@@ -202,7 +225,7 @@ class Searcher:
 class _Repeats:
     """Tells passages that only repeat the query, or another passage."""
 
-    def __init__(self, query: str, asking: int | None) -> None:
+    def __init__(self, query: str, asking: tuple[int, int] | None) -> None:
         self._query = query
         self._words = telling_words(query)
         self._asking = asking
@@ -214,7 +237,7 @@ class _Repeats:
         if (hit.speaker, text) in self._seen:
             return 0.0
         self._seen.add((hit.speaker, text))
-        if hit.turn == self._asking and hit.speaker == "user":
+        if (hit.session, hit.turn) == self._asking and hit.speaker == "user":
             return 0.0 if has_question_marks(text) else REPEAT_SHARE
         return REPEAT_SHARE if self._asks_the_same(text) else 1.0
 
@@ -270,7 +293,7 @@ def _without_copies(scores: Scores, places: Sequence[int], copies: list[int]) ->
             yield place
 
 
-def _filter(wanted: SearchFilter, sessions: frozenset[int] | None) -> Filter:
+def _filter(wanted: SearchFilter, sessions: Mapping[int, int] | None) -> Filter:
     from foveate.recall.index import Filter  # noqa: PLC0415
 
     now = datetime.now(UTC)

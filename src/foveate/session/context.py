@@ -46,9 +46,10 @@ from foveate.events import Event, EventBus, EventKind
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
 from foveate.history.low_water import CachePrices
+from foveate.history.memory_layer import MemoryLayer
 from foveate.history.newest_step import PendingRequest, PendingSteps, native_framing_tokens
 from foveate.history.plan_cache import HistoryView, PlanCache
-from foveate.history.recalled import MemoryLayer, Recaller, RecallRequest
+from foveate.history.recalled import Recaller, RecallRequest
 from foveate.history.texts import TextReader
 from foveate.plan import Frame
 from foveate.session.agent import TriggerAgent
@@ -379,7 +380,7 @@ class Contexts:
         aside = 0
         if query and frame.is_one_off:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
-            if raw <= room.history:
+            if raw <= room.history and not session.scope:
                 query = ""
             elif chosen.strategy.recalls_first and frame.prompt_tokens:
                 aside = self._settings.allotments.one_off_recall(room)
@@ -439,7 +440,8 @@ class Contexts:
 
     async def _query(self, session: SessionRow, request: Request) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""
-        if not (request.recall and self._settings.recall.enabled and session.last_turn):
+        has_past = session.last_turn or session.scope
+        if not (request.recall and self._settings.recall.enabled and has_past):
             return ""
         said = _said_by_user(prompt_messages(request.prompt))
         if said or session.head == "closed":

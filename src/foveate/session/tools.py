@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from foveate.context.board import FRAME_TOKENS, paginate
 from foveate.context.tags import TagBlock, TagEntry, escape_tags, write_block
-from foveate.context.tools import GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
-from foveate.errors import FoveateError, LevelNotReady, TurnNotFound, TurnPruned
+from foveate.context.tools import GetKnowledge, GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
+from foveate.errors import FoveateError, KnowledgeNotFound, LevelNotReady, TurnNotFound, TurnPruned
+from foveate.history.texts import TextReader
 from foveate.plan import ShownLevel
+from foveate.recall.scopes import Scope, id_in_tenant, own_scopes, sessions_in
 from foveate.recall.search import Searcher
+from foveate.recall.sessions import title_of
 from foveate.recall.words import snippet
+from foveate.session.address import find_session
 from foveate.session.context import Contexts
+from foveate.session.tenant import public_id
 from foveate.session.values import TextPage
 from foveate.store import SessionRow, Store
 from foveate.tokens import Counter, exact_counter
-from foveate.turn import turn_id, turn_number
+from foveate.turn import from_us, turn_id, turn_number
 
 TOPIC_RESULTS = 8
 """Turns that a topic brings at most."""
@@ -25,12 +31,26 @@ MAX_RANGE_TURNS = 1_000
 """Turns that one call can ask for; the board gives them page by page."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    id: str
+    title: str
+
+
 class Retrieval:
     """Answers calls on one session."""
 
     def __init__(
-        self, store: Store, session: SessionRow, contexts: Contexts, counter: Counter, *, searcher: Searcher
+        self,
+        store: Store,
+        session: SessionRow,
+        contexts: Contexts,
+        counter: Counter,
+        *,
+        searcher: Searcher,
+        viewer: TextReader | None = None,
     ) -> None:
+        self._viewer = viewer or contexts.viewer
         self._store = store
         self._searcher = searcher
         self._session = session
@@ -41,14 +61,12 @@ class Retrieval:
         """The result for the model; an invalid call or an unknown turn is explained."""
         try:
             match parse_call(name, arguments):
-                case GetTurn(turn, level, page):
-                    return await self._give(await self.blocks(turn, turn, level), page)
-                case GetTurns(first, last, "E", page):
-                    room = self._contexts.board.page_tokens(self._session, self._counter)
-                    return await self._give(await self._eras(first, last, room), page)
-                case GetTurns(first, last, level, page):
-                    reach = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
-                    return await self._give(await self.blocks(first, reach, level), page)
+                case GetKnowledge(item_id):
+                    return await self._knowledge(item_id)
+                case GetTurn(turn, level, page, session):
+                    return await self._turns(GetTurns(turn, turn, level, page, session))
+                case GetTurns() as asked:
+                    return await self._turns(asked)
                 case SearchHistory(query, max_results):
                     return await self._found(query, max_results)
                 case GetTurnsByTopic(topic, level):
@@ -59,10 +77,54 @@ class Retrieval:
         except FoveateError as error:
             return escape_tags(f"Error: {error}\n")
 
+    async def _turns(self, asked: GetTurns) -> str:
+        first, last, level, page = asked.first, asked.last, asked.level, asked.page
+        if asked.session:
+            return await self._other(asked)
+        if level == "E":
+            room = self._contexts.board.page_tokens(self._session, self._counter)
+            return await self._give(await self._eras(first, last, room), page)
+        if first < last:
+            last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
+        return await self._give(await self.blocks(first, last, level), page)
+
+    async def _other(self, asked: GetTurns) -> str:
+        """A page of turns of another session of the scope; nothing is put on the board, which has the own turns."""
+        session = await self._session_of(asked.session)
+        own = self._session
+        viewer = self._contexts.viewer if session.id == own.id else TextReader(self._store, session.id)
+        other = Retrieval(self._store, session, self._contexts, self._counter, searcher=self._searcher, viewer=viewer)
+        room = self._contexts.board.page_tokens(own, self._counter)
+        found = await other.page(asked.first, asked.last, asked.level, page=asked.page, page_tokens=room)
+        title = title_of(session)
+        named = f'{id_in_tenant(session)} "{title}"' if title else id_in_tenant(session)
+        (row,) = await self._store.turns(session.id, asked.first, asked.first)
+        pages = f" Page {found.page} of {found.pages}." if found.pages > 1 else ""
+        return f"{escape_tags(f'Session {named}, {from_us(row.first_at_us):%Y-%m-%d}.{pages}')}\n{found.text}"
+
+    async def _session_of(self, address: str) -> SessionRow:
+        """The session of this address: the own one, or one of the scope that it was opened with."""
+        own = self._session
+        found = [own]
+        if own.scope:
+            found += await sessions_in(self._store, own.tenant, Scope.parse(own.scope))
+        known = {id_in_tenant(row): row for row in found}
+        return known[find_session([_Named(name, row.title) for name, row in known.items()], address).id]
+
+    async def _knowledge(self, item_id: str) -> str:
+        """An item of knowledge of the session's scopes."""
+        own = self._session
+        found = await self._store.knowledge.versions(own.tenant, item_id)
+        scopes = {str(scope) for scope in own_scopes(own, session_id=id_in_tenant(own))}
+        if not found or found[-1].scope not in scopes:
+            raise KnowledgeNotFound(item_id)
+        row = found[-1]
+        return escape_tags(f"{row.kind.capitalize()} {row.id} ({row.state}, {row.scope}): {row.title}\n{row.text}\n")
+
     async def blocks(self, first: int, last: int, level: ShownLevel) -> list[TagBlock]:
         """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
         self._check_range(first, last)
-        texts = await self._contexts.viewer.texts(level, first, last)
+        texts = await self._viewer.texts(level, first, last)
         if not texts:
             (size,) = await self._store.derived.sizes_of(self._session.id, first, first)
             if size.is_pruned:
@@ -99,7 +161,7 @@ class Retrieval:
         """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""
         last = min(last, self._session.last_turn)
         room = page_tokens - FRAME_TOKENS
-        blocks = await self._contexts.viewer.eras(self._session, first, last, room)
+        blocks = await self._viewer.eras(self._session, first, last, room)
         reached = blocks[-1].last if blocks else first - 1
         if reached < last:
             try:
@@ -121,7 +183,12 @@ class Retrieval:
 
     async def _found(self, query: str, max_results: int) -> str:
         """A line for each turn: the passage that says it best, and who says it."""
-        asking = self._session.last_turn if self._session.head != "closed" else None
-        found = await self._searcher.search(self._session, query, max_results, asking=asking)
-        lines = (f"{each.turn_id}: [{each.role}] {snippet(each.text, query, FOUND_CHARS)}\n" for each in found)
+        own = self._session
+        asking = own.last_turn if own.head != "closed" else None
+        found = await self._searcher.search_scope(own, query, max_results, asking=asking)
+        names = ("" if each.session_id == own.id else f"{public_id(own.tenant, each.session_id)}/" for each in found)
+        lines = (
+            f"{name}{each.turn_id}: [{each.role}] {snippet(each.text, query, FOUND_CHARS)}\n"
+            for name, each in zip(names, found, strict=True)
+        )
         return escape_tags("".join(lines) or f"Nothing was found for {query!r}.\n")

@@ -50,7 +50,7 @@ from foveate.turn import turn_id
 
 LIST_SESSIONS = f"""{SELECT_SESSIONS}
     WHERE (:platform IS NULL OR s.platform = :platform) AND (:channel IS NULL OR s.channel = :channel)
-    AND (:tenant IS NULL OR s.tenant = :tenant)
+    AND (:tenant IS NULL OR s.tenant = :tenant) AND (:scope IS NULL OR s.scope = :scope)
     ORDER BY s.updated_us DESC, s.number DESC"""
 ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
     calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled,
@@ -122,7 +122,11 @@ _OWNED = (
     "responses",
     "agents",
 )
+# Layers of other sessions of the tenant may show words of the removed turns; they are made again.
+_FORGET_LAYERS = """DELETE FROM recalled WHERE session IN (SELECT o.number FROM sessions s
+    JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :{0})"""
 DELETE_SESSION = (
+    _FORGET_LAYERS.format("number"),
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
     *(f"DELETE FROM {table} WHERE session = :number" for table in _OWNED),  # noqa: S608
@@ -139,6 +143,7 @@ COUNT_OLD = f"""SELECT count(DISTINCT turn), count(*), coalesce(sum(size), 0), c
 PRUNE = (
     f"DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE {IN_OLD_TURN})",  # noqa: S608
     f"DELETE FROM renditions WHERE {IN_OLD_TURN}",  # noqa: S608
+    _FORGET_LAYERS.format("session"),
     # Eras, plans, states and boards may contain words of the removed turns.
     *(f"DELETE FROM {table} WHERE session = :session" for table in _MADE),  # noqa: S608
     """UPDATE sessions SET pruned_us = CASE WHEN pruned_us >= :now_us THEN pruned_us + 1 ELSE :now_us END
@@ -182,9 +187,15 @@ def _create(
 
 
 def list_sessions(
-    connection: Connection, *, platform: str | None = None, channel: str | None = None, tenant: str | None = None
+    connection: Connection,
+    *,
+    platform: str | None = None,
+    channel: str | None = None,
+    tenant: str | None = None,
+    scope: str | None = None,
 ) -> list[SessionRow]:
-    return select_sessions(connection, LIST_SESSIONS, {"platform": platform, "channel": channel, "tenant": tenant})
+    wanted = {"platform": platform, "channel": channel, "tenant": tenant, "scope": scope}
+    return select_sessions(connection, LIST_SESSIONS, wanted)
 
 
 def update_session(connection: Connection, session_id: str, changes: Mapping[str, object]) -> SessionRow:

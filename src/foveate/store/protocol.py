@@ -132,9 +132,14 @@ class Store(Protocol):
         """`SessionNotFound` if there is none."""
 
     async def list_sessions(
-        self, *, platform: str | None = None, channel: str | None = None, tenant: str | None = None
+        self,
+        *,
+        platform: str | None = None,
+        channel: str | None = None,
+        tenant: str | None = None,
+        scope: str | None = None,
     ) -> list[SessionRow]:
-        """All sessions, or those with these labels or of this tenant; the last used first."""
+        """All sessions, or those with these labels, of this tenant or opened with this scope; the last used first."""
 
     async def update_session(self, session_id: str, changes: Mapping[str, object]) -> SessionRow:
         """Set columns named in UPDATABLE."""
