@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from foveate.models.failures import CallTarget
 from foveate.models.names import load_model
-from foveate.models.secrets import SHOWN_CHARS, scrub, scrub_line, secrets_in
+from foveate.models.secrets import MASK, SHOWN_CHARS, redact, scrub, scrub_line, secrets_in
 from foveate.models.settings import ModelsSettings
 from support.asking import KEY, MODELS, Asking, chained, unused_port
 from support.faulty_server import (
@@ -182,3 +182,31 @@ def test_no_part_of_a_key_is_left_where_a_line_is_cut() -> None:
 def test_ordinary_words_stay() -> None:
     said = "the task-runner asked for basic help; see https://example.com/a?b=c and risk-averse people"
     assert scrub(said) == said
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "ghp_abcdefghijklmnopqrst",
+        "xoxb-1234567890-abcdef",
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0x.c2lnbmF0dXJl",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+        "password=hunter2hunter2",
+        "DB_PASSWORD: hunter2hunter2",
+        "Passwort: geheim1234",
+        KEY,
+    ],
+)
+def test_secrets_of_all_kinds_are_taken_out_of_turns(secret: str) -> None:
+    redacted = redact(f"It is {secret}, says she.")
+    assert MASK in redacted
+    assert redacted.startswith("It is ")
+    assert redacted.endswith("says she.")
+    assert secret[-6:] not in redacted
+    assert redact(redacted) == redacted
+
+
+def test_what_is_no_secret_stays() -> None:
+    text = "The password page asks for a secret: no. Tokens: 12. Passing tests; the passport is ready."
+    assert redact(text) == text

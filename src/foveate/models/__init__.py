@@ -20,9 +20,9 @@ from typing import Literal, Protocol, runtime_checkable
 from foveate.store.agent_rows import CallLimit
 from foveate.turn import Json, Message, Usage
 
-Purpose = Literal["smooth", "compress", "tiny", "roll-up", "shrink", "recall", "embed", "chat", "check"]
-"""What a call is for; `recall` sorts out what was found again, `embed` makes vectors of it, `check` is the tiny call of
-`foveate models`."""
+Purpose = Literal["smooth", "compress", "tiny", "roll-up", "shrink", "learn", "recall", "embed", "chat", "check"]
+"""What a call is for; `learn` finds knowledge in past turns, `recall` sorts out what was found again, `embed` makes
+vectors of it, `check` is the tiny call of `foveate models`."""
 
 Finish = Literal["stop", "length", "tool-calls", "refused"]
 """Why an answer ended: it was done, its output limit came, it calls tools, or the provider's filter stopped it."""

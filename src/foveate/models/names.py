@@ -210,6 +210,7 @@ def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
         "chat": settings.chat or settings.default,
         "check": settings.default,
         "recall": None,  # named by `recall.filter_model` and `recall.judge_model`
+        "learn": None,  # named by `knowledge.model`
         "embed": None,  # named by `recall.embeddings_model`
     }
     first = own[purpose]

@@ -35,6 +35,10 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "explain/oneshot": (_STRATEGY, "oneshot.md"),
     **{f"explain/{name}": (f"{_STRATEGY}.{name}", "explanation.md") for name in ("checkpoint", "topics", "hybrid")},
     **{f"summary/{name}": (f"{_STRATEGY}.{name}", "prompt.md") for name in ("checkpoint", "topics", "hybrid")},
+    **{
+        f"knowledge/{name}": ("foveate.knowledge", f"prompts/{name}.md")
+        for name in ("learn", "request", "again", "topics")
+    },
     "recall/choose": ("foveate.recall", "prompts/choose.md"),
     "run/instructions": ("foveate.agents", "run.md"),
     **{

@@ -22,6 +22,16 @@ _LOOKS_LIKE_A_KEY = re.compile(
     r"|\bAIza[\w*.…-]{10,}"
     r"|\b(?:xai-|gsk_|hf_|r8_|AQ\.)[\w*.…-]{10,}"
 )
+_LOOKS_LIKE_A_SECRET = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|npm_|pypi-|dop_v1_|SG\.)[\w*.…-]{10,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    r"|(?i:(?<![a-z])(?:pass(?:word|wd|phrase)?|pwd|secret(?:[-_]?(?:access[-_]?)?key)?|client[-_]?secret|private[-_]?key"
+    r"|(?:auth|refresh|session)[-_]?token|passwort|kennwort)['\"]?\s*[=:]\s*['\"]?[^\s,;&'\"\[]{4,})",
+    re.DOTALL,
+)
+"""What people and tools write into turns: keys of other services, private keys, passwords with their names."""
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -32,6 +42,11 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
             for form in _forms(secret):
                 text = text.replace(form, MASK)
     return _LOOKS_LIKE_A_KEY.sub(MASK, _USER_IN_URL.sub(f"{MASK}@", text))
+
+
+def redact(text: str) -> str:
+    """The text of a turn without anything that looks like a secret: keys, tokens, private keys and passwords."""
+    return _LOOKS_LIKE_A_SECRET.sub(MASK, scrub(text))
 
 
 def scrub_line(text: str, secrets: Iterable[str] = ()) -> str:

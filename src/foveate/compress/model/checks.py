@@ -42,7 +42,7 @@ _LOOKALIKES = str.maketrans("ТΤꓔтаеорсѕ‹〈《«", "TTTtaeopcs<<<<"
 """Cyrillic, Greek and Lisu letters, and other pointed brackets."""
 _STRUCTURE = (
     (re.compile(r"<[\s\\]*/?[\s\\]*(?:T-\s*\d|P-\s*\d|board\b|memory\b)", re.IGNORECASE), "a tag"),
-    (re.compile(r"<[\s\\]*/?[\s\\]*(?:source|refused)-", re.IGNORECASE), "an envelope"),
+    (re.compile(r"<[\s\\]*/?[\s\\]*(?:source|known|refused)-", re.IGNORECASE), "an envelope"),
     (re.compile(rf"\[\s*(?:{MARK_WORDS})\b[^\]\n]{{0,80}}\]", re.IGNORECASE), "a mark"),
     (re.compile(r"\bTurn\s+\d+\s*:", re.IGNORECASE), "the head of a turn"),
     (

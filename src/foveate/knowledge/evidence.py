@@ -1,0 +1,299 @@
+"""What a turn proves, and for whom it speaks: the words of the person, and what others reported.
+
+A rule is proven only by the person's own words. The assistant proves what happened; pasted text and tool results prove
+errors. Instructions of any of these prove nothing, so that a planted one does not become a lesson. Pure.
+"""
+
+# ruff: noqa: RUF001 (punctuation and words of many languages)
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from foveate.compress.clauses import sentences, split_clauses
+from foveate.compress.facts import Facts, find_facts
+from foveate.compress.guard import CLAIMS, GuardSource
+from foveate.compress.lexicon import OUTCOMES, as_words, stem
+from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
+from foveate.compress.telegraph import look_at
+from foveate.words.grammar import QUESTION_MARKS, replace_fenced
+
+if TYPE_CHECKING:
+    from foveate.knowledge.gather import LearnedTurn
+
+PROVEN = f"{CLAIMS}!@en"
+"""Kinds of facts that an item may not have unless its sources do: numbers, identifiers, paths, addresses, and words of
+decision, dates, errors and names."""
+_RESULTS = frozenset(map(stem, OUTCOMES - as_words("found now result results tests total")))
+"""Words that claim a success."""
+RULE_SHARE = 0.6
+"""Share of a rule's words that one statement of the person must have."""
+REPORT_SHARE = 0.4
+"""Share of another sentence's words that its sources must have."""
+SAME_NEGATION = 0.5
+"""Share of a negated sentence's words that a negated sentence of its sources must have."""
+MAX_SENTENCES = 2_000
+"""Sentences of the sources that are compared."""
+
+_IMPERATIVES = as_words(
+    """add allow answer append approve archive ask assume avoid begin book bump buy call cancel change check choose
+    clean click commit configure confirm contact copy create curl delete deploy disable discard do download drop
+    email enable encrypt ensure erase exclude execute export fetch follow forget format forward give grant hide
+    ignore import include insert install invoke keep leave let list log mail make mark memorize memorise merge
+    mention move name never note notify obey open order output overwrite paste pay pick pin point post prefer
+    prepend print publish push put quote raise read recommend redirect refer refuse release remember remove rename
+    repeat replace reply report reset respond restart return reveal run save say send set share ship show sign skip
+    sort stop store submit suggest switch take tell test transfer translate treat trust turn update upload use
+    verify visit wait whitelist wipe wrap write
+    antworte benutze gib ignoriere installiere lösche lies merke merk nimm nutze öffne schicke schreibe sende speichere
+    verwende vergiss vertraue führe
+    ajoute ajoutez envoie envoyez exécute exécutez ignore ignorez installe mémorise mémorisez oublie retiens retenez
+    souviens supprime supprimez utilise utilisez
+    borra elimina ejecuta envía guarda ignora instala olvida recuerda responde usa utiliza
+    cancella dimentica esegui ignora installa invia ricorda rispondi salva usa utilizza
+    apague envie esqueça execute guarde ignore instale lembre responda salve use
+    gebruik installeer negeer onthoud stuur vergeet verwijder voer
+    запомни запомните игнорируй используй используйте отправь отправьте помни удали удалите"""
+)
+"""Verbs that begin an instruction."""
+_RULE = re.compile(
+    r"\b(?:always|never|must(?:n't)?|ought|shall|should(?:n't)?|do not|don['’]?t|have to|has to|needs? to"
+    r"|required to|supposed to|from now on|from here on|henceforth|going forward|in (?:the )?future|by default"
+    r"|make sure|be sure|ensure|keep in mind|bear in mind|remember|memori[sz]e|note that|take note"
+    r"|prefer(?:s|red|ably)?|instead of asking|whenever|every time|each time|standing order|policy|rules?|convention"
+    r"|guidelines?|instructions?|instructed|mandatory|obligatory|compulsory|forbidden|prohibited|not allowed|allowed to"
+    r"|permitted|authori[sz]ed|approved|trusted|safe to|no need to|without (?:asking|confirmation|review)"
+    r"|immer|nie|niemals|muss|müssen|musst|soll|sollen|sollte|sollst|darf|dürfen|ab jetzt|ab sofort|künftig|zukünftig"
+    r"|in zukunft|merke? (?:dir|dich|euch)|denk daran|nicht vergessen|bitte"
+    r"|toujours|jamais|il faut|dois|doit|doivent|devez|désormais|dorénavant|souvenez|n'oublie[zs]?|à l'avenir"
+    r"|siempre|nunca|jamás|debes?|deben|hay que|a partir de ahora|en adelante|recuerd[ae]"
+    r"|sempre|deve|devi|devono|bisogna|d'ora in poi|ricord[ai]|devem|lembr[ea]|a partir de agora"
+    r"|altijd|nooit|moet|moeten|voortaan|onthoud"
+    r"|всегда|никогда|долж(?:ен|на|ны|но)|нужно|нельзя|обязательно|запомни(?:те)?|помни(?:те)?|впредь|отныне)\b"
+    r"|总是|永远|必须|记住|请记|不要|务必|始终|一律|今后|从现在|必ず|常に|覚えて|してください|しないで|今後|항상|반드시|기억",
+    re.IGNORECASE,
+)
+_WILL = re.compile(
+    r"\b(?:users?|person|people|customers?|clients?|owners?|humans?|admins?|administrators?|operators?|developers?|boss"
+    r"|manager|team|they|he|she|we|you|benutzer|nutzer|kunde|utilisateur|usuario|utente)\b[^.;:]{0,60}?"
+    r"\b(?:wants?|wanted|likes?|liked|loves?|asks?|asked|requests?|requested|approves?|approved|agrees?|agreed"
+    r"|authori[sz]e[sd]?|confirms?|confirmed|consents?|consented|allows?|allowed|grants?|granted|permits?|permitted"
+    r"|decides?|decided|demands?|demanded|expects?|expected|insists?|insisted|trusts?|trusted|wishes|wished|accepts?"
+    r"|accepted|uses?|works? (?:for|at|with)|hates?|dislikes?|chose|chooses|switched|signed|ordered|said|says|told"
+    r"|will|möchte|will|genehmigt|erlaubt|veut|souhaite|quiere|vuole)\b",
+    re.IGNORECASE,
+)
+"""Says what a person wants, decided or allowed."""
+_REPORTED = re.compile(
+    r"\b(?:says?|said|saying|states?|stated|reads?|wrote|writes|written|tells?|told|claims?|claimed|according to"
+    r"|quotes?|quoted|quoting|instructs?|instructed|asks? (?:you|me|us)|it (?:asks|says|wants)|laut|sagt|sagte|steht"
+    r"|schreibt|selon|dit|según|dice)\b",
+    re.IGNORECASE,
+)
+"""The person repeats what somebody or something else says."""
+_PASTING = re.compile(
+    r"\b(?:here(?:'s| is| are| comes)|below|following|this (?:is|was)|translate|summari[sz]e|review|proofread"
+    r"|paste[ds]?|pasting|copied|got|received|says?|said|wrote|hier|folgende[rsnm]?|übersetze|voici|traduis|aquí|traduce)\b",
+    re.IGNORECASE,
+)
+_PASTED = re.compile(
+    r"\b(?:output|logs?|e-?mail|mail|message|page|site|article|post|comment|ticket|issue|file|readme|docs?|text|snippet"
+    r"|documentation|transcript|results?|response|reply|answer)\b",
+    re.IGNORECASE,
+)
+"""Words that announce pasted text, and what it is called; before a colon."""
+_QUOTED_LINE = re.compile(r"^\s*(?:>|\||[+-]{2,}|\$ |#!|//|/\*|\*/|<!--)")
+_LABEL_LINE = re.compile(
+    r"^[\W_]*(?:system|developer|assistant|user|human|ai|admin|tool|from|subject|sent|cc|fwd)\b[^:\n]{0,40}:"
+    r"|^\s*\[(?:system|assistant|user|tool|result|inst)",
+    re.IGNORECASE,
+)
+"""The head of somebody's message: what follows is not the person's own."""
+_QUOTED = re.compile(
+    r"\"[^\"\n]{2,4000}\"|“[^”]{2,4000}”|«[^»]{2,4000}»|„[^“”]{2,4000}[“”]|「[^」]{2,4000}」|`[^`\n]{40,}`"
+)
+_TAGGED = re.compile(r"<(\w[\w-]*)\b[^>]*>.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL)
+_BULLET = re.compile(r"^[\s*•\-–—\d.)#>\[\]x]+(?=\w)", re.IGNORECASE)
+_COURTESY = re.compile(
+    r"^(?:please|pls|kindly|so|and|then|also|just|ok(?:ay)?|now|well|hey|hi|hello|thanks|again|bitte|hinweis|note|tip"
+    r"|important|reminder|rule|lesson)\b[\s,:;!—–-]*",
+    re.IGNORECASE,
+)
+_FIRST_WORD = re.compile(r"[^\W\d_]+(?=[\s,:!]|$)")
+_NO_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+
+def own_words(typed: str) -> str:
+    """What the person says in their own words: without code, quotes, tagged blocks and pasted text."""
+    text = _TAGGED.sub("\n", replace_fenced(unicodedata.normalize("NFKC", visible(typed)), "\n"))
+    kept: list[str] = []
+    for line in text.split("\n"):
+        if _LABEL_LINE.match(line):
+            break
+        if _QUOTED_LINE.match(line):
+            continue
+        if line.rstrip().endswith(":") and (_PASTING.search(line) or _PASTED.search(line)):
+            break
+        head, colon, _ = line.partition(": ")
+        if colon and (_REPORTED.search(head) or _PASTING.search(head)):
+            kept.append(head)
+            break
+        kept.append(_QUOTED.sub("…", line))
+    return "\n".join(kept)
+
+
+def is_rule(sentence: str) -> bool:
+    """Whether a sentence tells somebody what to do, in a language that is known here."""
+    plain = unicodedata.normalize("NFKC", visible(sentence))
+    if _RULE.search(plain):
+        return True
+    bare = _BULLET.sub("", plain).strip()
+    while stripped := _COURTESY.match(bare):
+        bare = bare[stripped.end() :]
+    first = _FIRST_WORD.match(bare)
+    return first is not None and first[0].casefold() in _IMPERATIVES
+
+
+def is_about_a_will(sentence: str) -> bool:
+    """Whether a sentence says what a person wants, allows or decided."""
+    return _WILL.search(sentence) is not None
+
+
+def statements(text: str) -> list[str]:
+    """The sentences of a text, line by line."""
+    lines = (line for line in visible(text).split("\n") if line.strip())
+    return [sentence for line in lines for sentence in sentences(line)]
+
+
+@dataclass(frozen=True)
+class _Said:
+    """Sentences of one origin, ready for comparing."""
+
+    sentences: tuple[str, ...]
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(self.sentences)
+
+    @cached_property
+    def facts(self) -> Facts:
+        return find_facts(self.text)
+
+    @cached_property
+    def forms(self) -> frozenset[str]:
+        return frozenset(key[2:] for key in self.facts)
+
+    @cached_property
+    def roots(self) -> tuple[frozenset[str], ...]:
+        return tuple(map(_roots, self.sentences))
+
+    @cached_property
+    def guard(self) -> GuardSource:
+        return GuardSource(self.facts, self.sentences)
+
+    def unproven(self, sentence: str) -> str:
+        """A number, an identifier, a name, a decision … that is not in these, or nothing."""
+        return next((key[2:] for key in find_facts(sentence) if _needs_proof(key) and key[2:] not in self.forms), "")
+
+
+def _needs_proof(key: str) -> bool:
+    return key[0] in PROVEN or (key[0] == "w" and key[2:] in _RESULTS)
+
+
+class Evidence:
+    """What the sources of an item prove."""
+
+    def __init__(self, turns: Sequence[LearnedTurn]) -> None:
+        typed = [sentence for turn in turns for sentence in statements(own_words(turn.user))]
+        stated = [one for one in typed if not one.rstrip().endswith(QUESTION_MARKS) and not _REPORTED.search(one)]
+        answered = [sentence for turn in turns for sentence in statements(turn.assistant) if _is_report(sentence)]
+        failed = [sentence for turn in turns for text in _outside(turn) for sentence in statements(text)]
+        errors = [one for one in failed if _is_report(one) and _has_error(one)]
+        self._stated = _Said(tuple(stated[:MAX_SENTENCES]))
+        self._reports = _Said(tuple([*typed, *answered][:MAX_SENTENCES]))
+        self._errors = _Said(tuple([*self._reports.sentences, *errors][: 2 * MAX_SENTENCES]))
+
+    def problem(self, text: str, *, nonce: str) -> str:
+        """Why a text is not proven; nothing if each of its sentences is."""
+        known = self._errors
+        wrong = wrong_in(text, SourceWords(known.text, known.guard, 0, self._stated.facts), nonce)
+        if wrong:
+            return wrong
+        for sentence in statements(text):
+            problem = self._problem_of(sentence)
+            if problem:
+                return f"{problem}: {sentence[:120]}"
+        turned = known.guard.turned_round(text)
+        return f"a clause lost its negation or condition: {turned[:120]}" if turned else ""
+
+    def _problem_of(self, sentence: str) -> str:
+        if is_rule(sentence) or is_about_a_will(sentence):
+            return self._problem_of_rule(sentence)
+        known = self._errors if _has_error(sentence) else self._reports
+        unproven = known.unproven(sentence)
+        if unproven:
+            return f"its sources do not have {unproven[:60]!r}"
+        if made_up(sentence, known.facts) or _share(_roots(sentence), [_union(known.roots)]) < REPORT_SHARE:
+            return "its sources do not say so"
+        return _added_negation(sentence, known)
+
+    def _problem_of_rule(self, sentence: str) -> str:
+        unproven = self._stated.unproven(sentence)
+        if unproven:
+            return f"a rule that the person did not state, with {unproven[:60]!r}"
+        parts = [_roots(sentence)]
+        if _share(parts[0], self._stated.roots) < RULE_SHARE:
+            parts = [_roots(part) for part in split_clauses(sentence)]
+        if any(_share(part, self._stated.roots) < RULE_SHARE for part in parts):
+            return "a rule that the person did not state"
+        return _added_negation(sentence, self._stated)
+
+
+def _outside(turn: LearnedTurn) -> Iterator[str]:
+    """Text from outside the conversation: what the person typed or pasted, and what tools report."""
+    yield turn.user
+    yield from (f"{tool.name} {tool.arguments}" for tool in turn.tools)
+    yield from (tool.text for tool in turn.tools)
+
+
+def _is_report(sentence: str) -> bool:
+    return not is_rule(sentence) and not is_about_a_will(sentence) and not _REPORTED.search(sentence)
+
+
+def _has_error(sentence: str) -> bool:
+    return any(key[0] == "e" for key in find_facts(sentence))
+
+
+def _added_negation(sentence: str, said: _Said) -> str:
+    if not _is_negated(sentence):
+        return ""
+    negated = [roots for one, roots in zip(said.sentences, said.roots, strict=True) if _is_negated(one)]
+    return "" if _share(_roots(sentence), negated) >= SAME_NEGATION else "its sources do not negate it"
+
+
+def _is_negated(sentence: str) -> bool:
+    return any(look_at(word).negates for word in sentence.split())
+
+
+def _roots(text: str) -> frozenset[str]:
+    roots = {root for word in text.split() if (root := look_at(word).root)}
+    if _NO_SPACES.search(text):
+        run = "".join(_NO_SPACES.findall(text))
+        roots = {run[start : start + 2] for start in range(max(1, len(run) - 1))} | {r for r in roots if r.isascii()}
+    return frozenset(roots)
+
+
+def _union(all_roots: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*all_roots)
+
+
+def _share(roots: frozenset[str], others: Iterable[frozenset[str]]) -> float:
+    """The largest share of some words that one of the others has; 1 for no words at all."""
+    if not roots:
+        return 1.0
+    return max((len(roots & other) / len(roots) for other in others), default=0.0)

@@ -1,0 +1,311 @@
+"""The steps of a run that ask a model, each with a result that is kept, and what they cost.
+
+    plan = await plan_model(fov, gathered, known, topics)         None without a model
+    for step in plan.steps():
+        results[step.name] = await step.run(results)              kept by the run; a kept one is not run again
+    found = replace_items(found, read_steps(results).items)
+
+A step does not raise a `ModelError`: its `Proposed` says in `problem` why turns were not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from foveate.client import Foveate
+from foveate.compress.model.request import OTHER_TOKENIZERS
+from foveate.errors import ModelError, ModelHeldBack, ModelUnavailable
+from foveate.knowledge.gather import Chunk, Gathered, chunks
+from foveate.knowledge.model import (
+    KNOWN_TOKENS,
+    SHAPE_TOKENS,
+    Origin,
+    Proposed,
+    TopicsOfTurns,
+    assign,
+    judge,
+    prompt_version,
+)
+from foveate.knowledge.settings import KnowledgeSettings
+from foveate.knowledge.topic_labels import TOKENS_PER_LABEL, judge_labels, keep_labels, topic_requests
+from foveate.models import Answer
+from foveate.models.caller import Caller
+from foveate.models.names import window_of
+from foveate.models.prices import tariff_for
+from foveate.models.prompts import load_overrides, overridden, prompt_text
+from foveate.models.settings import ModelsSettings
+from foveate.recall.scopes import Scope
+from foveate.store.knowledge_rows import KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
+from foveate.store.rows import NANO
+from foveate.tokens import count_tokens
+
+STEP_PREFIX = "model-"
+TOPICS_STEP = f"{STEP_PREFIX}topics"
+TOPIC_TOKENS = 250
+"""About what a request takes for each topic to name."""
+OUTPUT_SHARE = 0.25
+"""Share of a small window that is left for the answer."""
+LEAST_CHUNK_TOKENS = 256
+TYPICAL_OUTPUT_SHARE = 0.25
+"""Share of the maximum answer that an answer takes, about; for estimates."""
+
+Results = Mapping[str, bytes]
+"""Results of steps by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStep:
+    """A step of a run. Its result is a `Proposed` for `read_steps`."""
+
+    name: str
+    run: Callable[[Results], Awaitable[bytes]]
+    """Takes the results that are kept so far."""
+    input_tokens: int
+    most_nano_usd: int
+    """The most that the step can cost if its first answer is accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEstimate:
+    """What asking a model would take."""
+
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    """The most that all answers can have."""
+    usd: float
+    """With answers of typical size."""
+    most_usd: float
+    is_price_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Sizes of a request."""
+
+    chunk_tokens: int
+    output_tokens: int
+
+
+def learn_models(settings: KnowledgeSettings, models: ModelsSettings) -> tuple[str, ...]:
+    """The model that is asked, then its fallbacks; empty if none is named."""
+    first = settings.model or models.default
+    return tuple(dict.fromkeys((first, *models.fallbacks))) if first else ()
+
+
+async def learn_version(fov: Foveate) -> str:
+    """What a run depends on besides its input: the model, and the prompts in force; empty without a model."""
+    models = learn_models(fov.settings.knowledge, fov.settings.models)
+    if not models:
+        return ""
+    with overridden(await load_overrides(fov.store)):
+        return f"{prompt_version()}:{models[0]}"
+
+
+async def plan_model(
+    fov: Foveate,
+    gathered: Gathered,
+    known: Sequence[KnowledgeRow],
+    topics: Sequence[NewKnowledge] = (),
+    turn_topics: Sequence[tuple[str, TurnTopicRow]] = (),
+) -> ModelPlan | None:
+    """The requests for the turns of a scope; None if no model is named, or there is nothing to read."""
+    settings = fov.settings.knowledge
+    models = learn_models(settings, fov.settings.models)
+    if not models or not gathered.turns:
+        return None
+    overrides = await load_overrides(fov.store)
+    with overridden(overrides):
+        overhead = count_tokens(prompt_text("knowledge/learn")) + count_tokens(prompt_text("knowledge/request"))
+        room = await asyncio.to_thread(room_of, models[0], settings, fov.settings.models, overhead)
+        parts = await asyncio.to_thread(_chunks, gathered, room, settings)
+        tariff = await asyncio.to_thread(tariff_for, models[0], fov.settings.models)
+    by_turn: dict[KnowledgeSource, list[tuple[str, float]]] = {}
+    for session_id, row in turn_topics:
+        by_turn.setdefault(KnowledgeSource(session_id, row.turn), []).append((row.topic, row.weight))
+    return ModelPlan(
+        caller=fov.caller,
+        models=models,
+        overrides=overrides,
+        settings=settings,
+        room=room,
+        chunks=parts,
+        overhead_tokens=overhead,
+        gathered=gathered,
+        known=tuple(known),
+        topics=tuple(topics),
+        scope=gathered.scope,
+        topics_of_turns=by_turn,
+        most_nano_usd=tariff.most_nano_usd,
+        is_price_known=not tariff.is_estimate,
+    )
+
+
+def room_of(model: str, settings: KnowledgeSettings, models: ModelsSettings, overhead_tokens: int) -> Room:
+    """How much fits into one request, and into its answer. A window that is not known is large enough."""
+    window = window_of(model, models)
+    if window is None:
+        return Room(settings.chunk_tokens, settings.max_output_tokens)
+    output = min(settings.max_output_tokens, int(window * OUTPUT_SHARE))
+    left = int((window - output) / OTHER_TOKENIZERS) - overhead_tokens - min(KNOWN_TOKENS, window // 20)
+    return Room(max(LEAST_CHUNK_TOKENS, min(settings.chunk_tokens, left)), output)
+
+
+def _chunks(gathered: Gathered, room: Room, settings: KnowledgeSettings) -> tuple[Chunk, ...]:
+    return tuple(chunks(gathered, room.chunk_tokens, max_tokens=settings.max_context_tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPlan:
+    """Everything that a model is asked in one run."""
+
+    caller: Caller
+    models: tuple[str, ...]
+    overrides: Mapping[str, str]
+    settings: KnowledgeSettings
+    room: Room
+    chunks: tuple[Chunk, ...]
+    overhead_tokens: int
+    gathered: Gathered
+    known: tuple[KnowledgeRow, ...]
+    topics: tuple[NewKnowledge, ...]
+    scope: Scope
+    topics_of_turns: TopicsOfTurns
+    most_nano_usd: Callable[[int, int], int]
+    is_price_known: bool
+
+    def steps(self) -> Iterator[ModelStep]:
+        """The steps in order; names stay the same while the input does."""
+        if self.topics:
+            tokens = TOPIC_TOKENS * len(self.topics)
+            most = self.most_nano_usd(tokens, TOKENS_PER_LABEL * len(self.topics))
+            yield ModelStep(TOPICS_STEP, self._name_topics, tokens, most)
+        for number, chunk in enumerate(self.chunks, 1):
+            tokens = self._tokens(chunk)
+            most = self.most_nano_usd(tokens, self.room.output_tokens)
+            yield ModelStep(f"{STEP_PREFIX}{number}", partial(self._read, chunk), tokens, most)
+
+    @property
+    def estimate(self) -> ModelEstimate:
+        """Tokens and price without any call."""
+        tokens = [self._tokens(chunk) for chunk in self.chunks]
+        output = self.room.output_tokens
+        typical = int(output * TYPICAL_OUTPUT_SHARE)
+        return ModelEstimate(
+            model=self.models[0],
+            calls=len(tokens),
+            input_tokens=sum(tokens),
+            output_tokens=output * len(tokens),
+            usd=sum(self.most_nano_usd(each, typical) for each in tokens) / NANO,
+            most_usd=sum(self.most_nano_usd(each, output) for each in tokens) / NANO,
+            is_price_known=self.is_price_known,
+        )
+
+    def _maker(self, answer: Answer) -> str:
+        """The name of the model that answered, without an address."""
+        return (answer.message.model or self.models[0]).partition("@")[0]
+
+    def _tokens(self, chunk: Chunk) -> int:
+        return chunk.tokens + SHAPE_TOKENS * len(chunk.turns) + self.overhead_tokens
+
+    async def _name_topics(self, _: Results) -> bytes:
+        """The topics with names by the model; those that it named before keep theirs."""
+        kept = keep_labels(self.topics, self.known)
+        done = {topic.id for topic in kept}
+        made = Proposed(items=kept)
+        turns = {turn.source: turn for turn in self.gathered.turns}
+        with overridden(self.overrides):
+            nonces = iter(partial(secrets.token_hex, 8), "")
+            for request in topic_requests([one for one in self.topics if one.id not in done], turns, nonces=nonces):
+                try:
+                    answered = await self.caller.ask(request.ask, self.models)
+                except ModelError as error:
+                    made = made + _failed(error)
+                    break
+                maker = self._maker(answered.answer)
+                verdict = await asyncio.to_thread(judge_labels, request, answered.answer, turns, maker)
+                if not verdict.items:
+                    await self.caller.mark_unfit(answered)
+                took = Proposed(
+                    items=verdict.items, refused=verdict.refused, calls=answered.calls, nano_usd=answered.nano_usd
+                )
+                made = made + took
+        return msgspec.json.encode(made)
+
+    async def _read(self, chunk: Chunk, _: Results) -> bytes:
+        with overridden(self.overrides):
+            return msgspec.json.encode(await self.propose(chunk))
+
+    async def propose(self, chunk: Chunk) -> Proposed:
+        """What the model finds in a chunk; one that is larger than its window is read in halves."""
+        try:
+            return await self._asked(chunk)
+        except ModelUnavailable as error:
+            if error.reason != "too-long" or len(chunk.turns) < 2:  # noqa: PLR2004 - a turn has no halves
+                return _failed(error)
+        except ModelError as error:
+            return _failed(error)
+        first, second = _halves(chunk)
+        return await self.propose(first) + await self.propose(second)
+
+    async def _asked(self, chunk: Chunk) -> Proposed:
+        """Ask, and once more if nothing of the answer is accepted."""
+        nonce = secrets.token_hex(8)
+        assignment = await asyncio.to_thread(
+            assign, chunk, self.known, nonce=nonce, settings=self.settings, output_tokens=self.room.output_tokens
+        )
+        made = Proposed()
+        while True:
+            try:
+                answered = await self.caller.ask(assignment.ask, self.models)
+            except ModelError as error:
+                if not made.calls:
+                    raise
+                return made + _failed(error)
+            origin = Origin(self.scope, self._maker(answered.answer), self.topics_of_turns)
+            verdict = await asyncio.to_thread(judge, assignment, answered.answer, origin)
+            if verdict.is_unfit:
+                await self.caller.mark_unfit(answered)
+            # Rejections of the last answer count: the first one was corrected.
+            made = Proposed(
+                items=verdict.items,
+                refused=verdict.refused,
+                nothing=int(verdict.is_empty),
+                calls=made.calls + answered.calls,
+                nano_usd=made.nano_usd + answered.nano_usd,
+            )
+            if verdict.again is None:
+                return made
+            assignment = verdict.again
+
+
+def _failed(error: ModelError) -> Proposed:
+    is_capped = isinstance(error, ModelHeldBack) and error.reason == "cap"
+    return Proposed(problem=str(error), calls=error.calls, is_capped=is_capped)
+
+
+def _halves(chunk: Chunk) -> tuple[Chunk, Chunk]:
+    middle = len(chunk.turns) // 2
+    first, second = (
+        Chunk(chunk.turns[part], chunk.texts[part], sum(map(count_tokens, chunk.texts[part])))
+        for part in (slice(0, middle), slice(middle, None))
+    )
+    return first, second
+
+
+def read_steps(results: Results) -> Proposed:
+    """What all steps found together."""
+    steps = [msgspec.json.decode(data, type=Proposed) for name, data in results.items() if name.startswith(STEP_PREFIX)]
+    return sum(steps, Proposed())
+
+
+def replace_items(found: Sequence[NewKnowledge], proposed: Sequence[NewKnowledge]) -> tuple[NewKnowledge, ...]:
+    """The items of rules and those of the model, which take the place of rules' items with the same id."""
+    return tuple({item.id: item for item in [*found, *proposed]}.values())
