@@ -48,11 +48,15 @@ _PATTERN = (
     r"|pub/?sub)[- ]pattern|architecture\b|architektur\b|microservices?|monolith\w*|event[- ]driven|event[- ]sourc\w+"
     r"|cqrs|hexagonal|clean architecture|layered|mvc|mvvm|dependency injection|state machine|message queue|middleware"
 )
+TECHNOLOGIES = (
+    r"postgres(?:ql)?|sqlite|mysql|mariadb|mongodb|redis|kafka|rabbitmq|elasticsearch|dynamodb|fastapi|flask|django|starlette"
+    r"|express|nest\.?js|next\.?js|react|vue|svelte|angular|spring|rails|laravel|graphql|grpc|docker|kubernetes|terraform"
+    r"|jwt|oauth2?|openid|websockets?|sqlalchemy|prisma|typescript|rust|golang|kotlin"
+)
+"""Names of databases, frameworks, protocols and languages; part of a pattern."""
 _STACK = (
-    r"tech(?:nology)? stack|stack|framework|runtime|orm|database|datenbank|cache layer|message broker|postgres(?:ql)?"
-    r"|sqlite|mysql|mariadb|mongodb|redis|kafka|rabbitmq|elasticsearch|dynamodb|fastapi|flask|django|starlette|express"
-    r"|nest\.?js|next\.?js|react|vue|svelte|angular|spring|rails|laravel|graphql|grpc|docker|kubernetes|terraform"
-    r"|jwt|oauth2?|openid|websockets?|sqlalchemy|prisma|typescript|rust|golang|kotlin|python \d"
+    r"tech(?:nology)? stack|stack|framework|runtime|orm|database|datenbank|cache layer|message broker"
+    rf"|{TECHNOLOGIES}|python \d"
 )
 _CONTRACT = (
     r"endpoint|api contract|rest(?:ful)? api|request body|response body|payload|status code|http \d{3}|json schema"

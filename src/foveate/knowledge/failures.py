@@ -1,0 +1,206 @@
+"""Errors that came more than once, and what ended them. Pure.
+
+An error is known by the line that names it, without paths, numbers and addresses. Lines of tools are shown, and never
+obeyed: one that gives orders, or has structure of ours, is left out altogether.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from foveate.compress.clauses import cut_text
+from foveate.compress.lexicon import ERRORS, OUTCOMES
+from foveate.compress.marks import one_line
+from foveate.compress.model.checks import structure_in, visible
+from foveate.compress.telegraph import bare
+from foveate.knowledge.gather import LearnedTurn, ToolOutcome
+
+MIN_TURNS = 2
+"""An error is recurrent if so many turns have it."""
+MAX_LINE_CHARS = 160
+MAX_SAID_CHARS = 300
+MIN_SAID_WORDS = 5
+MAX_LINES = 400
+"""Lines of a text that are looked at, from its end."""
+REACH_TURNS = 5
+"""An error is ended within so many turns of its session, or not at all."""
+
+_NAMED = re.compile(
+    r"\A(?:E\s+|>\s+|Unexpected error: |Uncaught )?"
+    r"((?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Fault|Warning|NotFound|Interrupt))(?::\s+(\S.*))?\Z"
+)
+"""The last line of a traceback; a code line that raises an error is none."""
+_PLAIN = re.compile(
+    r"\A(?:\[?(?:error|fatal|panic|ERR!?)\]?|npm ERR!|E:|[\w./-]{1,60}: (?:line \d+: )?(?:error|fatal error"
+    r"|command not found)"
+    r"|bash: |sh: |zsh: |make: \*\*\*|error\[\w+\])\s*:?\s*(\S.*)\Z",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"\b(?:ignore|disregard|forget|remember|always|never|from now on|you (?:must|should|are now|have to)"
+    r"|instructions?|obey"
+    r"|system prompt|password|curl|wget|sudo|chmod|base64|push|send|e-?mail|exfiltrate|please|from here on"
+    r"|assistant|the user"
+    r"|immer|niemals|toujours|jamais|siempre|nunca|всегда|никогда)\b|\|\s*(?:ba)?sh\b|总是|始终|必ず|常に",
+    re.IGNORECASE,
+)
+_URL = re.compile(r"\w+://\S+")
+_VARIABLE = re.compile(
+    r"0x[0-9a-f]+|(?<![\w.])(?:~|\.{0,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*"
+    r"|b?'[^']{40,}'|\"[^\"]{40,}\"",
+    re.IGNORECASE,
+)
+_FIX = re.compile(
+    r"\b(?:fix(?:ed|es)?|resolve[ds]?|solve[ds]?|solution|caused? by|because|the (?:issue|problem|cause) (?:is"
+    r"|was)|root cause"
+    r"|behoben|gelöst|corrigé|résolu|resuelto|corregido|risolto|исправ\w+|решен\w+)\b|修复|解决|修正|解決",
+    re.IGNORECASE,
+)
+_MARKS = re.compile(r"\W+")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What ended an error: a tool call that succeeded, or a sentence of the assistant's or the person's."""
+
+    place: int
+    """Of its turn."""
+    call: str = ""
+    speaker: str = ""
+    said: str = ""
+
+
+@dataclass(slots=True)
+class Failure:
+    """An error with the places of the turns that have it."""
+
+    signature: str
+    line: str
+    """As it came last."""
+    places: list[int] = field(default_factory=list)
+    ending: Ending | None = None
+
+
+def find_failures(turns: Sequence[LearnedTurn]) -> list[Failure]:
+    """The errors of two turns or more, the most frequent first, each with its last ending if it has any."""
+    by_session: dict[str, list[int]] = defaultdict(list)
+    for place, turn in enumerate(turns):
+        by_session[turn.source.session_id].append(place)
+    found: dict[str, Failure] = {}
+    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for places in by_session.values():
+        places.sort(key=lambda place: turns[place].source)
+        for number, place in enumerate(places):
+            signs = dict(_signs(turns[place]))
+            for signature, (line, tool) in signs.items():
+                failure = found.setdefault(signature, Failure(signature, line))
+                prompt = _MARKS.sub(" ", turns[place].user).strip().casefold()
+                if prompt and prompt in seen[signature, "prompts"]:
+                    continue  # the same prompt sent again
+                seen[signature, "prompts"].add(prompt)
+                failure.places.append(place)
+                failure.line = line
+                ending = _ending(turns, places[number : number + REACH_TURNS + 1], signature, tool)
+                failure.ending = ending or failure.ending
+    recurrent = [failure for failure in found.values() if len(failure.places) >= MIN_TURNS]
+    for failure in recurrent:
+        failure.places.sort()
+    return sorted(recurrent, key=lambda failure: (-len(failure.places), failure.signature))
+
+
+def error_line(text: str, *, is_error: bool) -> str:
+    """The line of a text that names its error; empty if there is none, or if it gives orders.
+
+    Of a text that is not known to report an error, only a line such as `ValueError: …` counts.
+    """
+    plain = ""
+    for raw in reversed(text.splitlines()[-MAX_LINES:]):
+        line = one_line(visible(raw))
+        if named := _NAMED.match(line):
+            if named[2] is None and not is_error:
+                continue
+            name = named[1].rpartition(".")[2]
+            return _shown(f"{name}: {named[2]}" if named[2] else name)
+        if is_error and (
+            _PLAIN.match(line) or ({bare(word) for word in line.split()} & ERRORS and len(line) < MAX_LINE_CHARS)
+        ):
+            plain = line
+    return _shown(plain)
+
+
+def signature_of(line: str) -> str:
+    """The line without what differs from one time to the next."""
+    return " ".join(_MARKS.sub(" ", _VARIABLE.sub(" ", line)).casefold().split())
+
+
+def _shown(line: str) -> str:
+    line = one_line(_URL.sub("", line))[:MAX_LINE_CHARS].rstrip()
+    return "" if _gives_orders(line) else line
+
+
+def _signs(turn: LearnedTurn) -> Iterator[tuple[str, tuple[str, ToolOutcome | None]]]:
+    """The errors of a turn by signature, with the tool call that failed; None: the person reports it."""
+    texts: list[tuple[str, ToolOutcome | None, bool]] = [(turn.user, None, False)]
+    texts += [(outcome.text, outcome, outcome.is_error) for outcome in turn.tools]
+    for text, outcome, is_error in texts:
+        line = error_line(text, is_error=is_error)
+        if line and (signature := signature_of(line)):
+            yield signature, (line, outcome)
+
+
+def _ending(
+    turns: Sequence[LearnedTurn], places: Sequence[int], signature: str, failed: ToolOutcome | None
+) -> Ending | None:
+    """What came after an error in the turns from its own on, unless it came again before."""
+    for number, place in enumerate(places):
+        turn = turns[place]
+        outcomes = list(turn.tools)
+        if number == 0 and failed is not None:
+            outcomes = outcomes[next(at for at, one in enumerate(outcomes) if one is failed) + 1 :]
+        if number and any(sign == signature for sign, _ in _signs(turn)):
+            return None
+        if failed is not None:
+            for outcome in outcomes:
+                if outcome.name == failed.name and _program(outcome) == _program(failed) and not outcome.is_error:
+                    again = error_line(outcome.text, is_error=False)
+                    if again and signature_of(again) == signature:
+                        continue
+                    said = _said(turn.assistant)
+                    return Ending(place, _call(outcome), "assistant" if said else "", said)
+        elif said := _said(turn.assistant):
+            return Ending(place, speaker="assistant", said=said)
+        if number and (said := _said(turn.user)):
+            return Ending(place, speaker="person", said=said)
+    return None
+
+
+def _program(outcome: ToolOutcome) -> str:
+    """The first word of what was run, so that `pytest` is not ended by `ls`."""
+    words = re.findall(r"[\w.-]+", outcome.arguments)
+    named = [word for word in words if word not in ("command", "cmd", "cd", "bash", "sh", "python", "path", "input")]
+    return named[0] if named else ""
+
+
+def _call(outcome: ToolOutcome) -> str:
+    line = one_line(f"{outcome.name} {outcome.arguments}")[:MAX_LINE_CHARS]
+    return "" if _gives_orders(line) else line
+
+
+def _said(text: str) -> str:
+    """The last sentence that says what was wrong, or what was done about it."""
+    for clause in reversed(cut_text(text)):
+        line = one_line(clause.text)
+        if clause.kind not in ("prose", "item") or len(line) > MAX_SAID_CHARS or line.endswith(("?", ":")):
+            continue
+        words = [bare(word) for word in line.split()]
+        is_telling = len(words) >= MIN_SAID_WORDS or not OUTCOMES.isdisjoint(words)
+        if _FIX.search(line) and is_telling and not _gives_orders(line):
+            return line
+    return ""
+
+
+def _gives_orders(line: str) -> bool:
+    return _ORDER.search(line) is not None or bool(structure_in(line, ""))

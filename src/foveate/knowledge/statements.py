@@ -1,0 +1,264 @@
+"""What a person lays down in prompts: rules, preferences, conventions, decisions. Pure.
+
+Only the person's own words count. Code, quotations, pasted text and what the person reports of others do not: whoever
+wrote that has no say. In doubt a statement is left out.
+"""
+
+# ruff: noqa: RUF001 (punctuation of many languages)
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from foveate.compress.clauses import cut_text
+from foveate.compress.lexicon import as_words
+from foveate.compress.model.checks import structure_in, visible
+from foveate.compress.telegraph import bare
+from foveate.strategy.checkpoint.extract import is_decision
+from foveate.words.grammar import QUESTION_MARKS, replace_fenced
+
+StatementKind = Literal["rule", "preference", "convention", "decision"]
+
+MAX_OWN_CHARS = 2_000
+"""Of a longer prompt the first and the last paragraph count: people do not type that much."""
+MAX_CHARS = 400
+MIN_WORDS, MAX_WORDS = 3, 60
+MIN_UNSPACED_CHARS = 5
+"""The same for scripts without spaces."""
+MAX_BEFORE_CUE = 5
+"""Words before `always` or `never`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A clause as the person wrote it."""
+
+    kind: StatementKind
+    text: str
+
+
+_CUES = as_words(
+    """always never immer nie niemals stets toujours jamais siempre nunca jamás sempre mai altijd nooit alltid aldrig
+    zawsze nigdy всегда никогда"""
+)
+_BEFORE_ENGLISH = as_words(
+    """please and but also so ok okay remember note important rule reminder that to you must should shall have need are do
+    make sure be just again now then no hey hi one more thing"""
+)
+"""Words that may be before an English cue."""
+_BEFORE_OTHERS = as_words(
+    """bitte du sollst musst und auch aber merk dir veuillez et aussi vous devez tu dois ne n' por favor y también debes
+    per favore anche devi non também deve não graag ook snälla och proszę też пожалуйста и также не"""
+)
+"""The same in other languages, where one more word, the verb, may come first."""
+_SUBJECTS = as_words(
+    """i he she it we they this that these those there who which what ich er sie es wir das dies der die je il elle nous
+    ils elles ce cela ça yo él ella nosotros ellos eso io lui lei noi loro eu ele ela nós eles ik hij zij wij ze het jag
+    han hon vi de det ja on ona my oni to я он она мы они это"""
+)
+_ENGLISH_CUES = as_words("always never")
+_NO_ORDERS = as_words(
+    """been mind had seen thought knew heard gave give gonna felt got have has was were is are a an the so too good great
+    here there wanted loved liked going know knows get gets happy ending forget better fails failed works worked used
+    returns returned happens happened quite really more less again before say says said saw went came did made took found
+    met ran left told began seems seemed ceases looks feels"""
+)
+"""Behind `always` or `never` these words make a story or a phrase, not an order."""
+_STANDING = re.compile(
+    r"\b(?:from now on|from here on|going forward|henceforth|as a rule|in (?:the )?future,|every time you|each time you"
+    r"|whenever you|by default,? (?:please |always |you )|ab jetzt|ab sofort|künftig|in zukunft|grundsätzlich"
+    r"|à partir de maintenant|désormais|dorénavant|a partir de ahora|de ahora en adelante|d'ora in poi"
+    r"|a partir de agora"
+    r"|vanaf nu|hädanefter|od teraz|с этого момента|впредь)\b|从现在|今后|以后都|今後|これから",
+    re.IGNORECASE,
+)
+_UNSPACED_RULE = re.compile(r"(?:总是|始终|务必|一律|永远不要|从不|绝不|請?一定要|必ず|常に|決して|いつも)")
+_USE_NOT = re.compile(
+    r"\A(?:please |and |but |no,? |also |ok,? |just )*(?:use|write|prefer|call|name|say|run|import|install"
+    r"|put)\s+(?!not\b)"
+    r"[^,.;:]{2,80}?,?\s+(?:not|instead of|rather than|never|over)\s+\S",
+    re.IGNORECASE,
+)
+_USE_NOT_ELSEWHERE = re.compile(
+    r"\A(?:bitte |s'il te plaît,? |por favor,? |per favore,? )?(?:nutze|verwende|nimm|benutze|utilise[zr]?|usa"
+    r"|use|usar|usare"
+    r"|gebruik|använd|używaj|используй(?:те)?)\s.{2,80}?\s(?:statt|anstatt|nicht|plutôt que|au lieu de|pas"
+    r"|en vez de|en lugar de"
+    r"|no|invece di|non|em vez de|não|in plaats van|niet|istället för|inte|zamiast|вместо|а не)\s+\S"
+    r"|(?:用|使用).{1,30}(?:不要用|而不是|代替)",
+    re.IGNORECASE,
+)
+_NEVER_EVER = re.compile(r"\A(?:please |and |but |also )*(?:don['’]t|do not) ever\b", re.IGNORECASE)
+_PREFERENCE = re.compile(
+    r"\bI(?:['’]d| would| do)?(?: really| strongly| much| generally| usually| always| personally)? (?:prefer|favou?r)\b"
+    r"|\bI(?:['’]d| would) (?:much )?rather\b|\bmy (?:preference|preferred|favou?rite)\b"
+    r"|\bI (?:really )?(?:like|love|want|hate|dislike|don['’]t like|can['’]t stand) (?:my|your|it when|when you"
+    r"|the (?:answers?"
+    r"|repl(?:y|ies)|code|tests?|commits?|docs?)|answers|replies|short|concise|plain)\b"
+    r"|\bich (?:bevorzuge|mag lieber|hätte lieber)\b|\bmir ist .{2,60} lieber\b|\bje préfère\b|\bprefiero\b"
+    r"|\bpreferisco\b"
+    r"|\bprefiro\b|\bik (?:heb|gebruik) liever\b|\bjag föredrar\b|\bwolę\b|\bпредпочитаю\b|我更?(?:喜欢|偏好)|の?ほ?う?が好き",
+    re.IGNORECASE,
+)
+_CONVENTION = re.compile(
+    r"(?<!can )(?<!could )(?<!should )(?<!if )(?<!do )(?<!did )(?<!will )(?<!would )(?<!when )(?<!how )(?<!may )"
+    r"\bwe (?:always|never|only use|do(?:n['’]t| not) (?:use|allow|ship|deploy|commit|merge)|prefer|follow"
+    r"|stick (?:to|with)|use"
+    r"|usually)\b|\bour (?:convention|style|policy|standard|rule|practice|stack|naming|house style)s?\b"
+    r"|\bthis (?:project|repo|repository|codebase) (?:uses|follows|requires|targets)\b"
+    r"|\bwir (?:verwenden|nutzen|benutzen)\b|\bnous utilisons\b|\b(?:nosotros )?usamos\b|\busiamo\b|\bwij gebruiken\b"
+    r"|\bмы используем\b|我们(?:使用|都用|用)|(?:を使っています|を使用しています)",
+    re.IGNORECASE,
+)
+_FIRST_PERSON = re.compile(
+    r"\b(?:I|we|let['’]s|our|my|ich|wir|unser|je|nous|notre|yo|nosotros|hemos|noi|abbiamo|nós|wij|vi|мы|я)\b|我|私",
+    re.IGNORECASE,
+)
+_REPORTED = re.compile(
+    r"\b(?:says?|said|states?|stated|claims?|claimed|writes?|wrote|reads|tells?|told|suggests?|suggested|recommends?"
+    r"|instructs?|instructed|mentions?|mentioned|quot(?:e|es|ed|ing)|according to|apparently|supposedly|laut"
+    r"|sagt|schreibt"
+    r"|selon|según|secondo|segundo|volgens|enligt|według|согласно|говорит)\b|说|表示|によると",
+    re.IGNORECASE,
+)
+_SAID_MYSELF = re.compile(r"\bI(?:['’]ve| have)?(?: already)? (?:said|told|mentioned|wrote)\b", re.IGNORECASE)
+
+_SOURCES = (
+    r"page|site|website|article|blog|post|documents?|docs?|readme|e-?mails?|mails?|messages?|texts?|files?"
+    r"|contents?|tickets?"
+    r"|issues?|comments?|reviews?|transcripts?|chats?|answers?|repl(?:y|ies)|responses?|outputs?|logs?|errors?"
+    r"|traces?|traceback"
+    r"|results?|tools?|snippets?|paragraphs?|letters?|spec|story|lyrics|quote|seite|datei|ausgabe|fehler"
+    r"|fichier|archivo|файл"
+)
+_ACTS = (
+    r"summari[sz]e|translate|proofread|rewrite|rephrase|paraphrase|explain|paste[ds]?|pasted|quoted?|fix|review"
+    r"|check|classify"
+    r"|extract|übersetze?|fasse|traduis|traduce|resume|переведи"
+)
+_PASTE_LEAD = re.compile(
+    rf"\b(?:{_SOURCES}|{_ACTS}|says?|said|reads?|wrote|writes|states?|following|below|here(?:['’]s| is| are)|got"
+    rf"|see|this|these)\b"
+    r"|翻译|总结|以下|翻訳|要約|次の",
+    re.IGNORECASE,
+)
+_RULE_LEAD = re.compile(
+    r"\b(?:rules?|conventions?|guidelines?|preferences?|requirements?|remember|follow|regeln|règles|reglas)\b",
+    re.IGNORECASE,
+)
+_FOREIGN_SOURCE = re.compile(rf"\b(?:{_SOURCES}|says?|said|reads|wrote|found)\b", re.IGNORECASE)
+_LABEL_LINE = re.compile(
+    r"\A[\W_]*(?:user|human|assistant|system|developer|ai|bot|tool|from|to|subject|date|sent|re|fwd?|note to"
+    r"|von|betreff|de|objet"
+    r"|asunto)[*_`\"'\]]*\s*:",
+    re.IGNORECASE,
+)
+_PASTED_LINE = re.compile(
+    r"\A(?:\s*#{1,6}\s|diff --git|@@ |\+\+\+ |--- |-----|=====|\*\*\*|\[?\d{4}-\d\d-\d\d[T ]\d\d:"
+    r"|\d\d:\d\d:\d\d|Traceback |Begin "
+    r"|BEGIN |<!DOCTYPE|<\?xml|\[\[|___)"
+)
+_SKIPPED_LINE = re.compile(r"\A\s*(?:[>|$%]|[{}\[\]<]|//|/\*|\*/|--\s|;;|(?: {4}|\t))|[{;]\s*\Z|\\[nrtu]")
+_BLOCK = re.compile(r"<([A-Za-z][\w:-]*)\b[^<>]*>.*?</\1\s*>", re.DOTALL)
+_OPEN_TAG = re.compile(r"<[A-Za-z!/][^<>]*>.*", re.DOTALL)
+_SPAN = re.compile(
+    r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”|«[^»\n]+»|„[^“”\n]+[“”]|「[^」\n]+」|(?<!\w)'[^'\n]+'(?!\w)|‘[^’\n]+’"
+)
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+_ENCODED = re.compile(r"[A-Za-z0-9+/]{60,}={0,2}|(?:%[0-9a-fA-F]{2}){4,}|(?:\\x[0-9a-f]{2}){3,}|&#x?\w+;")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+
+def find_statements(prompt: str) -> tuple[Statement, ...]:
+    """The rules, preferences, conventions and decisions that a person states in a prompt, in order."""
+    found: dict[str, Statement] = {}
+    for clause in cut_text(own_words(prompt)):
+        text = " ".join(clause.text.split())
+        if clause.kind not in ("prose", "item") or not _is_readable(text):
+            continue
+        kind = _kind(_SPAN.sub(" ", text))
+        if kind:
+            found.setdefault(text.casefold(), Statement(kind, text))
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=1_024)
+def own_words(prompt: str) -> str:
+    """What a person typed of a prompt: without code, markup, quotations and pasted text."""
+    text = replace_fenced(visible(prompt), "\n")
+    text = _OPEN_TAG.sub("", _BLOCK.sub("\n", text))
+    kept = "\n".join(_typed_lines(text))
+    paragraphs = [paragraph for paragraph in _PARAGRAPHS.split(kept) if paragraph.strip()]
+    if len(prompt) > MAX_OWN_CHARS and len(paragraphs) > 2:  # noqa: PLR2004 - the first and the last
+        paragraphs = [paragraphs[0], paragraphs[-1]]
+    return "\n\n".join(paragraph for paragraph in paragraphs if len(paragraph) <= MAX_OWN_CHARS)
+
+
+def _typed_lines(text: str) -> Iterator[str]:
+    """The lines up to where pasted text begins."""
+    for line in text.splitlines():
+        if _LABEL_LINE.match(line) or _PASTED_LINE.match(line):
+            return
+        if _SKIPPED_LINE.search(line) or _ENCODED.search(line):
+            continue
+        lead, colon, behind = _first_colon(line)
+        if colon and _leads_to_paste(lead):
+            yield lead
+            return
+        yield f"{lead}{colon}{behind}"
+
+
+def _first_colon(line: str) -> tuple[str, str, str]:
+    """The line up to a colon that ends it or that text follows, the colon, and what is behind."""
+    match = re.search(r":(?=\s|\Z)|：", line)
+    return (line[: match.start()], match.group(), line[match.end() :]) if match else (line, "", "")
+
+
+def _leads_to_paste(lead: str) -> bool:
+    if _RULE_LEAD.search(lead) and not _FOREIGN_SOURCE.search(lead):
+        return False
+    return _PASTE_LEAD.search(lead) is not None
+
+
+def _is_readable(text: str) -> bool:
+    """Whether a clause is a sentence of ordinary length, and no question, and nobody else's words."""
+    words = len(text.split())
+    is_unspaced = len(_UNSPACED.findall(text)) >= MIN_UNSPACED_CHARS
+    if not (MIN_WORDS <= words <= MAX_WORDS or is_unspaced) or len(text) > MAX_CHARS:
+        return False
+    if any(mark in text for mark in QUESTION_MARKS) or text.endswith((":", "：")) or structure_in(text, ""):
+        return False
+    return _REPORTED.search(text) is None or _SAID_MYSELF.search(text) is not None
+
+
+def _kind(text: str) -> StatementKind | None:
+    """What a clause lays down; quoted spans are left out of it."""
+    if _CONVENTION.search(text):
+        return "convention"
+    if _PREFERENCE.search(text):
+        return "preference"
+    if _USE_NOT.search(text) or _USE_NOT_ELSEWHERE.search(text) or _UNSPACED_RULE.search(text):
+        return "rule"
+    words = [bare(word) for word in text.split()]
+    if _NEVER_EVER.search(text) or _orders(words):
+        return "rule"
+    if _STANDING.search(text) and not _SUBJECTS & set(words[:1]):
+        return "rule"
+    return "decision" if is_decision(text) and _FIRST_PERSON.search(text) else None
+
+
+def _orders(words: Sequence[str]) -> bool:
+    """`Always run the tests`: nobody is said to do it but the reader."""
+    place = next((number for number, word in enumerate(words[: MAX_BEFORE_CUE + 1]) if word in _CUES), None)
+    if place is None or len(words) - place < MIN_WORDS - 1:
+        return False
+    before, behind = words[:place], words[place + 1 :]
+    if words[place] in _ENGLISH_CUES:
+        is_order = behind[0] not in _NO_ORDERS and not behind[0].endswith(("ed", "ing"))
+        return is_order and all(word in _BEFORE_ENGLISH for word in before)
+    unknown = [word for word in before if word not in _BEFORE_OTHERS]
+    return not _SUBJECTS & set(before) and len(unknown) <= 1

@@ -1,0 +1,403 @@
+"""Topics without a model: clusters of the turns' vectors, labelled by the words that tell one topic from the others.
+
+A turn counts together with its neighbours, since a short turn says little alone. The clusters of a long history are
+found in a sample of it; every turn is then compared with their centres. A cluster keeps the id of the known topic
+whose source turns it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from foveate.compress.facts import CJK
+from foveate.compress.lexicon import stem, word_weight
+from foveate.compress.marks import one_line
+from foveate.knowledge.gather import Gathered, LearnedTurn
+from foveate.knowledge.items import item_id
+from foveate.recall.scopes import Scope
+from foveate.store.knowledge_rows import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
+from foveate.words import stop_words
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from foveate.recall.vectors import Floats
+
+    Labels = NDArray[np.int64]
+
+MIN_TURNS = 6
+"""Fewer turns have no topics."""
+MIN_TOPIC_TURNS = 3
+"""A topic of a long history has more: a quarter of the square root of the turns."""
+MAX_SAMPLE = 6_000
+"""Turns that clusters are found in."""
+MAX_TOPICS = 400
+DIMENSIONS = 64
+"""Main directions of the vectors that turns are compared by,"""
+CLUSTER_DIMENSIONS = 24
+"""and in which clusters are found."""
+NEIGHBOUR_SHARE = 0.5
+"""How much the turn before and the turn behind count."""
+LEAST_ALIKE = 0.4
+"""A turn has a topic if it is at least this near to its centre,"""
+NEXT_SHARE = 0.9
+"""and a further one if it is nearly as near to that."""
+MAX_TURN_TOPICS = 3
+MAX_SOURCES = 50
+"""Source turns of a topic: those nearest to its centre."""
+SAME_TOPIC = 0.3
+"""Share of a known topic's source turns that its new cluster must have."""
+MAX_LABELLED = 300
+"""Turns of a topic whose words are counted."""
+LABELLED_CHARS = 1_500
+MAX_KEYWORDS = 10
+MIN_WORD_CHARS = 3
+TITLE_WORDS = 3
+EXAMPLES = 3
+EXAMPLE_CHARS = 200
+HALF_LIFE_DAYS = 30
+"""A turn that is this much older than the newest counts half as much for the weight of its topic."""
+BATCH = 4_096
+ROUNDS = 20
+DAY_US = 86_400_000_000
+
+_MARK = re.compile(r"\[[a-z]+\] |\{[^{}]*\}")
+_WORD = re.compile(rf"[{CJK}]+|[^\W\d_{CJK}][\w.'\u2019-]*[^\W_]|[^\W\d_]")
+_CJK_RUN = re.compile(rf"[{CJK}]+")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsFound:
+    """The topics of a scope, and those of each turn by session."""
+
+    items: tuple[NewKnowledge, ...] = ()
+    turn_topics: tuple[tuple[str, TurnTopicRow], ...] = ()
+
+
+def find_topics(gathered: Gathered, vectors: Floats, known: Sequence[KnowledgeRow]) -> TopicsFound:
+    """The topics of the turns, a row of vectors each. `known` are the items of the scope; those that are topics keep
+    their ids."""
+    import numpy as np  # noqa: PLC0415 - loads when something is learned
+
+    turns = gathered.turns
+    has_vector = np.abs(vectors).max(axis=1, initial=0) > 0 if len(vectors) else np.zeros(0, bool)
+    if int(has_vector.sum()) < MIN_TURNS:
+        return TopicsFound()
+    directions = _directions(vectors, has_vector, turns)
+    sample = _sample(turns, np.flatnonzero(has_vector))
+    least_turns = max(MIN_TOPIC_TURNS, round(math.sqrt(len(sample)) / 4))
+    centres = _centres(directions[sample], _cluster(directions[sample], least_turns), least_turns)
+    if not len(centres):
+        return TopicsFound()
+    clusters = _members(directions, centres, least_turns)
+    topics = [row for row in known if row.kind == "topic"]
+    ids = _ids(gathered.scope, turns, clusters, topics)
+    by_id = {row.id: row for row in topics}
+    refused = {row.id for row in topics if row.state == "retired" and row.maker == PERSON}
+    labels = _labels(turns, clusters)
+    items, rows = [], []
+    heaviest = max(_attention(turns, cluster) for cluster in clusters)
+    for topic, cluster, keywords in zip(ids, clusters, labels, strict=True):
+        if topic in refused:
+            continue
+        rows += [
+            (turns[place].source.session_id, TurnTopicRow(turns[place].source.turn, topic, round(weight, 2)))
+            for place, weight in cluster.every
+        ]
+        weight = round(_attention(turns, cluster) / heaviest, 2)
+        items.append(_item(gathered, topic, cluster, keywords, before=by_id.get(topic), weight=weight))
+    rows.sort(key=lambda row: (row[0], row[1].turn, -row[1].weight, row[1].topic))
+    return TopicsFound(tuple(sorted(items, key=lambda item: item.id)), tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """Places of turns with how near they are to the centre, the nearest first."""
+
+    own: tuple[tuple[int, float], ...]
+    """The turns that are nearer to no other centre."""
+    every: tuple[tuple[int, float], ...]
+
+
+def _directions(vectors: Floats, has_vector: NDArray[np.bool_], turns: Sequence[LearnedTurn]) -> Floats:
+    """The vectors in their main directions, without what all have in common, each together with its neighbours."""
+    import numpy as np  # noqa: PLC0415
+
+    size = vectors.shape[1]
+    count = int(has_vector.sum())
+    mean = vectors.sum(axis=0, dtype=np.float64) / count
+    spread = np.zeros((size, size))
+    for start in range(0, len(vectors), BATCH):
+        some = vectors[start : start + BATCH][has_vector[start : start + BATCH]] - mean
+        spread += some.T @ some
+    _, columns = np.linalg.eigh(spread)
+    main = columns[:, ::-1][:, : min(DIMENSIONS, size)]
+    # The sign of such a direction is arbitrary; fixed, so that the same turns give the same numbers everywhere.
+    main = main * np.where(main[np.abs(main).argmax(axis=0), np.arange(main.shape[1])] < 0, -1, 1)
+    projected = np.zeros((len(vectors), main.shape[1]), np.float32)
+    for start in range(0, len(vectors), BATCH):
+        end = start + BATCH
+        projected[start:end] = (vectors[start:end] - mean) @ main
+    projected = _unit(projected * has_vector[:, None])
+    order = np.array(sorted(range(len(turns)), key=lambda place: turns[place].source), np.int64)
+    ordered = projected[order]
+    sessions = [turns[place].source.session_id for place in order]
+    is_next = np.array([one == two for one, two in pairwise(sessions)], np.float32)[:, None]
+    joined = ordered.copy()
+    joined[1:] += NEIGHBOUR_SHARE * is_next * ordered[:-1]
+    joined[:-1] += NEIGHBOUR_SHARE * is_next * ordered[1:]
+    result = np.empty_like(joined)
+    result[order] = joined
+    return _unit(result * has_vector[:, None])
+
+
+def _unit(rows: Floats) -> Floats:
+    import numpy as np  # noqa: PLC0415
+
+    unit: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    return unit
+
+
+def _sample(turns: Sequence[LearnedTurn], places: Labels) -> Labels:
+    """The places that clusters are found in. As the history grows, most of a sample stays the same."""
+    import numpy as np  # noqa: PLC0415
+
+    if len(places) <= MAX_SAMPLE:
+        return places
+    chosen = sorted(places.tolist(), key=lambda place: _mixed(turns[place].source))[:MAX_SAMPLE]
+    return np.array(sorted(chosen), np.int64)
+
+
+def _mixed(source: KnowledgeSource) -> bytes:
+    return hashlib.blake2b(f"{source.session_id}\0{source.turn}".encode(errors="replace"), digest_size=8).digest()
+
+
+def _cluster(rows: Floats, least_turns: int) -> Labels:
+    """The cluster of each row; -1: none."""
+    rows = _unit(rows[:, :CLUSTER_DIMENSIONS])
+    try:
+        from sklearn.cluster import HDBSCAN  # type: ignore[import-untyped]  # noqa: PLC0415 - of the extra `knowledge`
+    except ImportError:
+        return nearest_means(rows, least_turns)
+    found: Labels = (
+        HDBSCAN(
+            min_cluster_size=least_turns,
+            min_samples=min(3, least_turns),
+            cluster_selection_method="leaf",
+            copy=True,
+        )
+        .fit(rows)
+        .labels_
+    )
+    return found
+
+
+def nearest_means(rows: Floats, least_turns: int) -> Labels:
+    """The clusters without scikit-learn: k-means on directions, as many as could be twice as large as the smallest.
+
+    It begins with rows far from each other, and gives the same for the same rows.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    count = max(1, min(MAX_TOPICS, round(math.sqrt(len(rows))), len(rows) // (2 * least_turns)))
+    chosen = [int((rows @ rows.mean(axis=0)).argmax())]
+    nearest = rows @ rows[chosen[0]]
+    random = np.random.default_rng(0)
+    for _ in range(count - 1):
+        odds = np.cumsum(np.maximum(1 - nearest, 0, dtype=np.float64) ** 2)
+        place = min(int(np.searchsorted(odds, random.random() * odds[-1])), len(rows) - 1)
+        chosen.append(place)
+        nearest = np.maximum(nearest, rows @ rows[place])
+    means = rows[chosen]
+    labels = np.zeros(len(rows), np.int64)
+    for _ in range(ROUNDS):
+        alike = rows @ means.T
+        found = alike.argmax(axis=1)
+        if (found == labels).all():
+            break
+        labels = found
+        sums = np.zeros_like(means)
+        np.add.at(sums, labels, rows)
+        means = _unit(sums)
+    labels[(rows @ means.T).max(axis=1) < LEAST_ALIKE] = -1
+    return labels
+
+
+def _centres(rows: Floats, labels: Labels, least_turns: int) -> Floats:
+    """The mean direction of each cluster that is large enough, the largest first."""
+    import numpy as np  # noqa: PLC0415
+
+    sizes = Counter(int(label) for label in labels if label >= 0)
+    large = [label for label, size in sizes.most_common(MAX_TOPICS) if size >= least_turns]
+    if not large:
+        return np.zeros((0, rows.shape[1]), np.float32)
+    return _unit(np.stack([rows[labels == label].mean(axis=0) for label in large]))
+
+
+def _members(directions: Floats, centres: Floats, least_turns: int) -> list[_Cluster]:
+    """The turns of each centre; a centre that has too few left is no topic."""
+    import numpy as np  # noqa: PLC0415
+
+    own: list[list[tuple[int, float]]] = [[] for _ in centres]
+    every: list[list[tuple[int, float]]] = [[] for _ in centres]
+    for start in range(0, len(directions), BATCH):
+        alike = directions[start : start + BATCH] @ centres.T
+        best = alike.max(axis=1)
+        for row in np.flatnonzero(best >= LEAST_ALIKE).tolist():
+            near = np.flatnonzero(alike[row] >= max(LEAST_ALIKE, NEXT_SHARE * best[row]))
+            ranked = near[np.argsort(-alike[row, near], kind="stable")].tolist()
+            own[ranked[0]].append((start + row, float(best[row])))
+            for centre in ranked[:MAX_TURN_TOPICS]:
+                every[centre].append((start + row, min(1.0, float(alike[row, centre]))))
+    clusters = [_Cluster(_nearest_first(mine), _nearest_first(all_)) for mine, all_ in zip(own, every, strict=True)]
+    found = [cluster for cluster in clusters if len(cluster.own) >= least_turns]
+    return sorted(found, key=lambda cluster: (-len(cluster.own), cluster.own[0]))
+
+
+def _nearest_first(members: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    return tuple(sorted(members, key=lambda member: (-member[1], member[0])))
+
+
+def _ids(
+    scope: Scope, turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster], known: Sequence[KnowledgeRow]
+) -> list[str]:
+    """An id for each cluster: that of the known topic most of whose source turns it has, else a new one."""
+    cluster_of = {turns[place].source: number for number, cluster in enumerate(clusters) for place, _ in cluster.own}
+    present = {turn.source for turn in turns}
+    shares: list[tuple[float, int, str]] = []
+    for row in known:
+        sources = [source for source in row.sources if source in present]
+        counts = Counter(cluster_of[source] for source in sources if source in cluster_of)
+        shares += [(count / len(sources), number, row.id) for number, count in counts.items()]
+    ids: dict[int, str] = {}
+    taken = {row.id for row in known}
+    matched: set[str] = set()
+    for share, number, topic in sorted(shares, key=lambda each: (-each[0], each[1], each[2])):
+        if share >= SAME_TOPIC and number not in ids and topic not in matched:
+            ids[number] = topic
+            matched.add(topic)
+    for number, cluster in enumerate(clusters):
+        if number not in ids:
+            ids[number] = _new_id(scope, turns[cluster.own[0][0]].source, taken)
+            taken.add(ids[number])
+    return [ids[number] for number in range(len(clusters))]
+
+
+def _new_id(scope: Scope, nearest: KnowledgeSource, taken: set[str]) -> str:
+    """By the turn nearest to the centre, which no other topic of the run has."""
+    identity = f"{nearest.session_id} {nearest.turn}"
+    while (found := item_id(scope, "topic", identity)) in taken:
+        identity += " again"
+    return found
+
+
+def _attention(turns: Sequence[LearnedTurn], cluster: _Cluster) -> float:
+    """How much is said of a topic, of late above all."""
+    newest = turns[-1].at_us
+    return math.fsum(0.5 ** ((newest - turns[place].at_us) / (HALF_LIFE_DAYS * DAY_US)) for place, _ in cluster.own)
+
+
+def _labels(turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster]) -> list[tuple[tuple[str, float], ...]]:
+    """The telling words of each cluster (c-TF-IDF): frequent in it, and rare in the others. The heaviest has 1."""
+    counts: list[Counter[str]] = []
+    spelled: dict[str, Counter[str]] = {}
+    for cluster in clusters:
+        found: Counter[str] = Counter()
+        for place, _ in cluster.own[:MAX_LABELLED]:
+            words = dict(_words(_text(turns[place])))
+            found.update(words.keys())
+            for root, word in words.items():
+                spelled.setdefault(root, Counter())[word] += 1
+        counts.append(found)
+    every: Counter[str] = Counter()
+    for found in counts:
+        every.update(found)
+    average = sum(every.values()) / len(counts)
+    labels = []
+    for found in counts:
+        total = max(1, sum(found.values()))
+        # A word of one turn alone says nothing of the others.
+        weights = {
+            root: count / total * math.log1p(average / every[root])
+            for root, count in found.items()
+            if count > 1 or len(found) <= MAX_KEYWORDS
+        }
+        best = sorted(weights, key=lambda root: (-weights[root], root))[:MAX_KEYWORDS]
+        top = weights[best[0]] if best else 1.0
+        labels.append(tuple((_spelling(spelled[root]), round(weights[root] / top, 2)) for root in best))
+    return labels
+
+
+def _text(turn: LearnedTurn) -> str:
+    text = turn.compressed or f"{turn.user}\n{turn.assistant}"
+    return _MARK.sub(" ", text[:LABELLED_CHARS])
+
+
+def _words(text: str) -> Iterator[tuple[str, str]]:
+    """Roots of the telling words of a text, with the words as they are written."""
+    silent = _silent()
+    for match in _WORD.findall(text):
+        if _CJK_RUN.fullmatch(match):
+            yield from ((match[start : start + 2], match[start : start + 2]) for start in range(len(match) - 1))
+            continue
+        word = match.casefold().replace("\u2019", "'")
+        is_silent = word in silent or word.partition("'")[0] in silent
+        if len(word) >= MIN_WORD_CHARS and not is_silent and word_weight(word) > 0:
+            yield stem(word), word.removesuffix("'s")
+
+
+@cache
+def _silent() -> frozenset[str]:
+    return stop_words("search") | stop_words("chat")
+
+
+def _spelling(words: Mapping[str, int]) -> str:
+    return min(words, key=lambda word: (-words[word], len(word), word))
+
+
+def _item(
+    gathered: Gathered,
+    topic: str,
+    cluster: _Cluster,
+    keywords: tuple[tuple[str, float], ...],
+    *,
+    before: KnowledgeRow | None,
+    weight: float,
+) -> NewKnowledge:
+    turns = gathered.turns
+    sources = [turns[place] for place, _ in cluster.own[:MAX_SOURCES]]
+    examples = (one_line(_MARK.sub(" ", turn.tiny or turn.user or turn.assistant)) for turn in sources)
+    shown = list(dict.fromkeys(text[:EXAMPLE_CHARS] for text in examples if text))[:EXAMPLES]
+    times = [turns[place].at_us for place, _ in cluster.own]
+    return NewKnowledge(
+        id=topic,
+        scope=str(gathered.scope),
+        kind="topic",
+        state=before.state if before and before.state != "retired" else "proposed",
+        title=_title(keywords, before),
+        text="\n".join([", ".join(word for word, _ in keywords), *shown]),
+        keywords=keywords,
+        weight=weight,
+        confidence=round(math.fsum(near for _, near in cluster.own) / len(cluster.own), 2),
+        sources=tuple(sorted(turn.source for turn in sources)),
+        maker="local",
+        first_seen_us=min(times),
+        last_seen_us=max(times),
+    )
+
+
+def _title(keywords: Sequence[tuple[str, float]], before: KnowledgeRow | None) -> str:
+    """The heaviest words; the title it had while its words are still among them."""
+    words = [word for word, _ in keywords]
+    if before and before.title and set(before.title.split(", ")) <= set(words):
+        return before.title
+    return ", ".join(words[:TITLE_WORDS])
