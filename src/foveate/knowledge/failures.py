@@ -16,13 +16,17 @@ from foveate.compress.lexicon import ERRORS, OUTCOMES
 from foveate.compress.marks import one_line
 from foveate.compress.model.checks import structure_in, visible
 from foveate.compress.telegraph import bare
-from foveate.knowledge.gather import LearnedTurn, ToolOutcome
+from foveate.knowledge.gather import DISPLAY, LearnedTurn, ToolOutcome
+from foveate.knowledge.items import word_profile
+from foveate.knowledge.statements import own_words
 
 MIN_TURNS = 2
 """An error is recurrent if so many turns have it."""
 MAX_LINE_CHARS = 160
 MAX_SAID_CHARS = 300
 MIN_SAID_WORDS = 5
+MIN_SHARED_WEIGHT = 0.6
+"""A word that a sentence shares with an error says that it is about that error if it is this rare."""
 MAX_LINES = 400
 """Lines of a text that are looked at, from its end."""
 REACH_TURNS = 5
@@ -90,7 +94,7 @@ def find_failures(turns: Sequence[LearnedTurn]) -> list[Failure]:
     for place, turn in enumerate(turns):
         by_session[turn.source.session_id].append(place)
     found: dict[str, Failure] = {}
-    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    seen: dict[str, set[str]] = defaultdict(set)
     for places in by_session.values():
         places.sort(key=lambda place: turns[place].source)
         for number, place in enumerate(places):
@@ -98,12 +102,12 @@ def find_failures(turns: Sequence[LearnedTurn]) -> list[Failure]:
             for signature, (line, tool) in signs.items():
                 failure = found.setdefault(signature, Failure(signature, line))
                 prompt = _MARKS.sub(" ", turns[place].user).strip().casefold()
-                if prompt and prompt in seen[signature, "prompts"]:
+                if prompt and prompt in seen[signature]:
                     continue  # the same prompt sent again
-                seen[signature, "prompts"].add(prompt)
+                seen[signature].add(prompt)
                 failure.places.append(place)
                 failure.line = line
-                ending = _ending(turns, places[number : number + REACH_TURNS + 1], signature, tool)
+                ending = _ending(turns, places[number : number + REACH_TURNS + 1], signature, line, tool)
                 failure.ending = ending or failure.ending
     recurrent = [failure for failure in found.values() if len(failure.places) >= MIN_TURNS]
     for failure in recurrent:
@@ -148,13 +152,14 @@ def _signs(turn: LearnedTurn) -> Iterator[tuple[str, tuple[str, ToolOutcome | No
     for text, outcome, is_error in texts:
         line = error_line(text, is_error=is_error)
         if line and (signature := signature_of(line)):
-            yield signature, (line, outcome)
+            yield signature, (line, outcome if outcome is None or outcome.name != DISPLAY else None)
 
 
 def _ending(
-    turns: Sequence[LearnedTurn], places: Sequence[int], signature: str, failed: ToolOutcome | None
+    turns: Sequence[LearnedTurn], places: Sequence[int], signature: str, line: str, failed: ToolOutcome | None
 ) -> Ending | None:
     """What came after an error in the turns from its own on, unless it came again before."""
+    is_reported = signature_of(error_line(turns[places[0]].user, is_error=False)) == signature
     for number, place in enumerate(places):
         turn = turns[place]
         outcomes = list(turn.tools)
@@ -170,9 +175,9 @@ def _ending(
                         continue
                     said = _said(turn.assistant)
                     return Ending(place, _call(outcome), "assistant" if said else "", said)
-        elif said := _said(turn.assistant):
+        elif is_reported and (said := _said(turn.assistant, "" if number == 0 else line)):
             return Ending(place, speaker="assistant", said=said)
-        if number and (said := _said(turn.user)):
+        if number and (said := _said(own_words(turn.user), line)):
             return Ending(place, speaker="person", said=said)
     return None
 
@@ -189,16 +194,18 @@ def _call(outcome: ToolOutcome) -> str:
     return "" if _gives_orders(line) else line
 
 
-def _said(text: str) -> str:
-    """The last sentence that says what was wrong, or what was done about it."""
+def _said(text: str, line: str = "") -> str:
+    """The last sentence that says what was wrong, or what was done about it; one that shares a word with a line."""
+    about = {word for word, weight in word_profile(line).weights.items() if weight >= MIN_SHARED_WEIGHT}
     for clause in reversed(cut_text(text)):
-        line = one_line(clause.text)
-        if clause.kind not in ("prose", "item") or len(line) > MAX_SAID_CHARS or line.endswith(("?", ":")):
+        said = one_line(clause.text)
+        if clause.kind not in ("prose", "item") or len(said) > MAX_SAID_CHARS or said.endswith(("?", ":")):
             continue
-        words = [bare(word) for word in line.split()]
+        words = [bare(word) for word in said.split()]
         is_telling = len(words) >= MIN_SAID_WORDS or not OUTCOMES.isdisjoint(words)
-        if _FIX.search(line) and is_telling and not _gives_orders(line):
-            return line
+        is_related = not about or about & word_profile(said).weights.keys()
+        if _FIX.search(said) and is_telling and is_related and not _gives_orders(said):
+            return said
     return ""
 
 

@@ -51,6 +51,8 @@ ARGUMENTS_CHARS = 200
 OUTCOME_CHARS = 600
 OUTCOME_LINES = 6
 """Lines at each end of what a tool returned."""
+DISPLAY = "display"
+"""The name of what a program showed without a call."""
 ELLIPSIS = "…"
 ADDED_BEGINNINGS = (
     "# AGENTS.md instructions for ",
@@ -68,6 +70,7 @@ _ADDED_BLOCK = re.compile(
     r"|(?:ide|local-command|bash|cross-session|teammate)[-_](?!input)[a-z-]+)\b[^>]*>.*?</\1>",
     re.DOTALL,
 )
+_ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +307,7 @@ def _outcomes(messages: Sequence[Message]) -> Iterator[ToolOutcome]:
     results = {result.call_id: result for message in messages for result in message.tool_results}
     calls = [call for message in messages for call in message.tool_calls if call.name not in HISTORY_TOOLS]
     found = [_outcome(call, results.get(call.id) if call.id is not None else None) for call in calls]
+    found += _displayed(messages)
     if len(found) > MAX_TOOLS:
         order = sorted(range(len(found)), key=lambda place: (not found[place].is_error, place))
         found = [found[place] for place in sorted(order[:MAX_TOOLS])]
@@ -319,6 +323,13 @@ def _outcome(call: ToolCall, result: ToolResult | None) -> ToolOutcome:
         is_error=result is not None and (result.is_error or bool(result.exit_code)),
         text=_outer_lines(scrub(said)),
     )
+
+
+def _displayed(messages: Iterable[Message]) -> Iterator[ToolOutcome]:
+    """The errors that a program showed beside the conversation, as Aider does."""
+    for message in messages:
+        if message.kind == "display" and _ERROR_NAME.search(message.text):
+            yield ToolOutcome(name=DISPLAY, arguments="", is_error=False, text=_outer_lines(scrub(message.text)))
 
 
 def _outer_lines(text: str) -> str:

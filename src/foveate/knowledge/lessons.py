@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foveate.knowledge.failures import Failure, find_failures
+from foveate.knowledge.failures import Ending, Failure, find_failures
 from foveate.knowledge.gather import Gathered, LearnedTurn
 from foveate.knowledge.items import item_id, same_words, word_profile
 from foveate.knowledge.profile import find_profile, technologies_in
@@ -41,6 +41,7 @@ class Said:
     forms: list[str]
     places: list[int] = field(default_factory=list)
     prompts: set[str] = field(default_factory=set)
+    is_standing: bool = False
 
     @property
     def times(self) -> int:
@@ -55,7 +56,7 @@ def find_lessons(gathered: Gathered, topics: TopicsFound) -> tuple[NewKnowledge,
     failures = find_failures(turns)
     maker = _Maker(gathered.scope, turns, _topics_of(topics))
     lessons = [maker.statement(each) for each in said if _is_lesson(each)]
-    lessons += [maker.failure(each) for each in failures]
+    lessons += [maker.failure(each, each.ending) for each in failures if each.ending]
     lessons.sort(key=lambda item: (-item.weight, -item.last_seen_us, item.id))
     profile = find_profile(gathered, [(each.kind, each.forms[-1], each.places) for each in said])
     advice = find_recommendations(gathered, topics, [each for each in failures if each.ending is None])
@@ -88,6 +89,7 @@ def _gather_statements(turns: Sequence[LearnedTurn]) -> list[Said]:
             if not said.places or said.places[-1] != place:
                 said.places.append(place)
             said.prompts.add(turn.user)
+            said.is_standing = said.is_standing or statement.is_standing
     return found
 
 
@@ -127,7 +129,7 @@ class _Maker:
         newest = said.forms[-1]
         more = said.times - 1
         texts = list(dict.fromkeys(reversed(said.forms)))[:MAX_FORMS]
-        base = 0.6 if said.kind == "rule" else 0.4
+        base = 0.6 if said.is_standing else 0.4
         return self._item(
             f"{said.kind} {said.forms[0]}",
             newest,
@@ -137,25 +139,20 @@ class _Maker:
             confidence=min(0.9, 0.6 + 0.1 * more),
         )
 
-    def failure(self, failure: Failure) -> NewKnowledge:
+    def failure(self, failure: Failure, ending: Ending) -> NewKnowledge:
         lines = [f"Error in {len(failure.places)} turns: {failure.line}"]
-        ending = failure.ending
-        if ending and ending.call:
+        if ending.call:
             lines.append(f"Then succeeded: {ending.call}")
-        if ending and ending.said:
+        if ending.said:
             who = "The person" if ending.speaker == "person" else "The assistant"
             lines.append(f"{who} wrote: {ending.said}")
-        if not ending:
-            lines.append("What resolved it is not known.")
-        places = [*failure.places, *([ending.place] if ending else [])]
-        times = len(failure.places)
         return self._item(
             f"error {failure.signature}",
             failure.line,
             "\n".join(lines),
-            sorted(set(places)),
-            weight=min(0.8, (0.4 if ending else 0.2) + 0.05 * times),
-            confidence=0.7 if ending and ending.call else 0.5,
+            sorted({*failure.places, ending.place}),
+            weight=min(0.8, 0.4 + 0.05 * len(failure.places)),
+            confidence=0.7 if ending.call else 0.5,
         )
 
     def _item(

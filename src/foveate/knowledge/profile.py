@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from foveate.compress.marks import one_line
 from foveate.knowledge.gather import Gathered
-from foveate.knowledge.items import item_id
+from foveate.knowledge.items import item_id, word_profile
 from foveate.knowledge.statements import StatementKind, own_words
 from foveate.recall.scopes import Scope
 from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
@@ -21,8 +21,9 @@ MAX_SOURCES = 100
 MIN_STACK_TURNS = 2
 """A technology that the person names in fewer turns is not part of the stack."""
 MIN_PATTERN_TURNS = 3
-MAX_PATTERN_WORDS, MIN_PATTERN_WORDS = 12, 2
-"""Words of a request that counts as a pattern if it is repeated."""
+MAX_PATTERN_WORDS, MIN_PATTERN_WORDS = 12, 3
+MIN_PATTERN_WEIGHT = 0.4
+"""Words of a request that counts as a pattern if it is repeated, and the weight that one of them has at least."""
 MIN_APART = 2
 """Turns between two requests of which the later one is not just the same sent again."""
 
@@ -75,7 +76,8 @@ def _patterns(gathered: Gathered) -> list[tuple[str, Sequence[int]]]:
     texts: dict[str, str] = {}
     for place, turn in enumerate(gathered.turns):
         text = one_line(own_words(turn.user))
-        if MIN_PATTERN_WORDS <= len(text.split()) <= MAX_PATTERN_WORDS and "\n" not in turn.user.strip():
+        is_request = MIN_PATTERN_WORDS <= len(text.split()) <= MAX_PATTERN_WORDS and not text.startswith(("/", "!"))
+        if is_request and any(weight >= MIN_PATTERN_WEIGHT for weight in word_profile(text).weights.values()):
             key = " ".join(re.findall(r"[\w/.-]+", text.casefold()))
             places.setdefault(key, []).append(place)
             texts.setdefault(key, text)

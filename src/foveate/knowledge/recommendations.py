@@ -14,7 +14,7 @@ from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
 REFERENCE_SHARE = 0.05
 REFERENCE_TURNS = 10
 """A topic with this share of the turns, and this number, is worth a reference."""
-MAX_REFERENCES = 10
+MAX_REFERENCES = 5
 MAX_GAPS = 10
 MAX_SOURCES = 20
 UNPLACED_SHARE = 0.5

@@ -23,7 +23,7 @@ from foveate.words.grammar import QUESTION_MARKS, replace_fenced
 
 StatementKind = Literal["rule", "preference", "convention", "decision"]
 
-MAX_OWN_CHARS = 2_000
+MAX_OWN_CHARS = 1_200
 """Of a longer prompt the first and the last paragraph count: people do not type that much."""
 MAX_CHARS = 400
 MIN_WORDS, MAX_WORDS = 3, 60
@@ -39,6 +39,8 @@ class Statement:
 
     kind: StatementKind
     text: str
+    is_standing: bool = False
+    """It says that it holds for the future: `always`, `never`, `from now on`."""
 
 
 _CUES = as_words(
@@ -46,8 +48,8 @@ _CUES = as_words(
     zawsze nigdy всегда никогда"""
 )
 _BEFORE_ENGLISH = as_words(
-    """please and but also so ok okay remember note important rule reminder that to you must should shall have need are do
-    make sure be just again now then no hey hi one more thing"""
+    """please and but also so ok okay remember note important rule reminder that to you must should shall have need are
+    do make sure be just again now then no hey hi one more thing"""
 )
 """Words that may be before an English cue."""
 _BEFORE_OTHERS = as_words(
@@ -62,10 +64,11 @@ _SUBJECTS = as_words(
 )
 _ENGLISH_CUES = as_words("always never")
 _NO_ORDERS = as_words(
-    """been mind had seen thought knew heard gave give gonna felt got have has was were is are a an the so too good great
-    here there wanted loved liked going know knows get gets happy ending forget better fails failed works worked used
-    returns returned happens happened quite really more less again before say says said saw went came did made took found
-    met ran left told began seems seemed ceases looks feels"""
+    """been mind had seen thought knew heard gave give gonna felt got have has was were is are a an the so too good
+    great here there wanted loved liked going know knows get gets happy ending forget better fails failed works worked
+    used
+    returns returned happens happened quite really more less again before say says said saw went came did made took
+    found met ran left told began seems seemed ceases looks feels"""
 )
 """Behind `always` or `never` these words make a story or a phrase, not an order."""
 _STANDING = re.compile(
@@ -101,7 +104,8 @@ _PREFERENCE = re.compile(
     r"|repl(?:y|ies)|code|tests?|commits?|docs?)|answers|replies|short|concise|plain)\b"
     r"|\bich (?:bevorzuge|mag lieber|hätte lieber)\b|\bmir ist .{2,60} lieber\b|\bje préfère\b|\bprefiero\b"
     r"|\bpreferisco\b"
-    r"|\bprefiro\b|\bik (?:heb|gebruik) liever\b|\bjag föredrar\b|\bwolę\b|\bпредпочитаю\b|我更?(?:喜欢|偏好)|の?ほ?う?が好き",
+    r"|\bprefiro\b|\bik (?:heb|gebruik) liever\b|\bjag föredrar\b|\bwolę\b|\bпредпочитаю\b|我更?(?:喜欢|偏好)"
+    r"|の?ほ?う?が好き",
     re.IGNORECASE,
 )
 _CONVENTION = re.compile(
@@ -180,8 +184,10 @@ def find_statements(prompt: str) -> tuple[Statement, ...]:
         text = " ".join(clause.text.split())
         if clause.kind not in ("prose", "item") or not _is_readable(text):
             continue
-        kind = _kind(_SPAN.sub(" ", text))
-        if kind:
+        unquoted = _SPAN.sub(" ", text)
+        if _is_standing(unquoted):
+            found.setdefault(text.casefold(), Statement("rule", text, is_standing=True))
+        elif kind := _kind(unquoted):
             found.setdefault(text.casefold(), Statement(kind, text))
     return tuple(found.values())
 
@@ -235,18 +241,23 @@ def _is_readable(text: str) -> bool:
     return _REPORTED.search(text) is None or _SAID_MYSELF.search(text) is not None
 
 
+def _is_standing(text: str) -> bool:
+    """Whether a clause gives an order that holds for the future."""
+    if _CONVENTION.search(text) or _PREFERENCE.search(text):
+        return False
+    words = [bare(word) for word in text.split()]
+    if _UNSPACED_RULE.search(text) or _NEVER_EVER.search(text) or _orders(words):
+        return True
+    return _STANDING.search(text) is not None and words[0] not in _SUBJECTS
+
+
 def _kind(text: str) -> StatementKind | None:
-    """What a clause lays down; quoted spans are left out of it."""
+    """What another clause lays down."""
     if _CONVENTION.search(text):
         return "convention"
     if _PREFERENCE.search(text):
         return "preference"
-    if _USE_NOT.search(text) or _USE_NOT_ELSEWHERE.search(text) or _UNSPACED_RULE.search(text):
-        return "rule"
-    words = [bare(word) for word in text.split()]
-    if _NEVER_EVER.search(text) or _orders(words):
-        return "rule"
-    if _STANDING.search(text) and not _SUBJECTS & set(words[:1]):
+    if _USE_NOT.search(text) or _USE_NOT_ELSEWHERE.search(text):
         return "rule"
     return "decision" if is_decision(text) and _FIRST_PERSON.search(text) else None
 

@@ -1,8 +1,11 @@
 """Topics without a model: clusters of the turns' vectors, labelled by the words that tell one topic from the others.
 
 A turn counts together with its neighbours, since a short turn says little alone. The clusters of a long history are
-found in a sample of it; every turn is then compared with their centres. A cluster keeps the id of the known topic
-whose source turns it has.
+found in a sample of it; every turn is then compared with their centres.
+
+Topics that are known stay: their centres are the means of their source turns, and clusters are looked for among the
+turns that are far from all of them. Only if the known topics explain too little are all clusters found anew, and then a
+cluster keeps the id of the known topic whose source turns it has.
 """
 
 from __future__ import annotations
@@ -56,6 +59,10 @@ MAX_SOURCES = 50
 """Source turns of a topic: those nearest to its centre."""
 SAME_TOPIC = 0.3
 """Share of a known topic's source turns that its new cluster must have."""
+EXPLAINED_SHARE = 0.6
+"""If at least this share of the turns is near to a known topic, the known topics stay."""
+NEW_SHARE = 0.5
+"""Share of turns since the last run in a cluster that becomes a topic beside the known ones."""
 MAX_LABELLED = 300
 """Turns of a topic whose words are counted."""
 LABELLED_CHARS = 1_500
@@ -93,13 +100,10 @@ def find_topics(gathered: Gathered, vectors: Floats, known: Sequence[KnowledgeRo
     if int(has_vector.sum()) < MIN_TURNS:
         return TopicsFound()
     directions = _directions(vectors, has_vector, turns)
-    sample = _sample(turns, np.flatnonzero(has_vector))
-    least_turns = max(MIN_TOPIC_TURNS, round(math.sqrt(len(sample)) / 4))
-    centres = _centres(directions[sample], _cluster(directions[sample], least_turns), least_turns)
-    if not len(centres):
-        return TopicsFound()
-    clusters = _members(directions, centres, least_turns)
     topics = [row for row in known if row.kind == "topic"]
+    clusters = _clusters(turns, directions, np.flatnonzero(has_vector), topics)
+    if not clusters:
+        return TopicsFound()
     ids = _ids(gathered.scope, turns, clusters, topics)
     by_id = {row.id: row for row in topics}
     refused = {row.id for row in topics if row.state == "retired" and row.maker == PERSON}
@@ -107,7 +111,7 @@ def find_topics(gathered: Gathered, vectors: Floats, known: Sequence[KnowledgeRo
     items, rows = [], []
     heaviest = max(_attention(turns, cluster) for cluster in clusters)
     for topic, cluster, keywords in zip(ids, clusters, labels, strict=True):
-        if topic in refused:
+        if topic in refused or not keywords:
             continue
         rows += [
             (turns[place].source.session_id, TurnTopicRow(turns[place].source.turn, topic, round(weight, 2)))
@@ -126,6 +130,52 @@ class _Cluster:
     own: tuple[tuple[int, float], ...]
     """The turns that are nearer to no other centre."""
     every: tuple[tuple[int, float], ...]
+
+
+def _clusters(
+    turns: Sequence[LearnedTurn], directions: Floats, places: Labels, known: Sequence[KnowledgeRow]
+) -> list[_Cluster]:
+    """The clusters of the turns at these places."""
+    import numpy as np  # noqa: PLC0415
+
+    least_turns = max(MIN_TOPIC_TURNS, round(math.sqrt(min(len(places), MAX_SAMPLE)) / 4))
+    centres = _known_centres(turns, directions, known)
+    if len(centres):
+        is_near = np.zeros(len(turns), bool)
+        for start in range(0, len(turns), BATCH):
+            is_near[start : start + BATCH] = (directions[start : start + BATCH] @ centres.T).max(axis=1) >= LEAST_ALIKE
+        if is_near[places].mean() >= EXPLAINED_SHARE:
+            newest_us = max(row.last_seen_us for row in known)
+            is_new = np.fromiter((turn.at_us > newest_us for turn in turns), bool, len(turns))
+            centres = np.concatenate([centres, _new_centres(directions, places[~is_near[places]], is_new, least_turns)])
+            return _members(directions, centres[:MAX_TOPICS], least_turns)
+    sample = _sample(turns, places)
+    centres = _centres(directions[sample], _cluster(directions[sample], least_turns), least_turns)
+    return _members(directions, centres, least_turns) if len(centres) else []
+
+
+def _known_centres(turns: Sequence[LearnedTurn], directions: Floats, known: Sequence[KnowledgeRow]) -> Floats:
+    """The mean direction of the source turns of each known topic that has any left."""
+    import numpy as np  # noqa: PLC0415
+
+    place_of = {turn.source: place for place, turn in enumerate(turns)}
+    sources = [[place_of[source] for source in row.sources if source in place_of] for row in known]
+    means = [directions[places].mean(axis=0) for places in sources if places]
+    return _unit(np.stack(means)) if means else np.zeros((0, directions.shape[1]), np.float32)
+
+
+def _new_centres(directions: Floats, places: Labels, is_new: NDArray[np.bool_], least_turns: int) -> Floats:
+    """The centres of clusters far from all known topics, most of whose turns came since those were learned."""
+    import numpy as np  # noqa: PLC0415
+
+    places = places[-MAX_SAMPLE:]
+    if int(is_new[places].sum()) < least_turns:
+        return np.zeros((0, directions.shape[1]), np.float32)
+    labels = _cluster(directions[places], least_turns)
+    for label in range(int(labels.max()) + 1):
+        if is_new[places][labels == label].mean() < NEW_SHARE:
+            labels[labels == label] = -1
+    return _centres(directions[places], labels, least_turns)
 
 
 def _directions(vectors: Floats, has_vector: NDArray[np.bool_], turns: Sequence[LearnedTurn]) -> Floats:
@@ -349,10 +399,11 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
         if _CJK_RUN.fullmatch(match):
             yield from ((match[start : start + 2], match[start : start + 2]) for start in range(len(match) - 1))
             continue
-        word = match.casefold().replace("\u2019", "'")
-        is_silent = word in silent or word.partition("'")[0] in silent
-        if len(word) >= MIN_WORD_CHARS and not is_silent and word_weight(word) > 0:
-            yield stem(word), word.removesuffix("'s")
+        word = match.casefold().replace("\u2019", "'").removesuffix("'s")
+        first, _, second = word.partition("'")
+        word = second if len(first) < MIN_WORD_CHARS and second else word  # l'heure
+        if len(word) >= MIN_WORD_CHARS and not silent & {word, first} and word_weight(word) > 0:
+            yield stem(word), word
 
 
 @cache
