@@ -112,7 +112,16 @@ def test_a_heading_without_an_id_is_a_new_item() -> None:
     assert (first.id, first.title, first.text, first.kind, first.scope) == (
         None, "Releases", "On Mondays.", "reference", "project:",
     )  # fmt: skip
-    assert (second.kind, second.scope, second.state) == ("profile", "user:anna", "approved")
+    assert (second.kind, second.scope, second.state) == ("profile", "user:anna", None)
+
+
+def test_a_new_item_that_was_imported_before_is_not_new() -> None:
+    entries = read_markdown("## Releases\n\nOn Mondays.\n")
+    (made,) = entry_ids(entries)
+    stored = replace(REFERENCE, id=made, state="approved", title="Releases", text="On Mondays.", technologies=())
+    assert plan_import(entries, {made: [stored]}) == MarkdownImport(drafts=(), new=0, unchanged=1)
+    plan = plan_import(entries, {made: [replace(stored, text="On Fridays.")]})
+    assert (len(plan.drafts), plan.new) == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,8 @@ def test_a_person_writes_references_and_the_same_title_again_is_a_new_version(tm
         again = await fov.knowledge.add("ports", "8444")
         assert (again.id, again.version) == (first.id, 2)
         assert (await fov.knowledge.add("ports", "8444\n")).version == 2
+        await fov.knowledge.pin(first.id)
+        assert (await fov.knowledge.add("ports", "8445")).state == "pinned"
         with pytest.raises(InputError, match="can't be written by hand"):
             await fov.knowledge.add("Ports", "8443", kind="topic")
         for source in ("T-1", "chat/12x", "chat"):

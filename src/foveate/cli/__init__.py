@@ -18,7 +18,7 @@ INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
-    "Inspect": ("levels", "board", "checkpoints", "topics", "stats", "tokens", "compare", "replay"),
+    "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
     "Serve": ("serve", "worker", "keys"),
     "Maintain": ("compress", "models", "prune", "doctor"),
     ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, amount, console, line, moment, print_exactly, print_json, print_table
+from foveate.cli.ui.terminal import Column, amount, console, line, moment, print_exactly, print_json, print_listing
 from foveate.text import several
+
+if TYPE_CHECKING:
+    from foveate.session.cabinet import CabinetEntry
 
 COLUMNS = (
     Column("key"),
@@ -45,26 +49,8 @@ def list_(*, store_path: Path, as_json: bool) -> None:
     """
     with opened(store_path) as fov:
         found = fov.cabinet.list()
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        console().print("The file cabinet is empty. Long tool results and fetched pages are put there.")
-        return
-    rows = [
-        (
-            entry.key,
-            entry.name,
-            f"{amount(entry.size)}B",
-            entry.media_type,
-            entry.session_id or "",
-            entry.turn_id or "",
-            moment(entry.expires),
-            entry.source,
-        )
-        for entry in found
-    ]
-    print_table(console(), COLUMNS, rows)
+    empty = "The file cabinet is empty. Long tool results and fetched pages are put there."
+    print_listing(found, COLUMNS, _row, as_json=as_json, empty=empty)
 
 
 @command.command()
@@ -135,3 +121,16 @@ def prune(*, dry_run: bool, store_path: Path, as_json: bool) -> None:
         return
     said = "would be removed" if dry_run else "removed"
     click.echo(f"{several(len(gone), 'expired key')} {said}." if gone else "No key is expired.")
+
+
+def _row(entry: CabinetEntry) -> tuple[str, ...]:
+    return (
+        entry.key,
+        entry.name,
+        f"{amount(entry.size)}B",
+        entry.media_type,
+        entry.session_id or "",
+        entry.turn_id or "",
+        moment(entry.expires),
+        entry.source,
+    )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, console, line, moment, print_json, print_table
+from foveate.cli.ui.terminal import Column, console, line, moment, print_json, print_listing
+
+if TYPE_CHECKING:
+    from foveate.session.keys import KeyInfo
 
 COLUMNS = (
     Column("key"),
@@ -72,24 +76,7 @@ def list_(*, store_path: Path, as_json: bool) -> None:
     """
     with opened(store_path) as fov:
         found = fov.keys.list()
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        console().print("No keys. 'foveate keys create' makes one.")
-        return
-    rows = [
-        (
-            key.id,
-            key.name,
-            key.tenant or "(all)",
-            ", ".join(key.rights),
-            moment(key.created_at),
-            moment(key.revoked_at) if key.revoked_at else "",
-        )
-        for key in found
-    ]
-    print_table(console(), COLUMNS, rows)
+    print_listing(found, COLUMNS, _row, as_json=as_json, empty="No keys. 'foveate keys create' makes one.")
 
 
 @command.command()
@@ -108,3 +95,8 @@ def revoke(*, key_id: str, store_path: Path, as_json: bool) -> None:
         print_json({"revoked": key_id})
     else:
         click.echo(f"Revoked {key_id}.")
+
+
+def _row(key: KeyInfo) -> tuple[str, ...]:
+    revoked = moment(key.revoked_at) if key.revoked_at else ""
+    return (key.id, key.name, key.tenant or "(all)", ", ".join(key.rights), moment(key.created_at), revoked)

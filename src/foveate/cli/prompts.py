@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, console, moment, print_exactly, print_json, print_table
+from foveate.cli.ui.terminal import Column, moment, print_exactly, print_json, print_listing
+
+if TYPE_CHECKING:
+    from foveate.session.prompts import PromptInfo
 
 COLUMNS = (
     Column("key"),
@@ -46,20 +49,7 @@ def list_(*, store_path: Path, as_json: bool) -> None:
     """
     with opened(store_path, create=True) as fov:
         found = fov.prompts.list()
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        (
-            info.key,
-            "built-in" if info.is_built_in else str(info.version),
-            " ".join(info.text.split()),
-            ", ".join(info.variables),
-            "" if info.is_built_in else moment(info.created),
-        )
-        for info in found
-    ]
-    print_table(console(), COLUMNS, rows)
+    print_listing(found, COLUMNS, _row, as_json=as_json)
 
 
 @command.command()
@@ -124,19 +114,7 @@ def history(*, key: str, store_path: Path, as_json: bool) -> None:
     """
     with opened(store_path, create=True) as fov:
         found = fov.prompts.history(key)
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        (
-            str(info.version),
-            moment(info.created) if info.created else "",
-            info.sha256[:SHOWN_HASH_CHARS],
-            "(reset)" if info.is_built_in and info.version else " ".join(info.text.split()),
-        )
-        for info in found
-    ]
-    print_table(console(), VERSIONS, rows)
+    print_listing(found, VERSIONS, _version_row, as_json=as_json)
 
 
 @command.command()
@@ -155,3 +133,22 @@ def reset(*, key: str, store_path: Path, as_json: bool) -> None:
         print_json({"key": key, "prompt": info})
     else:
         click.echo(f"{key} is the built-in prompt." if info else f"{key} is removed.")
+
+
+def _row(info: PromptInfo) -> tuple[str, ...]:
+    return (
+        info.key,
+        "built-in" if info.is_built_in else str(info.version),
+        " ".join(info.text.split()),
+        ", ".join(info.variables),
+        "" if info.is_built_in else moment(info.created),
+    )
+
+
+def _version_row(info: PromptInfo) -> tuple[str, ...]:
+    return (
+        str(info.version),
+        moment(info.created) if info.created else "",
+        info.sha256[:SHOWN_HASH_CHARS],
+        "(reset)" if info.is_built_in and info.version else " ".join(info.text.split()),
+    )

@@ -28,6 +28,7 @@ from foveate.session.knowledge import (
     WRITABLE,
     KnowledgeDraft,
     KnowledgeItem,
+    KnowledgeKind,
     clean_labels,
     clean_text,
     clean_title,
@@ -50,6 +51,7 @@ _FIXED = ("scope", "kind", "topics", "keywords")
 """Fields that are shown, and can't be changed by an import."""
 _FIELDS = ("scope", "kind", "state", "technologies", "topics", "keywords", "sources")
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,22 +131,26 @@ def plan_import(
     written: dict[str, int] = {}
     new = 0
     for entry in entries:
-        if entry.id is None:
-            draft = _new(entry, scope)
-            made = written_id(draft.scope or "", draft.kind or "", draft.title or "")
-            if made in written:
-                _fail(entry.line, f"the same new item is in line {written[made]} already")
-            written[made] = entry.line
+        if entry.id is not None:
+            changed = _changed(entry, entry.id, known)
+            drafts += [changed] if changed else []
+            continue
+        draft = _new(entry, scope)
+        made = _id_of(draft)
+        if made in written:
+            _fail(entry.line, f"the same new item is in line {written[made]} already")
+        written[made] = entry.line
+        if made not in known:
             new += 1
-            drafts.append(draft)
-        elif changed := _changed(entry, entry.id, known):
-            drafts.append(changed)
+        elif not known[made][-1].superseded_by and _is_in(draft, known[made][-1]):
+            continue  # it was imported before
+        drafts.append(draft)
     return MarkdownImport(drafts=tuple(drafts), new=new, unchanged=len(entries) - len(drafts))
 
 
-def entry_ids(entries: Iterable[MarkdownEntry]) -> list[str]:
-    """The ids that a file names."""
-    return [entry.id for entry in entries if entry.id is not None]
+def entry_ids(entries: Iterable[MarkdownEntry], *, scope: str = "project:") -> list[str]:
+    """The ids that a file names, and those that its new items get."""
+    return [_id_of(_new(entry, scope)) if entry.id is None else entry.id for entry in entries]
 
 
 @dataclass(slots=True)
@@ -208,8 +214,12 @@ def _read(block: _Block) -> MarkdownEntry:
     )
 
 
+def _id_of(new: KnowledgeDraft) -> str:
+    return written_id(new.scope or "", new.kind or "", new.title or "")
+
+
 def _new(entry: MarkdownEntry, scope: str) -> KnowledgeDraft:
-    kind = _choice(entry, "kind", WRITABLE, "reference")
+    kind: KnowledgeKind = _choice(entry, "kind", WRITABLE, WRITABLE[0])
     for name in ("topics", "keywords"):
         if name in entry.fields:
             _fail(entry.lines[name], f"a new item has no {name}; runs find them")
@@ -217,7 +227,7 @@ def _new(entry: MarkdownEntry, scope: str) -> KnowledgeDraft:
     return KnowledgeDraft(
         scope=str(_checked(place, lambda: Scope.parse(entry.fields.get("scope", scope)))),
         kind=kind,
-        state=_choice(entry, "state", KNOWLEDGE_STATES, "approved"),
+        state=_choice(entry, "state", KNOWLEDGE_STATES, None),
         title=_checked(entry.line, lambda: clean_title(entry.title)),
         text=_checked(entry.line, lambda: clean_text(entry.text)),
         technologies=_technologies(entry),
@@ -288,7 +298,7 @@ def _fields_of(item: KnowledgeItem) -> dict[str, str]:
     }
 
 
-def _choice(entry: MarkdownEntry, name: str, known: Sequence[T], default: T) -> T:
+def _choice(entry: MarkdownEntry, name: str, known: Sequence[T], default: D) -> T | D:
     value = entry.fields.get(name)
     if value is None:
         return default

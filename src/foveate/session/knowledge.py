@@ -36,7 +36,7 @@ from foveate.store.knowledge_rows import (
 from foveate.store.sql import now_us
 from foveate.turn import from_us, turn_id, turn_number
 
-__all__ = ["Knowledge", "KnowledgeDraft", "KnowledgeItem", "LearningRun"]
+__all__ = ["Knowledge", "KnowledgeDraft", "KnowledgeItem", "KnowledgeKind", "KnowledgeState", "LearningRun"]
 
 MAX_TITLE_CHARS = 200
 MAX_TEXT_CHARS = 100_000
@@ -210,11 +210,12 @@ class Knowledge:
         kind: KnowledgeKind = "reference",
         technologies: Sequence[str] = (),
         sources: Sequence[str] = (),
-        state: KnowledgeState = "approved",
+        state: KnowledgeState | None = None,
     ) -> KnowledgeItem:
         """Add a reference, lesson or part of the profile that a person wrote.
 
-        The same title again in the same scope is a new version. `sources` are turns, as `SESSION/T-12`.
+        It is approved, unless another state is given. The same title again in the same scope is a new version.
+        `sources` are turns, as `SESSION/T-12`.
         """
         return await self._save(
             KnowledgeDraft(
@@ -260,11 +261,15 @@ class Knowledge:
         title = clean_title(draft.title or "")
         sources, moments = await self._sources(draft.sources or ())
         now = now_us()
+        item_id = written_id(scope, kind, title)
+        known = await self._store.knowledge.versions(self._tenant, item_id)
+        is_pinned = bool(known) and known[-1].state == "pinned"
+        state = draft.state or ("pinned" if is_pinned else "approved")
         new = NewKnowledge(
-            id=written_id(scope, kind, title),
+            id=item_id,
             scope=scope,
             kind=kind,
-            state=_check_choice("state", draft.state or "approved", KNOWLEDGE_STATES),
+            state=_check_choice("state", state, KNOWLEDGE_STATES),
             title=title,
             text=clean_text(draft.text or ""),
             technologies=clean_labels(draft.technologies or ()),
@@ -276,7 +281,6 @@ class Knowledge:
             last_seen_us=max(moments, default=now),
             reason=_one_line(draft.reason) or "written again",
         )
-        known = await self._store.knowledge.versions(self._tenant, new.id)
         if known and not known[-1].superseded_by and _content(known[-1]) == _content(new):
             return self._tenant, known[-1]
         return self._tenant, new

@@ -6,11 +6,11 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from foveate.errors import FoveateError
     from foveate.session.values import Reliability, SessionStats
 
+V = TypeVar("V")
 THOUSAND = 1000
 GAP = 2
 END = 1
@@ -87,6 +88,23 @@ def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence
     for row in zip(*(cells[column] for column in shown), strict=True):
         table.add_row(*row)
     out.print(table)
+
+
+def print_listing(
+    found: Sequence[V],
+    columns: Sequence[Column],
+    row: Callable[[V], Sequence[str | Text]],
+    *,
+    as_json: bool,
+    empty: str = "",
+) -> None:
+    """Values as a table or as JSON; if there are none, the table is this sentence."""
+    if as_json:
+        print_json(found)
+    elif not found and empty:
+        console().print(line(empty))
+    else:
+        print_table(console(), columns, [row(value) for value in found])
 
 
 def _print_rows(out: Console, cells: Mapping[Column, Sequence[Text]], count: int) -> None:
