@@ -54,6 +54,19 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
 
 
+def test_tools_over_http_use_the_folders_and_commands_that_the_server_was_started_with(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("A wall.")
+    options = ("--allow-exec", "--root", str(tmp_path / "work"))
+    with served(shell, *options) as (_, ready), httpx2.Client(base_url=ready["url"], timeout=30) as client:
+        read = client.post("/api/v1/tools/read_file/call", json={"arguments": {"path": "a.txt"}}).json()
+        assert "A wall." in read["text"]
+        body = {"arguments": {"command": "cat a.txt; exit 3"}, "approve": True}
+        executed = client.post("/api/v1/tools/exec/call", json=body).json()
+        assert ("A wall." in executed["text"], executed["exit_code"]) == (True, 3) or "sandbox" in executed["text"]
+
+
 def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     refused = shell.really("serve", "--host", "0.0.0.0", "--port", "0")

@@ -40,9 +40,10 @@ BODIES: dict[str, Any] = {
     "spawn_agent": {"task": "Count."},
     "decide_call": {"allow": True},
     "answer_agent": {"text": "Yes."},
+    "execute_tool": {"arguments": {"turn_id": "T-1"}, "session": "chat"},
 }
 IDS = {"session": "chat", "turn": "T-1", "pin": "P-1", "goal": "G-1", "name": "epic", "item": "T-1-R", "job": "job-1"}
-IDS |= {"file": "f-000000000000", "prompt": "modes%2Flatin", "agent": "a-0"}
+IDS |= {"file": "f-000000000000", "prompt": "modes%2Flatin", "agent": "a-0", "tool": "get_turn"}
 NEEDED = {"search_all": "q=port", "search_session": "q=port"}
 UNTESTED = ("stream_events",)
 """Streams have a test of their own."""

@@ -30,4 +30,4 @@ class AgentsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
     """Workers that may die with the same agent; then it is marked as lost."""
     roots: tuple[str, ...] = ()
-    """Folders that the tools of agents spawned over HTTP may use."""
+    """Folders for the tools of agents that are spawned over HTTP, and for tools that are called over HTTP."""

@@ -22,10 +22,26 @@ MISSING = "foveate serve needs the extra 'server': pip install 'foveate[server]'
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 chooses one. Default: 8484.")
 @click.option("--upstream", metavar="URL", help="Base URL of the provider that the gateway forwards to.")
 @click.option("--bypass", is_flag=True, help="Forward requests unchanged and record nothing.")
+@click.option("--allow-exec", is_flag=True, help="Let agents and tool calls execute commands, in a sandbox.")
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Folder for the tools of agents and of /tools; repeatable. Default: agents.roots.",
+)
 @store_option
 @json_option
 def command(
-    *, host: str | None, port: int | None, upstream: str | None, bypass: bool, store_path: Path, as_json: bool
+    *,
+    host: str | None,
+    port: int | None,
+    upstream: str | None,
+    bypass: bool,
+    allow_exec: bool,
+    roots: tuple[str, ...],
+    store_path: Path,
+    as_json: bool,
 ) -> None:
     """Serve the gateway under /v1, the HTTP API under /api/v1 and MCP under /mcp, until it is stopped.
 
@@ -42,7 +58,11 @@ def command(
     from foveate.settings import load_settings
 
     given = {"host": host, "port": port, "upstream": upstream, "bypass": bypass or None}
-    overrides = {"server": {name: value for name, value in given.items() if value is not None}}
+    overrides: dict[str, dict[str, object]] = {
+        "server": {name: value for name, value in given.items() if value is not None},
+        "tools": {"allow_exec": True} if allow_exec else {},
+        "agents": {"roots": list(roots)} if roots else {},
+    }
     path = store_file(store_path, create=True)
 
     def report(ready: ServeReport) -> None:

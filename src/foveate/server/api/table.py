@@ -17,6 +17,7 @@ from foveate.server.api import (
     prompts,
     search,
     sessions,
+    tools,
     topics,
     transfer,
     turns,
@@ -24,7 +25,9 @@ from foveate.server.api import (
 from foveate.server.api.endpoint import BASE, JSON, ApiParts, Endpoint, encode, make_routes
 from foveate.server.api.schema import describe
 
-RESOURCES = (sessions, turns, context, search, notes, topics, transfer, jobs, events, keys, cabinet, prompts, agents)
+RESOURCES = (
+    *(sessions, turns, context, search, notes, topics, transfer, jobs, events, keys, cabinet, prompts, agents, tools),
+)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for endpoint in module.routes.listed)
 
 

@@ -1,0 +1,202 @@
+"""`/tools`: the tools of the registry, and calls of them.
+
+A call is as powerful as the tool, so its right depends on it. `write` is enough for tools that only read, or change the
+store. Tools that overwrite something or reach beyond the machine take `admin`, and a key without a tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from foveate.agents.suspension import Suspension
+from foveate.server.access import check_right
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.problems import ProblemError
+from foveate.session.keys import Right
+from foveate.tools import Tool, Toolbox, ToolOutput, Workspace, packs, registry
+from foveate.tools.toolbox import EXEC
+from foveate.turn import Attachment
+
+routes = Endpoints("tools")
+Text = Annotated[str, Meta(min_length=1)]
+NO_TOOL = "tool-not-found"
+
+
+class ToolResource(Struct, frozen=True, kw_only=True):
+    """A tool."""
+
+    name: str
+    usage: str
+    """How it is called, e.g. `read_file(path, [first_line])`."""
+    description: str
+    read_only: bool
+    destructive: bool
+    """It may overwrite or delete."""
+    open_world: bool
+    """It reaches beyond the server's machine."""
+    approval: str
+    """`never`: executed at once. `ask` and `always`: a call takes `approve`."""
+    right: Right
+    """The right that a call of it takes."""
+    timeout_seconds: float
+    max_output_tokens: int | None
+    """A longer result goes to the file cabinet."""
+    schema: dict[str, Any]
+    """JSON schema of its arguments."""
+
+
+class RegistryList(Struct, frozen=True, kw_only=True):
+    """The tools of a pack, by name."""
+
+    pack: str
+    packs: list[str]
+    """All packs."""
+    items: list[ToolResource]
+
+
+class RegistryQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tools."""
+
+    pack: Text = "all"
+
+
+class ToolCallRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call. File tools are confined to the folders that the server's settings name (`agents.roots`)."""
+
+    arguments: dict[str, Any] = {}
+    session: str | None = None
+    """The session whose history, plan and file cabinet the tool uses."""
+    pack: Text = "all"
+    """The pack whose tools can be called, by a script too."""
+    approve: bool = False
+    """Somebody approves this call, if the tool needs approval."""
+
+
+class InnerToolCall(Struct, frozen=True, kw_only=True):
+    """A call that a script made."""
+
+    name: str
+    arguments: dict[str, Any]
+    text: str
+    is_error: bool
+    exit_code: int | None
+
+
+class ToolCallResult(Struct, frozen=True, kw_only=True):
+    """What a tool answered. A call that failed is an answer too."""
+
+    text: str
+    is_error: bool
+    exit_code: int | None
+    """Of a command."""
+    attachments: list[Attachment]
+    inner: list[InnerToolCall]
+    """Calls that a script made."""
+
+
+@routes.add("GET", "/tools", right="read")
+async def list_registry(call: Call, query: RegistryQuery) -> RegistryList:
+    """The tools of a pack; 422 if there is no such pack."""
+    own = call.view.settings.tools.packs
+    items = [_resource(registry.find(name)) for name in packs.tools_of(query.pack, own)]
+    return RegistryList(pack=query.pack, packs=list(packs.pack_names(own)), items=items)
+
+
+@routes.add("GET", "/tools/{tool}", right="read")
+async def get_tool(call: Call, tool: str) -> ToolResource:  # noqa: ARG001 # every handler takes the call
+    """A tool: its description, the schema of its arguments, its limits, and the right that a call takes."""
+    return _resource(_find(tool))
+
+
+@routes.add("POST", "/tools/{tool}/call", right="write")
+async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCallResult:
+    """Call a tool. An error of the tool, wrong arguments included, is an answer with `is_error`.
+
+    Tools that overwrite or reach beyond the machine need the right `admin` and a key without a tenant. `exec` also
+    needs a server that was started with `--allow-exec`. 409 if the tool needs approval and the call has none.
+    """
+    found = _find(tool)
+    settings = call.view.settings
+    _check_access(call, found, allow_exec=settings.tools.allow_exec)
+    if tool not in packs.tools_of(body.pack, settings.tools.packs):
+        raise ProblemError(404, f"the pack {body.pack!r} has no tool {tool!r}", kind=NO_TOOL)
+    if found.approval != "never" and not body.approve:
+        raise ProblemError(409, f'{tool} needs approval: show the call to a person, and send it with "approve": true')
+    workspace = Workspace.at(
+        () if call.principal.tenant else settings.agents.roots,  # tenants have no folders in common
+        session=None if body.session is None else await call.view.open_session(body.session),
+        fov=call.view,
+        settings=settings.tools,
+        allow_exec=settings.tools.allow_exec,
+    )
+
+    async def approve(_tool: Tool, _arguments: Mapping[str, Any]) -> bool:
+        return body.approve
+
+    try:
+        return _answer(await Toolbox.of_pack(body.pack, workspace, approve=approve).call(tool, body.arguments))
+    except Suspension as suspension:
+        problem = f"the session {body.session!r} is an agent's that runs now; only the agent itself can call {tool}"
+        raise ProblemError(409, problem) from suspension
+
+
+def call_right(tool: Tool) -> Right:
+    """The right that a call of a tool takes."""
+    hints = tool.annotations
+    is_harmless = not hints.open_world and (hints.read_only or not hints.destructive)
+    return "write" if is_harmless else "admin"
+
+
+def _check_access(call: Call, tool: Tool, *, allow_exec: bool) -> None:
+    right = call_right(tool)
+    check_right(call.principal, right)
+    if right == "admin" and call.principal.tenant:
+        raise ProblemError(403, f"{tool.name} is for the owner of the store; use a key without a tenant")
+    if tool.name == EXEC and not allow_exec:
+        raise ProblemError(403, "exec is off; start the server with 'foveate serve --allow-exec'")
+
+
+def _find(name: str) -> Tool:
+    if name not in registry.names():
+        raise ProblemError(404, f"there is no tool {name[:80]!r}; 'GET /tools' lists them", kind=NO_TOOL)
+    return registry.find(name)
+
+
+def _resource(tool: Tool) -> ToolResource:
+    hints = tool.annotations
+    return ToolResource(
+        name=tool.name,
+        usage=tool.usage(),
+        description=tool.description,
+        read_only=hints.read_only,
+        destructive=hints.destructive and not hints.read_only,
+        open_world=hints.open_world,
+        approval=tool.approval,
+        right=call_right(tool),
+        timeout_seconds=tool.timeout_seconds,
+        max_output_tokens=tool.max_output_tokens,
+        schema=tool.schema,
+    )
+
+
+def _answer(output: ToolOutput) -> ToolCallResult:
+    inner = [
+        InnerToolCall(
+            name=one.name,
+            arguments=dict(one.arguments),
+            text=one.output.text,
+            is_error=one.output.is_error,
+            exit_code=one.output.exit_code,
+        )
+        for one in output.inner
+    ]
+    return ToolCallResult(
+        text=output.text,
+        is_error=output.is_error,
+        exit_code=output.exit_code,
+        attachments=list(output.attachments),
+        inner=inner,
+    )
