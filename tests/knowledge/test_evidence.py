@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from foveate.knowledge.evidence import Evidence, is_rule, own_words
+from foveate.knowledge.evidence import Evidence, is_rule
 from support.learning import NONCE, failed, learned
 
 EXPORT = learned(
@@ -78,5 +78,4 @@ def test_a_rule_that_the_person_states_is_proven(typed: str, rule: str) -> None:
     ],
 )
 def test_a_rule_of_others_that_the_person_repeats_is_not(typed: str) -> None:
-    assert "-j8" not in own_words(typed) or "says" in typed or typed.endswith("?")
     assert "did not state" in Evidence([learned(typed)]).problem("Always run make with -j8.", nonce=NONCE)

@@ -21,7 +21,8 @@ from foveate.compress.guard import CLAIMS, GuardSource
 from foveate.compress.lexicon import OUTCOMES, as_words, stem
 from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
 from foveate.compress.telegraph import look_at
-from foveate.words.grammar import QUESTION_MARKS, replace_fenced
+from foveate.knowledge.statements import own_words
+from foveate.words.grammar import QUESTION_MARKS
 
 if TYPE_CHECKING:
     from foveate.knowledge.gather import LearnedTurn
@@ -96,28 +97,11 @@ _REPORTED = re.compile(
     re.IGNORECASE,
 )
 """The person repeats what somebody or something else says."""
-_PASTING = re.compile(
-    r"\b(?:here(?:'s| is| are| comes)|below|following|this (?:is|was)|translate|summari[sz]e|review|proofread"
-    r"|paste[ds]?|pasting|copied|got|received|says?|said|wrote|hier|folgende[rsnm]?|übersetze|voici|traduis|aquí|traduce)\b",
-    re.IGNORECASE,
-)
-_PASTED = re.compile(
-    r"\b(?:output|logs?|e-?mail|mail|message|page|site|article|post|comment|ticket|issue|file|readme|docs?|text|snippet"
-    r"|documentation|transcript|results?|response|reply|answer)\b",
-    re.IGNORECASE,
-)
-"""Words that announce pasted text, and what it is called; before a colon."""
-_QUOTED_LINE = re.compile(r"^\s*(?:>|\||[+-]{2,}|\$ |#!|//|/\*|\*/|<!--)")
-_LABEL_LINE = re.compile(
-    r"^[\W_]*(?:system|developer|assistant|user|human|ai|admin|tool|from|subject|sent|cc|fwd)\b[^:\n]{0,40}:"
-    r"|^\s*\[(?:system|assistant|user|tool|result|inst)",
-    re.IGNORECASE,
-)
-"""The head of somebody's message: what follows is not the person's own."""
 _QUOTED = re.compile(
-    r"\"[^\"\n]{2,4000}\"|“[^”]{2,4000}”|«[^»]{2,4000}»|„[^“”]{2,4000}[“”]|「[^」]{2,4000}」|`[^`\n]{40,}`"
+    r"\"[^\"\n]+\"|“[^”\n]+”|«[^»\n]+»|„[^“”\n]+[“”]|「[^」\n]+」|`[^`\n]*(?:\s[^`\n]*){3,}`"
+    r"|(?<!\w)'[^'\n]*(?:\s[^'\n]*){3,}'(?!\w)|‘[^’\n]*(?:\s[^’\n]*){3,}’"
 )
-_TAGGED = re.compile(r"<(\w[\w-]*)\b[^>]*>.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL)
+"""Quotations; the name of a command in backticks is none."""
 _BULLET = re.compile(r"^[\s*•\-–—\d.)#>\[\]x]+(?=\w)", re.IGNORECASE)
 _COURTESY = re.compile(
     r"^(?:please|pls|kindly|so|and|then|also|just|ok(?:ay)?|now|well|hey|hi|hello|thanks|again|bitte|hinweis|note|tip"
@@ -126,25 +110,6 @@ _COURTESY = re.compile(
 )
 _FIRST_WORD = re.compile(r"[^\W\d_]+(?=[\s,:!]|$)")
 _NO_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-
-
-def own_words(typed: str) -> str:
-    """What the person says in their own words: without code, quotes, tagged blocks and pasted text."""
-    text = _TAGGED.sub("\n", replace_fenced(unicodedata.normalize("NFKC", visible(typed)), "\n"))
-    kept: list[str] = []
-    for line in text.split("\n"):
-        if _LABEL_LINE.match(line):
-            break
-        if _QUOTED_LINE.match(line):
-            continue
-        if line.rstrip().endswith(":") and (_PASTING.search(line) or _PASTED.search(line)):
-            break
-        head, colon, _ = line.partition(": ")
-        if colon and (_REPORTED.search(head) or _PASTING.search(head)):
-            kept.append(head)
-            break
-        kept.append(_QUOTED.sub("…", line))
-    return "\n".join(kept)
 
 
 def is_rule(sentence: str) -> bool:
@@ -209,13 +174,14 @@ class Evidence:
     """What the sources of an item prove."""
 
     def __init__(self, turns: Sequence[LearnedTurn]) -> None:
-        typed = [sentence for turn in turns for sentence in statements(own_words(turn.user))]
+        typed = [sentence for turn in turns for sentence in statements(_QUOTED.sub("…", own_words(turn.user)))]
         stated = [one for one in typed if not one.rstrip().endswith(QUESTION_MARKS) and not _REPORTED.search(one)]
+        others = [one for one in typed if one not in set(stated) and _is_report(one)]
         answered = [sentence for turn in turns for sentence in statements(turn.assistant) if _is_report(sentence)]
         failed = [sentence for turn in turns for text in _outside(turn) for sentence in statements(text)]
         errors = [one for one in failed if _is_report(one) and _has_error(one)]
         self._stated = _Said(tuple(stated[:MAX_SENTENCES]))
-        self._reports = _Said(tuple([*typed, *answered][:MAX_SENTENCES]))
+        self._reports = _Said(tuple([*stated, *others, *answered][:MAX_SENTENCES]))
         self._errors = _Said(tuple([*self._reports.sentences, *errors][: 2 * MAX_SENTENCES]))
 
     def problem(self, text: str, *, nonce: str) -> str:
