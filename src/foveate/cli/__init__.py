@@ -20,7 +20,7 @@ GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
     "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
     "Serve": ("serve", "worker", "keys"),
-    "Maintain": ("compress", "models", "prune", "doctor"),
+    "Maintain": ("compress", "learn", "models", "prune", "doctor"),
     ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),
 }
 

@@ -25,8 +25,6 @@ LEAST_WEIGHT = 0.2
 """An item whose weight would be lowered below this is retired."""
 MAX_SOURCES = 200
 """Source turns of an item; of more, the newest of each session."""
-WHOLE_KINDS: tuple[KnowledgeKind, ...] = ("topic", "recommendation")
-"""Kinds of which rules find all there are in every run."""
 _SEEN = frozenset({"sources", "first_seen_us", "last_seen_us"})
 _CONTENT = tuple(
     field.name for field in fields(NewKnowledge) if field.name not in ("id", "scope", "reason", "prompt_version")
@@ -151,7 +149,8 @@ def _kept_if(
     row: KnowledgeRow, kept: NewKnowledge, is_found: Iterable[str], found: Sequence[NewKnowledge]
 ) -> NewKnowledge:
     """The item; retired if rules, which find all of its kind in every run, found others of the kind but not it."""
-    is_whole = row.kind in WHOLE_KINDS and row.maker == LOCAL_MAKER
+    # A model names topics, but does not find them.
+    is_whole = row.kind == "topic" or (row.kind == "recommendation" and row.maker == LOCAL_MAKER)
     if not is_whole or row.id in is_found or not any(item.kind == row.kind for item in found):
         return kept
     return replace(kept, state="retired", reason="not found any more")

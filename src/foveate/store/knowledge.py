@@ -56,7 +56,9 @@ COUNT_USE = """INSERT INTO knowledge_uses (tenant, id, uses, helped, last_used_u
     VALUES (:tenant, :id, :used, :helped, :now_us) ON CONFLICT (tenant, id) DO UPDATE SET
     uses = knowledge_uses.uses + :used, helped = knowledge_uses.helped + :helped, last_used_us = :now_us"""
 
-DROP_TOPICS = "DELETE FROM turn_topics WHERE session = :session"
+# Other scopes of the same session have topics of their own.
+DROP_TOPICS = """DELETE FROM turn_topics WHERE session = :session AND NOT EXISTS (SELECT 1 FROM knowledge k
+    WHERE k.tenant = :tenant AND k.id = turn_topics.topic AND k.scope <> :scope)"""
 ADD_TOPIC = """INSERT INTO turn_topics (session, turn, topic, weight) VALUES (:session, :turn, :topic, :weight)
     ON CONFLICT (session, turn, topic) DO UPDATE SET weight = :weight"""
 TURN_TOPICS = """SELECT turn, topic, weight FROM turn_topics WHERE session = :session AND turn BETWEEN :first AND :last
@@ -234,7 +236,7 @@ def finish_run(connection: Connection, run_id: str, owner: str, report: str, cha
     supersede(connection, run.tenant, changes.superseded)
     numbers = {session_id: number_of(connection, session_id) for session_id in changes.topic_sessions}
     for number in numbers.values():
-        connection.execute(DROP_TOPICS, {"session": number})
+        connection.execute(DROP_TOPICS, {"session": number, "tenant": run.tenant, "scope": run.scope})
     connection.executemany(
         ADD_TOPIC,
         [

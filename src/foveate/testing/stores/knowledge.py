@@ -151,6 +151,20 @@ async def a_run_stores_all_its_changes_at_its_end(store: Store, _: OpenStore) ->
     assert await store.knowledge.turn_topics("s", 1, 9) == []
 
 
+async def a_run_keeps_the_topics_that_another_scope_gave_a_turn(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("one")])
+    for scope, topic in ((PROJECT, "t-1"), ("user:anna", "t-2"), (PROJECT, "t-3")):
+        await store.knowledge.begin_run(replace(run(topic, watermark=topic), scope=scope))
+        changes = KnowledgeChanges(
+            items=(replace(item(topic, scope=scope), kind="topic"),),
+            turn_topics=(("s", TurnTopicRow(1, topic, 0.5)),),
+            topic_sessions=("s",),
+        )
+        await store.knowledge.finish_run(topic, "one", "{}", changes)
+    assert [row.topic for row in await store.knowledge.turn_topics("s", 1, 9)] == ["t-2", "t-3"]
+
+
 async def what_was_learned_from_a_deleted_session_alone_goes_with_it(store: Store, _: OpenStore) -> None:
     for name in ("s", "other"):
         await store.create_session(replace(new_session(), id=name))
@@ -179,5 +193,6 @@ CASES: tuple[Case, ...] = (
     an_interrupted_run_goes_on_with_its_steps,
     a_run_whose_input_changed_is_replaced,
     a_run_stores_all_its_changes_at_its_end,
+    a_run_keeps_the_topics_that_another_scope_gave_a_turn,
     what_was_learned_from_a_deleted_session_alone_goes_with_it,
 )

@@ -1,0 +1,149 @@
+"""What a run did, or would do: how much it read, what that cost, and what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeKind, KnowledgeRow, KnowledgeSource, NewKnowledge
+
+RunOutcome = Literal["learned", "unchanged", "empty", "preview", "in progress"]
+"""`unchanged`: nothing to read that the last run has not read. `empty`: no turns. `in progress`: another run has the
+scope."""
+ChangeKind = Literal["new", "changed", "retired", "merged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeChange:
+    """An item that a run adds or changes."""
+
+    change: ChangeKind
+    id: str
+    kind: KnowledgeKind
+    title: str
+    text: str
+    before: str
+    """The text of the version before, if it was another."""
+    reason: str
+    sources: tuple[KnowledgeSource, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUsage:
+    """What a model was asked, or would be."""
+
+    model: str
+    calls: int = 0
+    input_tokens: int = 0
+    usd: float = 0.0
+    """Of a preview: an estimate."""
+    most_usd: float = 0.0
+    """Of a preview: if every answer were as long as it may be."""
+    refused: int = 0
+    """Items of the model that its sources do not prove."""
+    nothing: int = 0
+    """Answers that nothing is worth keeping."""
+    problem: str = ""
+    """Why turns were left for the next run, e.g. a spending limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeReport:
+    """What a run did in one scope."""
+
+    scope: str
+    outcome: RunOutcome
+    tenant: str = ""
+    run_id: str = ""
+    sessions: int = 0
+    turns: int = 0
+    usage: ModelUsage | None = None
+    """None if no model is configured."""
+    changes: tuple[KnowledgeChange, ...] = ()
+    turns_with_topics: int = 0
+
+    def count(self, change: ChangeKind) -> int:
+        """How many items changed in this way."""
+        return sum(each.change == change for each in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnReport:
+    """What was learned in each scope."""
+
+    scopes: tuple[ScopeReport, ...]
+
+    @property
+    def calls(self) -> int:
+        """Calls of models, of all scopes."""
+        return sum(report.usage.calls for report in self.scopes if report.usage and report.outcome != "preview")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What a run leaves for the next one, stored with it."""
+
+    sessions: int
+    turns: int
+    new: int
+    changed: int
+    retired: int
+    merged: int
+    usage: ModelUsage | None = None
+    read: Mapping[str, int] | None = None
+    """By session the turn up to which a model has read all; None if no model is configured."""
+    blocked_at: KnowledgeSource | None = None
+    """The first turn of a chunk that no model answered; it is skipped if it fails again."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a model has read all that it was to read."""
+        return self.usage is None or not self.usage.problem
+
+
+def describe_changes(known: Sequence[KnowledgeRow], changes: KnowledgeChanges) -> tuple[KnowledgeChange, ...]:
+    """What changes, given the items before: new ones first, then changed, retired and merged ones."""
+    rows = {row.id: row for row in known}
+    found = [_item_change(rows.get(item.id), item) for item in changes.items]
+    for each in changes.superseded:
+        row = rows[each.id]
+        found.append(replace(_change(row, "merged"), reason=each.reason))
+    order: tuple[ChangeKind, ...] = ("new", "changed", "retired", "merged")
+    return tuple(sorted(found, key=lambda change: (order.index(change.change), change.kind, change.id)))
+
+
+def public_sources(changes: Iterable[KnowledgeChange], rename: Mapping[str, str]) -> tuple[KnowledgeChange, ...]:
+    """The changes with the ids of sessions as their tenant uses them."""
+    return tuple(
+        replace(
+            change,
+            sources=tuple(
+                KnowledgeSource(rename.get(source.session_id, source.session_id), source.turn)
+                for source in change.sources
+            ),
+        )
+        for change in changes
+    )
+
+
+def _item_change(row: KnowledgeRow | None, item: NewKnowledge) -> KnowledgeChange:
+    if row is None:
+        return _change(item, "new")
+    is_retired = item.state == "retired" and row.state != "retired"
+    return replace(
+        _change(item, "retired" if is_retired else "changed"), before=row.text if row.text != item.text else ""
+    )
+
+
+def _change(item: NewKnowledge, change: ChangeKind) -> KnowledgeChange:
+    return KnowledgeChange(
+        change=change,
+        id=item.id,
+        kind=item.kind,
+        title=item.title,
+        text=item.text,
+        before="",
+        reason=item.reason,
+        sources=item.sources,
+    )

@@ -1,0 +1,376 @@
+"""A run that learns from a scope, in named steps whose results are kept.
+
+    gather ──► topics ──► lessons ──► model-… ──► merge ──► finish
+
+A run over input that was learned from does nothing. One that is killed is resumed with the results of its steps; all
+its changes are stored in one transaction at its end, so there is nothing half-done at any time. Ids of items are
+computed from their content, so a resumed run ends as one that was not interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+import msgspec
+
+from foveate.client import Foveate
+from foveate.errors import ModelError, RunInProgress, RunLost, contained
+from foveate.knowledge.gather import Gathered, gather, scope_spans, scopes_of, vectors_of, watermark
+from foveate.knowledge.lessons import find_lessons
+from foveate.knowledge.merge import merge
+from foveate.knowledge.model import Proposed
+from foveate.knowledge.model_run import ModelResult, chunk_of, counted, over_limit, previewed, read_marks, with_unread
+from foveate.knowledge.model_steps import ModelStep, learn_version, plan_model, read_steps, replace_items
+from foveate.knowledge.report import (
+    KnowledgeChange,
+    LearnReport,
+    ModelUsage,
+    RunSummary,
+    ScopeReport,
+    describe_changes,
+    public_sources,
+)
+from foveate.knowledge.topics import TopicsFound, find_topics
+from foveate.recall.scopes import Scope
+from foveate.session.tenant import public_id
+from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeRow, NewKnowledge, NewRun
+
+LEARN_VERSION = 1
+"""Changes when rules find other things in the same turns, so that they are read again."""
+STEPS = ("gather", "topics", "lessons", "merge", "finish")
+RENEWALS_PER_LEASE = 3
+LOOKED_BACK = 100
+"""Runs of a scope among which the last one that ended is looked for."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnProgress:
+    """How far a run is."""
+
+    scope: str
+    step: str
+    stage: Literal["begin", "made", "kept"]
+    """The step begins, its result is there, its result is stored."""
+    done: int
+    total: int
+    """Steps of this scope."""
+
+
+Progress = Callable[[LearnProgress], object]
+
+
+@dataclass(frozen=True, slots=True)
+class GatherResult:
+    """What is kept of the first step: the turns themselves are read again, and are the same."""
+
+    turns: int
+    now_us: int
+    """The time of the newest turn, or the clock's if that is earlier."""
+
+
+async def learn(
+    fov: Foveate, scope: Scope | str | None = None, *, dry_run: bool = False, progress: Progress | None = None
+) -> LearnReport:
+    """Learn from a scope; without one, from each project, and from all sessions without a label together.
+
+    The owner of the store learns for each tenant separately. With `dry_run` nothing is stored and no model is asked:
+    the report says what would be read, what it would cost, and what rules would change. `RunInProgress` if another run
+    learns from the scope that was named.
+    """
+    if scope is not None:
+        wanted = scope if isinstance(scope, Scope) else Scope.parse(scope)
+        return LearnReport((await _learn_scope(fov, wanted, dry_run=dry_run, progress=progress),))
+    reports = []
+    for view in await _views(fov):
+        for each in await scopes_of(view):
+            try:
+                reports.append(await _learn_scope(view, each, dry_run=dry_run, progress=progress))
+            except RunInProgress:
+                reports.append(ScopeReport(scope=str(each), tenant=view.tenant_name, outcome="in progress"))
+    return LearnReport(tuple(reports))
+
+
+async def _views(fov: Foveate) -> list[Foveate]:
+    """The store as each tenant sees it; a tenant has its own view only."""
+    if fov.tenant_name:
+        return [fov]
+    tenants = sorted({row.tenant for row in await fov.store.list_sessions()} - {""})
+    return [fov, *map(fov.tenant, tenants)]
+
+
+async def _learn_scope(fov: Foveate, scope: Scope, *, dry_run: bool, progress: Progress | None) -> ScopeReport:
+    spans = await scope_spans(fov, scope)
+    blank = ScopeReport(scope=str(scope), tenant=fov.tenant_name, outcome="empty", sessions=len(spans))
+    if not spans:
+        return blank
+    for span in spans:
+        await fov.prepare(public_id(fov.tenant_name, span.row.id))
+    version = await run_version(fov)
+    last = await _last_summary(fov, scope, await watermark(fov, scope), version)
+    if last.is_done:
+        return replace(blank, outcome="unchanged", turns=last.summary.turns if last.summary else 0)
+    run = _Run(fov, scope, last.summary, progress)
+    if dry_run:
+        return await run.preview(blank)
+    return await run.execute(blank, version)
+
+
+async def run_version(fov: Foveate) -> str:
+    """What a run depends on besides its input: the rules, and the model with its prompts if there is one."""
+    settings = fov.settings.knowledge
+    asked = await learn_version(fov)
+    return f"{LEARN_VERSION} {asked} {settings.chunk_tokens} {settings.max_context_tokens}" if asked else f"{LEARN_VERSION}"
+
+
+@dataclass(frozen=True, slots=True)
+class _LastRun:
+    is_done: bool
+    """It had the same input, and is complete."""
+    summary: RunSummary | None
+    """Of the same version; None if there is none."""
+
+
+async def _last_summary(fov: Foveate, scope: Scope, mark: str, version: str) -> _LastRun:
+    rows = await fov.store.knowledge.list_runs(fov.tenant_name, scope=str(scope), limit=LOOKED_BACK)
+    row = next((row for row in rows if row.state == "done"), None)
+    if row is None or row.prompt_version != version:
+        return _LastRun(is_done=False, summary=None)
+    summary = msgspec.json.decode(row.report, type=RunSummary)
+    return _LastRun(row.watermark == mark and summary.is_complete, summary)
+
+
+class _Run:
+    """One run, or the preview of one."""
+
+    def __init__(self, fov: Foveate, scope: Scope, last: RunSummary | None, progress: Progress | None) -> None:
+        self._fov = fov
+        self._rows = fov.store.knowledge
+        self._scope = scope
+        self._last = last
+        self._progress = progress
+        self._id = ""
+        self._owner = uuid.uuid4().hex
+        self._kept: dict[str, bytes] = {}
+        self._done = 0
+        self._total = len(STEPS)
+
+    async def execute(self, blank: ScopeReport, version: str) -> ScopeReport:
+        """Do what is left of the run, and store everything."""
+        gathered = await gather(self._fov, self._scope)
+        async with self._leased(gathered, version):
+            self._kept = await self._rows.steps(self._id)
+            known, changes, found = await self._found(gathered)
+            return await self._finished(blank, gathered, known, changes, found)
+
+    async def preview(self, blank: ScopeReport) -> ScopeReport:
+        """What the run would read and what rules would change."""
+        gathered = await gather(self._fov, self._scope)
+        known, changes, found = await self._found(gathered)
+        return replace(
+            blank,
+            outcome="preview",
+            turns=len(gathered.turns),
+            usage=found.usage,
+            changes=self._described(known, changes),
+            turns_with_topics=_turns_with_topics(changes),
+        )
+
+    async def _found(self, gathered: Gathered) -> tuple[list[KnowledgeRow], KnowledgeChanges, ModelResult]:
+        """All steps up to the merge."""
+        known = await self._known()
+        begun = await self._step("gather", GatherResult, lambda: _summed_up(gathered))
+        topics = await self._step("topics", TopicsFound, lambda: self._topics(gathered, known))
+        rules = await self._step(
+            "lessons", tuple[NewKnowledge, ...], lambda: asyncio.to_thread(find_lessons, gathered, topics)
+        )
+        model = await self._asked(gathered, known, topics, now_us=begun.now_us)
+        found = replace_items([*topics.items, *rules], model.items)
+        # Not kept: it takes a moment, and people may have decided on items since a run was interrupted.
+        known = await self._known()
+        self._tell("merge", "begin")
+        changes = await asyncio.to_thread(
+            merge, known, found, now_us=begun.now_us, settings=self._fov.settings.knowledge
+        )
+        self._tell("merge", "made")
+        sessions = tuple(sorted({turn.source.session_id for turn in gathered.turns}))
+        return known, replace(changes, turn_topics=topics.turn_topics, topic_sessions=sessions), model
+
+    async def _finished(
+        self,
+        blank: ScopeReport,
+        gathered: Gathered,
+        known: Sequence[KnowledgeRow],
+        changes: KnowledgeChanges,
+        found: ModelResult,
+    ) -> ScopeReport:
+        report = replace(
+            blank,
+            outcome="learned",
+            run_id=self._id,
+            turns=len(gathered.turns),
+            usage=found.usage,
+            changes=self._described(known, changes),
+            turns_with_topics=_turns_with_topics(changes),
+        )
+        summary = RunSummary(
+            sessions=report.sessions,
+            turns=report.turns,
+            new=report.count("new"),
+            changed=report.count("changed"),
+            retired=report.count("retired"),
+            merged=report.count("merged"),
+            usage=found.usage,
+            read=found.read,
+            blocked_at=found.blocked_at,
+        )
+        self._tell("finish", "begin")
+        await self._rows.finish_run(self._id, self._owner, msgspec.json.encode(summary).decode(), changes)
+        self._tell("finish", "kept")
+        return report
+
+    async def _asked(
+        self, gathered: Gathered, known: Sequence[KnowledgeRow], topics: TopicsFound, *, now_us: int
+    ) -> ModelResult:
+        """What a model finds in the turns that it has not read yet, as far as limits allow."""
+        try:
+            plan = await plan_model(self._fov, gathered, known, topics.items, topics.turn_topics)
+        except ModelError as error:
+            return ModelResult(usage=ModelUsage(model=error.model, problem=str(error)))
+        if plan is None:
+            return ModelResult()
+        plan = with_unread(plan, gathered, self._last)
+        if not self._id:
+            return ModelResult(usage=previewed(plan))
+        steps = list(plan.steps())
+        self._total += len(steps)
+        usage = ModelUsage(model=plan.models[0], input_tokens=plan.estimate.input_tokens)
+        results: dict[str, bytes] = {}
+        left = {turn.source for chunk in plan.chunks for turn in chunk.turns}
+        blocked_at = None
+        for step in steps:
+            chunk = chunk_of(plan, step.name)
+            if step.name not in self._kept:
+                spent = sum(msgspec.json.decode(data, type=Proposed).nano_usd for data in results.values())
+                if problem := await over_limit(self._fov, spent, step.most_nano_usd):
+                    usage = replace(usage, problem=problem)
+                    break
+            data = await self._model_step(step, results)
+            made = msgspec.json.decode(data, type=Proposed)
+            usage = counted(usage, made)
+            if made.problem:
+                usage = replace(usage, problem=made.problem)
+                blocked_at = chunk.turns[0].source if chunk and made.calls and not made.is_capped else None
+                if blocked_at is None or self._last is None or self._last.blocked_at != blocked_at:
+                    break
+            results[step.name] = data
+            left -= {turn.source for turn in chunk.turns} if chunk else set()
+        items = await asyncio.to_thread(lambda: read_steps(results).items)
+        return ModelResult(items, usage, read_marks(gathered, left, now_us), blocked_at)
+
+    async def _model_step(self, step: ModelStep, results: Mapping[str, bytes]) -> bytes:
+        """The result of a step; one that failed is not kept, so that a resumed run tries again."""
+        if step.name in self._kept:
+            self._tell(step.name, "kept")
+            return self._kept[step.name]
+        self._tell(step.name, "begin")
+        data = await step.run({**self._kept, **results})
+        self._tell(step.name, "made")
+        if not msgspec.json.decode(data, type=Proposed).problem:
+            await self._keep(step.name, data)
+        return data
+
+    async def _topics(self, gathered: Gathered, known: Sequence[KnowledgeRow]) -> TopicsFound:
+        vectors = await vectors_of(self._fov, gathered)
+        return await asyncio.to_thread(find_topics, gathered, vectors, known)
+
+    async def _known(self) -> list[KnowledgeRow]:
+        return await self._rows.list_items(self._fov.tenant_name, scopes=[str(self._scope)])
+
+    def _described(self, known: Sequence[KnowledgeRow], changes: KnowledgeChanges) -> tuple[KnowledgeChange, ...]:
+        found = describe_changes(known, changes)
+        stored = {source.session_id for change in found for source in change.sources}
+        return public_sources(found, {name: public_id(self._fov.tenant_name, name) for name in stored})
+
+    async def _step(self, name: str, kind: type[T], make: Callable[[], Awaitable[T]]) -> T:
+        """The kept result of a step, or the one that is made and kept now."""
+        if name in self._kept:
+            self._tell(name, "kept")
+            return msgspec.json.decode(self._kept[name], type=kind)
+        self._tell(name, "begin")
+        data = msgspec.json.encode(await make())
+        self._tell(name, "made")
+        await self._keep(name, data)
+        # Read back, so that a resumed run goes on with exactly the same.
+        return msgspec.json.decode(data, type=kind)
+
+    async def _keep(self, name: str, data: bytes) -> None:
+        if self._id:
+            await self._rows.keep_step(self._id, self._owner, name, data)
+        self._tell(name, "kept")
+
+    def _tell(self, step: str, stage: Literal["begin", "made", "kept"]) -> None:
+        self._done += stage == "kept" or (step, stage) == ("merge", "made")
+        if self._progress:
+            self._progress(LearnProgress(str(self._scope), step, stage, self._done, self._total))
+
+    @asynccontextmanager
+    async def _leased(self, gathered: Gathered, version: str) -> AsyncIterator[None]:
+        """Hold the run while the block runs. One that did not end in it is given back for the next attempt."""
+        lease_seconds = self._fov.settings.knowledge.lease_seconds
+        run = await self._rows.begin_run(
+            NewRun(
+                id=uuid.uuid4().hex,
+                tenant=gathered.tenant,
+                scope=str(gathered.scope),
+                watermark=gathered.watermark,
+                prompt_version=version,
+                owner=self._owner,
+                lease_seconds=lease_seconds,
+            )
+        )
+        self._id = run.id
+        work = asyncio.current_task()
+        assert work is not None, "a run is a task"
+        heart = asyncio.create_task(self._beat(work, lease_seconds))
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not heart.done():
+                raise
+            work.uncancel()
+            raise RunLost(self._id) from None
+        finally:
+            heart.cancel()
+            await asyncio.gather(heart, return_exceptions=True)
+            with suppress(RunLost):
+                await self._rows.release_run(self._id, self._owner)
+
+    async def _beat(self, work: asyncio.Task[object], lease_seconds: float) -> None:
+        """Renew the lease; stop the work if another process has taken the run."""
+        while True:
+            await asyncio.sleep(lease_seconds / RENEWALS_PER_LEASE)
+            with contained(_log, "the lease of a run can't be renewed"):
+                try:
+                    await self._rows.renew_run(self._id, self._owner, lease_seconds)
+                except RunLost:
+                    work.cancel()
+                    return
+
+
+async def _summed_up(gathered: Gathered) -> GatherResult:
+    newest_us = max((turn.at_us for turn in gathered.turns), default=0)
+    return GatherResult(len(gathered.turns), min(newest_us, time.time_ns() // 1_000))
+
+
+def _turns_with_topics(changes: KnowledgeChanges) -> int:
+    return len({(session_id, row.turn) for session_id, row in changes.turn_topics})
