@@ -27,7 +27,7 @@ def test_the_changes_are_shown_with_their_sources_and_a_second_run_finds_nothing
     preview = shell("learn", "--dry-run")
     shown = shell("learn")
     assert "project:shop  1 turn of 1 session, by rules" in shown
-    assert f"profile: {RULE}"[:-1] in shown
+    assert f"lesson: {RULE}"[:-1] in shown
     assert "a/T-1" in shown
     assert "1 new, 0 changed, 0 retired, 0 merged" in shown
     assert "+ k-" in preview

@@ -12,7 +12,7 @@ import pytest
 
 import foveate
 from foveate.client import Foveate
-from foveate.errors import RunInProgress
+from foveate.errors import RunInProgress, RunLost
 from foveate.knowledge import run as module
 from foveate.knowledge.run import LearnProgress, learn
 from foveate.recall.scopes import Scope
@@ -320,7 +320,7 @@ async def test_a_run_that_another_process_has_taken_over_stops_and_stores_nothin
         if (progress.step, progress.stage) == ("topics", "begin"):
             stolen.append(asyncio.create_task(steal()))
 
-    with pytest.raises(module.RunLost):
+    with pytest.raises(RunLost):
         await learn(fov, SHOP, progress=at)
     await stolen[0]
     assert await rows.list_items("") == []

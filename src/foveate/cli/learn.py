@@ -36,9 +36,9 @@ OUTCOMES = {
 def command(*, scope: str | None, dry_run: bool, store_path: Path, as_json: bool) -> None:
     """Read the turns of a scope, and store what they teach: topics, a profile, lessons, recommendations.
 
-    Rules find it; if a model is set (knowledge.model, models.default), it finds and words more, within knowledge.run_usd
-    and knowledge.daily_usd. A second run over the same turns does nothing, and an interrupted one is resumed. Items are
-    proposals until they are used or approved: 'foveate knowledge' lists them.
+    Rules find it; if a model is set (knowledge.model, models.default), it finds and words more, within the limits
+    knowledge.run_usd and knowledge.daily_usd. A second run over the same turns does nothing, and an interrupted one is
+    resumed. Items are proposals until they are used or approved: 'foveate knowledge list' shows them.
 
     \b
     foveate learn --dry-run

@@ -129,7 +129,11 @@ async def run_version(fov: Foveate) -> str:
     """What a run depends on besides its input: the rules, and the model with its prompts if there is one."""
     settings = fov.settings.knowledge
     asked = await learn_version(fov)
-    return f"{LEARN_VERSION} {asked} {settings.chunk_tokens} {settings.max_context_tokens}" if asked else f"{LEARN_VERSION}"
+    return (
+        f"{LEARN_VERSION} {asked} {settings.chunk_tokens} {settings.max_context_tokens}"
+        if asked
+        else f"{LEARN_VERSION}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
