@@ -27,7 +27,11 @@ _MARK_CHARS = 16
 """No mark is longer, without the backslashes before it."""
 _SCALAR_CHARS = 4
 """The assumed length of a number or a truth value."""
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_OBJECTS = (dict, Mapping)
+_LISTS = (list, Sequence)
+"""The class that most values have comes first: the check of an abstract class is ten times slower."""
+json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""JSON without spaces, at once; see `json_slices`."""
 
 # What Claude Code makes of a slash command, and of a shell command, that is typed into it.
 _COMMAND_TAG = re.compile(r"\A\s*<(command-name|command-message|command-args|bash-input)>")
@@ -182,10 +186,10 @@ def weigh_json(value: object, most: int = sys.maxsize) -> int:
         node = pending.pop()
         if isinstance(node, str):
             weight += len(node)
-        elif isinstance(node, Mapping):
-            weight += len(node) + sum(len(key) for key in node if isinstance(key, str))
+        elif isinstance(node, _OBJECTS):
+            weight += len(node) + sum([len(key) for key in node if isinstance(key, str)])
             pending += node.values()
-        elif isinstance(node, Sequence):
+        elif isinstance(node, _LISTS):
             weight += len(node)
             pending += node
         else:
@@ -196,16 +200,16 @@ def weigh_json(value: object, most: int = sys.maxsize) -> int:
 def json_slices(value: Json) -> Iterator[str]:
     """JSON without spaces, in pieces: the encoder lets no other thread run while it writes one."""
     if weigh_json(value, SLICE_CHARS) <= SLICE_CHARS:
-        yield _encode(value)
+        yield json_text(value)
     elif isinstance(value, str):
         yield '"'
         for start in range(0, len(value), SLICE_CHARS):
-            yield _encode(value[start : start + SLICE_CHARS])[1:-1]
+            yield json_text(value[start : start + SLICE_CHARS])[1:-1]
         yield '"'
     elif isinstance(value, Mapping):
         before = "{"
         for key, inner in value.items():
-            yield f"{before}{_encode(key)}:"
+            yield f"{before}{json_text(key)}:"
             yield from json_slices(inner)
             before = ","
         yield "}"

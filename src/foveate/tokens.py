@@ -94,14 +94,13 @@ def count_pieces(
 
 
 def _chunks(pieces: Iterable[str], chunk_chars: int) -> Iterator[str]:
-    piece_end = re.compile(_PIECE_END)
     text = ""
     for piece in pieces:
         text += piece
         start = 0
         while len(text) - start > 2 * chunk_chars:
             longest = start + 2 * chunk_chars
-            place = piece_end.search(text, start + chunk_chars, longest)
+            place = re.compile(_PIECE_END).search(text, start + chunk_chars, longest)
             end = place.end() if place else longest
             yield text[start:end]
             start = end

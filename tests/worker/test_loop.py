@@ -5,9 +5,10 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -298,6 +299,24 @@ def test_the_newest_turn_gets_its_levels_once_it_has_been_quiet(tmp_path: Path) 
         assert await until_made(session, 1)
 
     asyncio.run(with_store(tmp_path / "chat.db", job, settings(compress={"quiet_seconds": 0.05})))
+
+
+def test_a_session_has_one_timer_however_many_messages_it_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def job(fov: Foveate) -> None:
+        loop = asyncio.get_running_loop()
+        call_at, timers = loop.call_at, list[object]()
+
+        def noted(when: float, callback: Callable[..., object], *args: Any, **options: Any) -> asyncio.TimerHandle:
+            timers.extend([callback] if getattr(callback, "__name__", "") == "_quieten" else [])
+            return call_at(when, callback, *args, **options)
+
+        monkeypatch.setattr(loop, "call_at", noted)
+        session = await fov.session("s")
+        for number in range(20):
+            await session.record([user(f"message {number}")])
+        assert len(timers) == 1
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(compress={"quiet_seconds": 3_600})))
 
 
 def test_a_program_that_records_and_closes_again_and_again_gets_its_turns_compressed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from io import BytesIO
 import zstandard
 
 from foveate.errors import InputError
-from foveate.text import json_slices
+from foveate.text import json_slices, json_text
 from foveate.turn import Json
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -31,9 +31,12 @@ class Body:
     size: int
 
 
-def pack(value: Json, compression_level: int) -> Body:
-    """The value as bytes to store. Lone surrogates are kept as they are (UTF-8 with surrogates passed)."""
-    raw = encode(value)
+def pack(value: Json, compression_level: int, *, in_slices: bool = True) -> Body:
+    """The value as bytes to store. Lone surrogates are kept as they are (UTF-8 with surrogates passed).
+
+    Without `in_slices` no other thread runs while it is encoded, which is faster for a short value.
+    """
+    raw = encode(value) if in_slices else json_text(value).encode("utf-8", "surrogatepass")
     if len(raw) > MAX_BODY_BYTES:
         raise InputError(
             f"a message of {len(raw):,} bytes is too large; at most {MAX_BODY_BYTES:,} bytes can be stored"

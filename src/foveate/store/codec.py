@@ -18,7 +18,7 @@ from foveate.errors import FoveateError
 from foveate.formats.sizes import SentSizes
 from foveate.store import bodies
 from foveate.store.rows import Draft, MessageRow
-from foveate.text import message_pieces, weigh_json
+from foveate.text import message_pieces, message_text, weigh_json
 from foveate.tokens import count_pieces
 from foveate.turn import (
     Attachment,
@@ -52,11 +52,11 @@ async def draft_messages(
 ) -> list[Draft]:
     """Drafts whose turns are found by the rule; `at` is for messages that don't say when."""
 
-    def make(message: Message, key: str | None) -> Draft:
-        return _draft(message, at, key, sizes, compression_level)
+    def make(message: Message, key: str | None, *, in_slices: bool = True) -> Draft:
+        return _draft(message, at, key, sizes, compression_level, in_slices=in_slices)
 
     if sum(map(weigh, messages)) < LARGE_CHARS:
-        return [make(message, key) for message, key in zip(messages, keys, strict=True)]
+        return [make(message, key, in_slices=False) for message, key in zip(messages, keys, strict=True)]
     return await asyncio.to_thread(lambda: list(_packers().map(make, messages, keys)))
 
 
@@ -90,15 +90,27 @@ def note_body(role: Role, note: str) -> bytes:
     return bodies.encode(_stored_form(Message(role, (Text(note),))))
 
 
-def _draft(message: Message, at: datetime | None, key: str | None, sizes: SentSizes, compression_level: int) -> Draft:
+def _draft(
+    message: Message,
+    at: datetime | None,
+    key: str | None,
+    sizes: SentSizes,
+    compression_level: int,
+    *,
+    in_slices: bool,
+) -> Draft:
     moment = message.at or at
-    body = bodies.pack(_stored_form(message), compression_level)
+    body = bodies.pack(_stored_form(message), compression_level, in_slices=in_slices)
+    counter = sizes.counter
+    tokens = (
+        count_pieces(message_pieces(message), counter.encoding) if in_slices else counter.base(message_text(message))
+    )
     return Draft(
         role=message.role,
         kind=message.kind,
         opens_turn=message.opens_turn,
         is_preamble=message.is_preamble,
-        tokens=count_pieces(message_pieces(message), sizes.counter.encoding) + sizes.extra_tokens([message]),
+        tokens=tokens + sizes.extra_tokens([message]),
         tool_calls=len(message.tool_calls),
         tool_results=len(message.tool_results),
         at_us=None if moment is None else to_us(moment),

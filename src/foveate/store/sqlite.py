@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 from foveate.errors import (
@@ -210,10 +210,8 @@ class SqliteFile:
         finally:
             connection.execute("COMMIT")
 
-    @contextmanager
-    def write(self, connection: sql.Connection) -> Iterator[None]:
-        with _transaction(connection, "BEGIN IMMEDIATE"):
-            yield
+    def write(self, connection: sql.Connection) -> AbstractContextManager[None]:
+        return _transaction(connection, "BEGIN IMMEDIATE")
 
     def is_fault(self, error: Exception) -> bool:
         return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)

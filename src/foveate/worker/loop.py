@@ -62,8 +62,10 @@ class Worker:
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
         self._sessions: dict[str, None] = {}
         """Sessions to work on, in order: a session goes behind the others after each batch."""
-        self._quiet: dict[str, asyncio.TimerHandle] = {}
+        self._quiet: dict[str, float] = {}
         """Sessions whose newest turn may still grow, and when it counts as finished."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        """A timer for each of them, which is set again if it fires too early."""
         self._recorded: dict[str, None] = {}
         """Sessions that got something new since the store was opened."""
         self._with_open: set[str] = set()
@@ -94,10 +96,10 @@ class Worker:
         if not self._settings.enabled or self._closed:
             return
         self._recorded[session_id] = None
-        if session_id in self._quiet:
-            self._quiet.pop(session_id).cancel()
         loop = asyncio.get_running_loop()
-        self._quiet[session_id] = loop.call_later(self._settings.quiet_seconds, self._quieten, session_id)
+        self._quiet[session_id] = loop.time() + self._settings.quiet_seconds
+        if session_id not in self._timers:
+            self._timers[session_id] = loop.call_at(self._quiet[session_id], self._quieten, session_id)
         self._queue(session_id)
 
     def resume(self) -> None:
@@ -111,7 +113,11 @@ class Worker:
             self._queue(session_id)
 
     def _quieten(self, session_id: str) -> None:
-        self._quiet.pop(session_id, None)
+        loop, finished = asyncio.get_running_loop(), self._quiet[session_id]
+        if loop.time() < finished:
+            self._timers[session_id] = loop.call_at(finished, self._quieten, session_id)
+            return
+        del self._quiet[session_id], self._timers[session_id]
         self._with_open.add(session_id)
         self._queue(session_id)
 
@@ -187,8 +193,9 @@ class Worker:
 
     async def _drain(self) -> None:
         """Work off the queue, newest turns included, and what earlier programs left."""
-        for handle in self._quiet.values():
-            handle.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         self._quiet.clear()
         if not self._recorded or not self._settings.close_seconds:
             return
