@@ -170,6 +170,34 @@ def describe() -> list[SettingKey]:
     return [key for name, section in sections().items() for key in keys_of(section, prefix=f"{name}.")]
 
 
+class ExplainedSetting(NamedTuple):
+    """A setting with its value, and where that comes from: `default`, `file`, `environment` or `program`."""
+
+    key: SettingKey
+    value: object
+    source: str
+
+
+def explain(settings: Settings, environment: Mapping[str, str] | None = None) -> list[ExplainedSetting]:
+    """Every setting. `program`: given on the command line or in code."""
+    environment = os.environ if environment is None else environment
+    path = environment.get(CONFIG_VARIABLE) or _default_file(environment)
+    in_file = {_section_name(key): values for key, values in (_read_file(Path(path)) if path else {}).items()}
+    in_environment = _read_environment(environment)
+    found = []
+    for key in describe():
+        section, _, name = key.name.partition(".")
+        value = getattr(getattr(settings, section), name)
+        given = {"environment": in_environment, "file": in_file}
+        source = next((place for place, values in given.items() if name in _table(values.get(section))), "program")
+        found.append(ExplainedSetting(key, value, "default" if value == key.default else source))
+    return found
+
+
+def _table(values: object) -> Mapping[str, object]:
+    return values if isinstance(values, Mapping) else {}
+
+
 def load_settings(
     path: str | Path | None = None,
     *,

@@ -64,6 +64,18 @@ def unescape_marks(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
+THOUSAND = 1_000
+
+
+def amount(number: float) -> str:
+    """A number as a person says it: 950, 12.3k, 4.1M."""
+    for unit in ("", "k", "M", "G"):
+        if abs(number) < THOUSAND or unit == "G":
+            return f"{number:.0f}" if unit == "" else f"{number:.1f}{unit}"
+        number /= THOUSAND
+    raise AssertionError("unreachable")
+
+
 def several(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things: 1 session, 1,200 sessions, 2 matches."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

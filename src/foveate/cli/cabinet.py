@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, amount, console, line, moment, print_exactly, print_json, print_listing
-from foveate.text import several
+from foveate.cli.ui.terminal import Column, console, line, moment, print_exactly, print_json, print_listing
+from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from foveate.session.cabinet import CabinetEntry

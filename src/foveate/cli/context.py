@@ -112,7 +112,7 @@ def read_text(path: Path | None) -> str:
 
 
 def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, object]:
-    from foveate.cli.ui.picture import bands_of
+    from foveate.session.picture import bands_of
 
     segments = [{name: value for name, value in asdict(part).items() if name != "text"} for part in context.segments]
     planned = context.planned

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, amount, console, line, print_json, print_table, progress_bar
+from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, progress_bar
+from foveate.text import amount
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,7 +137,7 @@ def _level_of(context: Context, turn: int) -> str:
 
 
 def _print_json(shown: DemoResult) -> None:
-    from foveate.cli.ui.picture import bands_of
+    from foveate.session.picture import bands_of
 
     print_json(
         {
@@ -236,6 +237,6 @@ def _show_figures(out: Console, shown: DemoResult) -> None:
 
 
 def _style(level: str) -> str:
-    from foveate.cli.ui.picture import LEVELS
+    from foveate.cli.ui.picture import STYLES
 
-    return next((style for name, (_, style) in LEVELS.items() if name == level), "")
+    return next((style for name, style in STYLES.items() if name == level), "")

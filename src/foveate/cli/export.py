@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import amount, print_exactly, print_json
+from foveate.cli.ui.terminal import print_exactly, print_json
 from foveate.errors import InputError
+from foveate.text import amount
 
 
 @click.command(name="export", short_help="Write a session as JSON, Markdown, or any format's own.")

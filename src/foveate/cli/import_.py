@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, amount, console, line, print_json, print_table, printable, progress_bar
+from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, printable, progress_bar
 from foveate.errors import FoveateError, InputError
-from foveate.text import several
+from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -76,9 +76,9 @@ def _described(content: TurnContent, raw: TurnContent, details: TurnDetails) -> 
 
 
 def _head(content: TurnContent, raw: TurnContent, between: str) -> Text:
-    from foveate.cli.ui.picture import LEVELS
+    from foveate.cli.ui.picture import STYLES
 
-    style = next(style for level, (_, style) in LEVELS.items() if level == content.level)
+    style = next(style for level, style in STYLES.items() if level == content.level)
     share = f", {content.tokens / raw.tokens:.0%} of raw" if raw.tokens and content.level != "R" else ""
     name = f" {content.turn_id}-{content.level} {NAMES[content.level]} "
     return line((name, style), f"{between}{several(content.tokens, 'token')}{share}")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.options import json_option, refuse_options_before, store_option, write_setting
-from foveate.cli.ui.terminal import Column, amount, console, is_watched, line, print_json, print_table
+from foveate.cli.ui.terminal import Column, console, is_watched, line, print_json, print_table
 from foveate.errors import InputError
-from foveate.text import several
+from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from rich.text import Text

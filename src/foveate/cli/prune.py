@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option, yes_option
-from foveate.cli.ui.terminal import Column, amount, console, line, print_json, print_table
+from foveate.cli.ui.terminal import Column, console, line, print_json, print_table
 from foveate.errors import ForkInUse, InputError
+from foveate.text import amount
 from foveate.turn import parse_time
 
 COLUMNS = (

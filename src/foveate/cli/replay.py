@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from foveate.cli.ui.options import TOKENS, json_option, opened, store_option
-from foveate.cli.ui.terminal import amount, console, line, print_json, progress_bar
-from foveate.text import several
+from foveate.cli.ui.terminal import console, line, print_json, progress_bar
+from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from foveate.replay.replay import ReplayReport

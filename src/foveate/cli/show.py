@@ -11,7 +11,6 @@ import click
 from foveate.cli.ui.options import json_option, opened, store_option
 from foveate.cli.ui.terminal import (
     Column,
-    amount,
     console,
     cut_middle,
     is_watched,
@@ -25,7 +24,7 @@ from foveate.cli.ui.terminal import (
     to_copy,
 )
 from foveate.errors import TurnNotFound
-from foveate.text import as_typed, compact_json, several
+from foveate.text import amount, as_typed, compact_json, several
 from foveate.turn import Attachment, Opaque, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import click
 from foveate.cli.ui.options import json_option, opened, store_option
 from foveate.cli.ui.terminal import (
     Column,
-    amount,
     console,
     line,
     moment,
@@ -22,7 +21,7 @@ from foveate.cli.ui.terminal import (
     reliable,
     waiting_for_model,
 )
-from foveate.text import several
+from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -20,11 +20,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.cache import BoundedCache
 from foveate.errors import StoreError
-from foveate.server.problems import ProblemError, is_gateway_path, refusal
+from foveate.server.problems import (
+    LOGIN_PATH,
+    STATIC_PATH,
+    ProblemError,
+    is_dashboard_path,
+    is_gateway_path,
+    refusal,
+)
 from foveate.server.settings import ServerSettings
 from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Right
 
-PUBLIC_PATHS = ("/healthz", "/readyz")
+PUBLIC_PATHS = ("/healthz", "/readyz", LOGIN_PATH, f"{LOGIN_PATH}/end")
+COOKIE = "foveate_key"
+"""The cookie with the key of somebody who has logged in to the dashboard."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 KEY_HEADERS = ("x-foveate-key", "authorization", "x-api-key", "x-goog-api-key")
 """Headers that may have a key of ours, in this order."""
@@ -104,6 +113,10 @@ class AccessControl:
         if not is_loopback(connection):
             raise _denied(f"without a key only direct requests from this machine are served; {CREATE_KEY}")
         return OWNER
+
+    async def identify_key(self, secret: str) -> Principal:
+        """Whose key this is; `ProblemError` 401 if nobody's."""
+        return await self._holder(secret)
 
     async def check_start(self) -> None:
         """Raise `ProblemError` if the server must not start: it listens to others, and there are no keys."""
@@ -204,7 +217,7 @@ class AccessMiddleware:
 
     async def _checked(self, connection: HTTPConnection) -> Principal:
         path, method = connection.scope["path"], connection.scope["method"]
-        if path in PUBLIC_PATHS:
+        if path in PUBLIC_PATHS or path.startswith(STATIC_PATH):
             return NOBODY
         self._access.check_names(connection)
         if method == "HEAD" and path == "/":
@@ -231,7 +244,7 @@ def find_key(connection: HTTPConnection) -> str | None:
             given = given.strip() if scheme.lower() == "bearer" else ""
         if given.startswith(PREFIX) or (given and name == "x-foveate-key"):
             return given
-    return None
+    return connection.cookies.get(COOKIE) if is_dashboard_path(connection.scope["path"]) else None
 
 
 def is_loopback(connection: HTTPConnection) -> bool:

@@ -26,10 +26,11 @@ from foveate.server.api.events import EventHub
 from foveate.server.api.idempotency import Replies
 from foveate.server.api.jobs import Jobs
 from foveate.server.api.table import api_routes
+from foveate.server.dashboard.table import dashboard_routes
 from foveate.server.gateway.routes import routes as gateway_routes
 from foveate.server.mcp import Limits, McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
-from foveate.server.problems import ProblemError, problem_of, problem_response, refusal
+from foveate.server.problems import DASHBOARD_PATH, ProblemError, problem_of, problem_response, refusal
 from foveate.server.settings import ServerSettings
 from foveate.tokens import counter_for
 
@@ -56,6 +57,7 @@ def create_app(
         Route("/mcp", mcp),
         *api_routes(parts),
         *gateway_routes(fov, settings),
+        *dashboard_routes(parts),
         *extra_routes,
     ]
 
@@ -90,14 +92,17 @@ def create_app(
     return app
 
 
+_RAW = (f"{BASE}/", f"{DASHBOARD_PATH}/")
+
+
 class _RawPaths:
-    """Routes of the API are found by the path as it was sent, so that an id may have an encoded slash."""
+    """Routes of API and dashboard are found by the path as it was sent, so that an id may have an encoded slash."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(f"{BASE}/") and scope.get("raw_path"):
+        if scope["type"] == "http" and scope["path"].startswith(_RAW) and scope.get("raw_path"):
             raw: bytes = scope["raw_path"].partition(b"?")[0]
             scope["path"] = raw.decode("ascii", "replace")
         await self._app(scope, receive, send)

@@ -48,6 +48,10 @@ TITLES = {
 }
 _ANTHROPIC = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 _GEMINI = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+HOME_PATH = "/"
+DASHBOARD_PATH = "/ui"
+LOGIN_PATH = f"{DASHBOARD_PATH}/login"
+STATIC_PATH = f"{DASHBOARD_PATH}/static/"
 _GATEWAY_PATH = re.compile(r"(?:/s/.+?)?/(v1(?:beta)?)(/.*)?", re.DOTALL)
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -99,11 +103,19 @@ def is_gateway_path(path: str) -> bool:
     return _GATEWAY_PATH.fullmatch(path) is not None
 
 
+def is_dashboard_path(path: str) -> bool:
+    """Whether a path belongs to the dashboard, where a browser shows a key by its cookie."""
+    return path == HOME_PATH or path.startswith(f"{DASHBOARD_PATH}/")
+
+
 def refusal(path: str, error: ProblemError) -> Response:
     """The answer to a request that is refused before it reaches its endpoint, in the envelope of its path."""
     found = _GATEWAY_PATH.fullmatch(path)
     if found is None:
-        return problem_response(error)
+        # A browser is sent to the form for a key; htmx goes there by its own header.
+        is_page = error.status == 401 and is_dashboard_path(path)  # noqa: PLR2004
+        extra = {"Location": LOGIN_PATH, "HX-Redirect": LOGIN_PATH}
+        return Response(status_code=303, headers=extra) if is_page else problem_response(error)
     body = _gateway_error(found[1], found[2] or "", error)
     headers = {**error.headers, "x-should-retry": "false"} if error.status in (401, 403) else error.headers
     return Response(msgspec.json.encode(body), error.status, headers, "application/json")

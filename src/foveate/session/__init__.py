@@ -438,6 +438,16 @@ class Session:
             offer, given, budget_tokens=budget_tokens, system=system, order=order, strategy=strategy, recall=recall
         )
 
+    async def look(self, *, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
+        """The context as it is now, for a person to look at: no answer will come from it. See `context`."""
+        asked = self._shared.asked.get(self.id)
+        try:
+            return await self.context(budget_tokens=budget_tokens, strategy=strategy, tools=False)
+        finally:
+            self._shared.asked.pop(self.id)
+            if asked is not None:
+                self._shared.asked[self.id] = asked
+
     async def context_with(
         self,
         offer: ToolSet | None,

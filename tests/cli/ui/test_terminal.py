@@ -18,7 +18,6 @@ from foveate.cli.ui.terminal import (
     LEAST_CUT,
     MOST_WHOLE,
     Column,
-    amount,
     line,
     print_exactly,
     print_json,
@@ -27,6 +26,7 @@ from foveate.cli.ui.terminal import (
     printable,
     shorten,
 )
+from foveate.text import amount
 from support.command_line import AWKWARD, SHOWN
 from support.strategies import texts
 

@@ -92,7 +92,7 @@ def command(
         raise InputError(f"{found.name} has no turns to compare")
     compared = _compared(found, names, budgets, (*needles, *found.planted), every=every, shown=not as_json)
     if page_path:
-        from foveate.cli.compare.page import write_page
+        from foveate.replay.page import write_page
 
         _write(page_path, write_page(found.name, compared))
     if as_json:

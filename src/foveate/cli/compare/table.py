@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foveate.cli.ui.terminal import Column, amount, line, print_table, shorten
-from foveate.text import several
+from foveate.cli.ui.terminal import Column, line, print_table, shorten
+from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from rich.console import Console

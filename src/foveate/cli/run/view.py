@@ -11,8 +11,8 @@ from foveate.agents.signals import REASONS, UPDATE
 from foveate.cli.chat.flow import LineFlow
 from foveate.cli.chat.room import outcome_of
 from foveate.cli.chat.status import dollars, status
-from foveate.cli.ui.terminal import amount, console, line, print_json_line, shorten, to_copy
-from foveate.text import compact_json
+from foveate.cli.ui.terminal import console, line, print_json_line, shorten, to_copy
+from foveate.text import amount, compact_json
 
 if TYPE_CHECKING:
     from foveate.agents.tasks import TaskList

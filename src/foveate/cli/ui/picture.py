@@ -5,44 +5,34 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foveate.cli.ui.terminal import Column, line, print_table
+from foveate.session.picture import CAUSES, LEVEL_NAMES, SUM_LEVELS, Cell, bands_of, cells_of, fixed_tokens
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
     from foveate.plan import ShownLevel
-    from foveate.session.values import Context, PlanReport, Segment
+    from foveate.session.values import Context, PlanReport
     from foveate.turn import Json
 
-LEVELS: dict[ShownLevel, tuple[str, str]] = {
-    "R": ("raw", "black on color(221)"),
-    "S": ("smoothed", "black on color(150)"),
-    "C": ("compressed", "black on color(73)"),
-    "T": ("tiny", "white on color(61)"),
-    "E": ("eras", "white on color(239)"),
-    "U": ("user's words", "black on color(223)"),
-    "M": ("some messages short", "black on color(115)"),
-    "A": ("summaries", "white on color(97)"),
+STYLES: dict[ShownLevel, str] = {
+    "R": "black on color(221)",
+    "S": "black on color(150)",
+    "C": "black on color(73)",
+    "T": "white on color(61)",
+    "E": "white on color(239)",
+    "U": "black on color(223)",
+    "M": "black on color(115)",
+    "A": "white on color(97)",
 }
 USUAL: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
 """Levels that the legend always names; the others where they are shown."""
-WIDE: tuple[ShownLevel, ...] = ("E", "A")
-"""Levels whose cell is a range of turns."""
 MAX_NOTE_CHARS = 100
 FIXED_STYLE = "white on color(95)"
 FREE_STYLE = "color(240)"
-CAUSES = {
-    "first": "the first one",
-    "budget": "the budget or the settings changed",
-    "made": "turns that were cut are now compressed",
-    "full": "the history was full",
-    "interval": "the interval was over",
-    "cold": "the provider's cache expired",
-}
 COLUMNS = (
     Column(""),
     Column("level", expendable=1),
@@ -59,21 +49,6 @@ FEW_ROWS = 3
 """Rows that the cells should fit into; their width follows."""
 MAX_CELLS = 2_000
 """Of a longer conversation the newest turns are drawn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A turn, or an era of many."""
-
-    first: int
-    last: int
-    level: ShownLevel
-
-    def label(self, width: int) -> str:
-        if self.level in WIDE:
-            turns = self.last - self.first + 1
-            return f" {turns:,} turns " if turns > 1 else " 1 turn "
-        return self.level.center(width)
 
 
 def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
@@ -94,27 +69,18 @@ def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = Fals
     _explain(out, context, one_off=one_off, is_other=is_other)
 
 
-def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
-    """One for each turn, oldest first. A turn shown in steps is drawn at the level that takes most of it."""
-    history = [segment for segment in segments if segment.level and segment.first and segment.last]
-    for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
-        parts = list(group)
-        level = max(parts, key=lambda segment: segment.tokens).level
-        assert first is not None
-        assert level is not None
-        last = parts[-1].last or first
-        if level == "E" or is_summary:
-            yield Cell(first, last, level)
-        else:
-            yield from (Cell(turn, turn, level) for turn in range(first, last + 1))
-
-
 def _legend(shown: Collection[ShownLevel | None]) -> Text:
     parts: list[str | tuple[str, str]] = []
-    for level, (name, style) in LEVELS.items():
+    for level, name in LEVEL_NAMES.items():
         if level in USUAL or level in shown:
-            parts += [(f" {level} ", style), f" {name}   "]
+            parts += [(f" {level} ", STYLES[level]), f" {name}   "]
     return line(*parts, ("oldest first", "dim"))
+
+
+def _label(cell: Cell, width: int) -> str:
+    if cell.level in SUM_LEVELS:
+        return f" {cell.turns:,} turns " if cell.turns > 1 else " 1 turn "
+    return cell.level.center(width)
 
 
 def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
@@ -127,24 +93,22 @@ def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
     row: list[str | tuple[str, str]] = []
     used = width
     for cell in cells:
-        gap = " " if cell.level in WIDE else ""
-        label = cell.label(cell_width)
+        gap = " " if cell.level in SUM_LEVELS else ""
+        label = _label(cell, cell_width)
         size = len(label) + len(gap)
         if used + size > width:
             if row:
                 yield line(*row)
             row = [(f"T-{cell.first}".ljust(margin), "dim")]
             used = margin
-        row += [(label, LEVELS[cell.level][1]), gap]
+        row += [(label, STYLES[cell.level]), gap]
         used += size
     yield line(*row)
 
 
 def _bar(context: Context, width: int) -> Text:
     """The budget as a bar, in the order of the context."""
-    spent = [
-        (LEVELS[segment.level][1] if segment.level else FIXED_STYLE, segment.tokens) for segment in context.segments
-    ]
+    spent = [(STYLES[segment.level] if segment.level else FIXED_STYLE, segment.tokens) for segment in context.segments]
     parts: list[str | tuple[str, str]] = []
     position = tokens = 0
     for style, run in itertools.groupby(spent, key=lambda part: part[0]):
@@ -163,46 +127,11 @@ def _total(context: Context) -> Text:
     )
 
 
-def fixed_tokens(context: Context) -> dict[str, int]:
-    """What the parts beside the history take."""
-    parts: dict[str, int] = {}
-    for segment in context.segments:
-        if segment.name != "history":
-            parts[segment.name] = parts.get(segment.name, 0) + segment.tokens
-    return parts
-
-
-def bands_of(context: Context) -> list[dict[str, object]]:
-    """What each level takes of the history, newest first, and what it was to take."""
-    history = [segment for segment in context.segments if segment.level]
-    total = sum(segment.tokens for segment in history)
-    targets = {band.level: band.target_share for band in context.planned.bands}
-    bands: list[dict[str, object]] = []
-    for level, (name, _) in LEVELS.items():
-        own = [segment for segment in history if segment.level == level]
-        if own:
-            tokens = sum(segment.tokens for segment in own)
-            turns = {turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)}
-            bands.append(
-                {
-                    "level": level,
-                    "name": name,
-                    "turns": len(turns),
-                    "first": own[0].first,
-                    "last": own[-1].last,
-                    "tokens": tokens,
-                    "share": tokens / total if total else 0.0,
-                    "target_share": targets.get(level),
-                }
-            )
-    return bands
-
-
 def _bands(context: Context) -> Iterator[Sequence[str | Text]]:
     for band in bands_of(context):
         target = band["target_share"]
         yield (
-            line((f" {band['level']} ", LEVELS[band["level"]][1])),  # type: ignore[index]
+            line((f" {band['level']} ", STYLES[band["level"]])),  # type: ignore[index]
             str(band["name"]),
             f"{band['turns']:,}",
             f"T-{band['first']}",

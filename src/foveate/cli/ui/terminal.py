@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from foveate.session.values import Reliability, SessionStats
 
 V = TypeVar("V")
-THOUSAND = 1000
 GAP = 2
 END = 1
 """So much of the gap behind the last column is not needed."""
@@ -271,15 +270,6 @@ def age(at: datetime) -> str:
         if seconds < size * until:
             return f"{int(seconds // size)} {unit}"
     return f"{int(seconds // 31_557_600) or 1} y"
-
-
-def amount(number: float) -> str:
-    """A number as a person says it: 950, 12.3k, 4.1M."""
-    for unit in ("", "k", "M", "G"):
-        if abs(number) < THOUSAND or unit == "G":
-            return f"{number:.0f}" if unit == "" else f"{number:.1f}{unit}"
-        number /= THOUSAND
-    raise AssertionError("unreachable")
 
 
 def shorten(text: str, width: int) -> str:

@@ -159,20 +159,19 @@ async def stream_events(call: Call, query: EventsQuery) -> EventData:
         raise ProblemError(422, f"no event {min(unknown)[:50]!r}; available: {', '.join(EVENT_KINDS)}")
     if query.session is not None:
         await call.view.open_session(query.session)
-    hub, tenant = call.parts.events, call.principal.tenant
-    given = call.request.headers.get("last-event-id", "")
-    number = int(given) if given.isdecimal() and len(given) < 19 else hub.last  # noqa: PLR2004
-    stream = _stream(hub, tenant, min(number, hub.last), wanted=(query.session, kinds), is_resumed=bool(given))
+    last = call.request.headers.get("last-event-id", "")
+    stream = event_stream(call.parts.events, call.principal.tenant, last, session=query.session, kinds=kinds)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)  # type: ignore[return-value]
 
 
-async def _stream(
-    hub: EventHub, tenant: str, number: int, *, wanted: tuple[str | None, frozenset[str]], is_resumed: bool
+async def event_stream(
+    hub: EventHub, tenant: str, last: str, *, session: str | None = None, kinds: frozenset[str] = frozenset()
 ) -> AsyncIterator[bytes]:
-    session, kinds = wanted
+    """The events of a tenant from now on, or behind the event whose number is `last`."""
+    number = min(hub.last, int(last) if last.isdecimal() and len(last) < 19 else hub.last)  # noqa: PLR2004
     yield b": events\n\n"
-    if is_resumed and hub.is_gone(tenant, number):
+    if last and hub.is_gone(tenant, number):
         yield b"event: gap\ndata: {}\n\n"
     is_open = True
     while is_open:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,15 +13,20 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import StreamingResponse
 
+from foveate.client import Foveate
 from foveate.errors import InputError
 from foveate.importer import ImportReport
 from foveate.replay.compare import compare
+from foveate.replay.report import Comparison
 from foveate.replay.script import Surroundings
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.jobs import Advance, JobResource
 from foveate.server.bodies import spool_body
 from foveate.server.problems import ProblemError
-from foveate.settings import check_strategy, strategy_names
+from foveate.session import Session
+from foveate.session.values import SessionInfo
+from foveate.settings import Settings, check_strategy, strategy_names
+from foveate.turn import Turn
 
 routes = Endpoints("transfer")
 BUDGETS_TOKENS = [16_000, 64_000]
@@ -91,43 +97,70 @@ async def export_session(call: Call, session: str, query: ExportQuery) -> str:
     """Export a conversation as a stream."""
     found = await call.view.open_session(session)
     pieces = found.export(query.format, first=query.first, last=query.last, after=query.after, before=query.before)
-    # An error of the arguments shows with the first piece, before the answer begins.
-    first = await anext(pieces, "")
-    return StreamingResponse(_chunks(first, pieces), media_type="text/plain")  # type: ignore[return-value]
+    return StreamingResponse(await export_stream(pieces), media_type="text/plain")  # type: ignore[return-value]
 
 
 @routes.add("POST", "/sessions/{session}/compare", right="read", status=202)
 async def compare_strategies(call: Call, session: str, body: CompareBody) -> JobResource:
     """Play a session through strategies at budgets, as a job. Nothing is sent to a model, and nothing is changed."""
-    for name in body.strategies:
-        check_strategy(name)
-    found = await call.view.open_session(session)
-    turns = await found.load_turns(1, body.turns)
-    if not turns:
-        raise InputError(f"session {found.id!r} has no turns to compare")
-    info = found.info
-    documents = {name: await found.documents.get(name) for name in DOCUMENTS}
-    around = Surroundings(info.title, tuple(pin.text for pin in await found.pins()), documents)
-    runs = len(set(body.budgets_tokens)) * len(set(body.strategies) or strategy_names())
+    comparison = await PlannedComparison.of(call.view, await call.view.open_session(session), body)
 
     async def work(advance: Advance) -> dict[str, Any]:
-        compared = await compare(
-            turns,
-            strategies=body.strategies,
-            budgets_tokens=tuple(dict.fromkeys(body.budgets_tokens)),
-            needles=body.needles,
-            strategy_settings={info.strategy: info.strategy_settings} if info.strategy_settings else {},
-            settings=call.view.settings,
-            model=info.model,
-            around=around,
-            every=body.every,
-            progress=advance,
-        )
-        summary: dict[str, Any] = msgspec.to_builtins(compared.summary(), enc_hook=str)
+        summary: dict[str, Any] = msgspec.to_builtins((await comparison.run(advance)).summary(), enc_hook=str)
         return summary
 
-    total = len(turns) * (1 + runs)
-    return call.parts.jobs.start(call.principal, "compare", found.id, total=total, work=work).shown()
+    name = comparison.info.id
+    return call.parts.jobs.start(call.principal, "compare", name, total=comparison.total, work=work).shown()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedComparison:
+    """What is compared, read from the store."""
+
+    info: SessionInfo
+    settings: Settings
+    turns: list[Turn]
+    around: Surroundings
+    wanted: CompareBody
+
+    @classmethod
+    async def of(cls, view: Foveate, session: Session, wanted: CompareBody) -> PlannedComparison:
+        """Read a session; an error if there is nothing to compare."""
+        for name in wanted.strategies:
+            check_strategy(name)
+        turns = await session.load_turns(1, wanted.turns)
+        if not turns:
+            raise InputError(f"session {session.id!r} has no turns to compare")
+        documents = {name: await session.documents.get(name) for name in DOCUMENTS}
+        around = Surroundings(session.info.title, tuple(pin.text for pin in await session.pins()), documents)
+        return cls(session.info, view.settings, turns, around, wanted)
+
+    @property
+    def total(self) -> int:
+        """Steps of the comparison."""
+        runs = len(set(self.wanted.budgets_tokens)) * len(set(self.wanted.strategies) or strategy_names())
+        return len(self.turns) * (1 + runs)
+
+    async def run(self, advance: Advance) -> Comparison:
+        """Play the session through the strategies."""
+        info = self.info
+        return await compare(
+            self.turns,
+            strategies=self.wanted.strategies,
+            budgets_tokens=tuple(dict.fromkeys(self.wanted.budgets_tokens)),
+            needles=self.wanted.needles,
+            strategy_settings={info.strategy: info.strategy_settings} if info.strategy_settings else {},
+            settings=self.settings,
+            model=info.model,
+            around=self.around,
+            every=self.wanted.every,
+            progress=advance,
+        )
+
+
+async def export_stream(pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    """The pieces of an export as bytes. An error of its arguments shows here, before the answer begins."""
+    return _chunks(await anext(pieces, ""), pieces)
 
 
 async def _chunks(first: str, rest: AsyncIterator[str]) -> AsyncIterator[bytes]:

@@ -8,10 +8,10 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from foveate.cli.compare.plots import PlotLine, StackLayer, Tick, Tip, line_plot, stack_plot, strip_plot
-from foveate.cli.ui.picture import LEVELS
-from foveate.cli.ui.terminal import amount
+from foveate.replay.plots import PlotLine, StackLayer, Tick, Tip, line_plot, stack_plot, strip_plot
 from foveate.replay.report import ABSENT, FIDELITY
+from foveate.session import picture
+from foveate.text import amount
 
 if TYPE_CHECKING:
     from foveate.replay.report import Comparison, Point, StrategyRun
@@ -26,25 +26,37 @@ PART_NAMES: Mapping[str, str] = {
     "fixed": "system, explanation, framing",
     "documents": "pins, goals, epic, tasks",
     "board": "board",
-    **{level: name for level, (name, _) in LEVELS.items()},
+    **{str(level): name for level, name in picture.LEVEL_NAMES.items()},
 }
-LEVEL_NAMES: Mapping[str, str] = {**{level: LEVELS[level][0] for level in FIDELITY}, ABSENT: "absent"}
+LEVEL_NAMES: Mapping[str, str] = {**{level: picture.LEVEL_NAMES[level] for level in FIDELITY}, ABSENT: "absent"}
 
 
 def write_page(name: str, compared: Comparison) -> str:
-    """The page."""
-    template = files("foveate.cli.compare").joinpath("page.html").read_text("utf-8")
+    """The page, with its style and script in it."""
+    template = _file("page.html")
     places = {
         "title": escape(f"{name}: strategies compared"),
-        "head": _head(name, compared),
-        "tabs": "".join(
-            f'<button type="button" data-budget="{budget}">{budget:,} tokens</button>' for budget in compared.budgets
-        ),
-        "sections": "\n".join(_section(compared, budget) for budget in compared.budgets),
+        "style": _file("report.css"),
+        "script": _file("report.js"),
+        "report": write_report(name, compared),
     }
     for place, text in places.items():
         template = template.replace(f"<!-- {place} -->", text)
     return template
+
+
+def write_report(name: str, compared: Comparison) -> str:
+    """The contents of the page, which `report.css` and `report.js` belong to."""
+    tabs = "".join(
+        f'<button type="button" data-budget="{budget}">{budget:,} tokens</button>' for budget in compared.budgets
+    )
+    sections = "\n".join(_section(compared, budget) for budget in compared.budgets)
+    head = f'<header>\n{_head(name, compared)}\n<nav aria-label="Budget">{tabs}</nav>\n</header>'
+    return f"{head}\n<main>\n{sections}\n</main>\n{_file('how_to_read.html')}"
+
+
+def _file(name: str) -> str:
+    return files("foveate.replay").joinpath(name).read_text("utf-8")
 
 
 def _head(name: str, compared: Comparison) -> str:

@@ -1,0 +1,65 @@
+"""Comparisons of strategies: start one on a session, watch its progress, read the report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import HTMLResponse, Response
+
+from foveate.replay.page import write_report
+from foveate.server.api.jobs import Advance
+from foveate.server.api.transfer import BUDGETS_TOKENS, CompareBody, PlannedComparison
+from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
+from foveate.server.problems import ProblemError
+from foveate.settings import strategy_names
+
+pages = Pages()
+KIND = "compare-page"
+
+
+@pages.add("GET", f"{BASE}/compare", right="read")
+async def show_compare(visit: Visit) -> Response:
+    """The form, and the comparisons so far."""
+    jobs = [job for job in visit.parts.jobs.list(visit.principal) if job.kind == KIND]
+    return visit.page(
+        "compare.html",
+        title="Compare",
+        sessions=(await visit.view.sessions())[:500],
+        strategies=strategy_names(),
+        budgets=", ".join(f"{tokens:,}".replace(",", "") for tokens in BUDGETS_TOKENS),
+        jobs=jobs,
+        chosen=visit.query("session"),
+    )
+
+
+@pages.add("POST", f"{BASE}/compare", right="read")
+async def start_compare(visit: Visit) -> Response:
+    """Start a comparison as a job."""
+    form = await visit.request.form(max_files=0)
+    names = [str(name) for name in form.getlist("strategy")]
+    budgets = [whole_number(part, "a budget", least=100) for part in str(form.get("budgets", "")).split(",")]
+    amounts = tuple(dict.fromkeys(tokens for tokens in budgets if tokens))
+    if not amounts:
+        raise ProblemError(422, "give at least one budget, e.g. 16k, 64k")
+    found = await visit.view.open_session(str(form.get("session", "")))
+    wanted = CompareBody(strategies=names, budgets_tokens=list(amounts))
+    comparison = await PlannedComparison.of(visit.view, found, wanted)
+
+    async def work(advance: Advance) -> dict[str, Any]:
+        compared = await comparison.run(advance)
+        return {"html": write_report(found.info.title or found.id, compared)}
+
+    job = visit.parts.jobs.start(visit.principal, KIND, found.id, total=comparison.total, work=work)
+    return visit.go(f"{BASE}/compare/{job.id}")
+
+
+@pages.add("GET", f"{BASE}/compare/{{job}}", right="read")
+async def show_report(visit: Visit, job: str) -> Response:
+    """The report; while it is being made, its progress."""
+    found = visit.parts.jobs.get(visit.principal, job)
+    if visit.is_fragment and found.status not in ("done", "failed", "cancelled"):
+        return visit.part("progress.html", job=found)
+    if visit.is_fragment:
+        return HTMLResponse(status_code=204, headers={**HEADERS, "HX-Refresh": "true"})
+    report = (found.result or {}).get("html", "")
+    return visit.page("report.html", title="Comparison", job=found, report=report)

@@ -1,0 +1,117 @@
+"""Costs and cache, provider health and background work; settings with where each value comes from; the doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.responses import Response
+
+from foveate.server.api.jobs import Advance
+from foveate.server.dashboard.page import BASE, Pages, Visit
+from foveate.server.problems import ProblemError
+from foveate.session.values import CostRow
+from foveate.settings import ExplainedSetting, explain
+
+MAX_FINDINGS = 200
+MAX_VALUE_CHARS = 300
+_PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]*@")
+DOCTOR = "doctor"
+pages = Pages()
+
+
+@dataclass(slots=True)
+class Total:
+    """Costs added up."""
+
+    name: str
+    calls: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    usd: float = 0.0
+    parts: list[str] = field(default_factory=list)
+
+    def add(self, row: CostRow) -> None:
+        self.calls += row.calls
+        self.failed += row.failed + row.unfit
+        self.input_tokens += row.input_tokens
+        self.cached_tokens += row.cached_tokens
+        self.output_tokens += row.output_tokens
+        self.usd += row.usd
+
+    @property
+    def cached_share(self) -> float:
+        return self.cached_tokens / max(1, self.input_tokens)
+
+
+@pages.add("GET", f"{BASE}/costs", right="read")
+async def show_costs(visit: Visit) -> Response:
+    """Costs by day, model and session; how providers and background work are."""
+    rows = await visit.view.costs()
+    titles = {info.id: info.title or info.id for info in await visit.view.sessions()}
+    days = sorted(_totals(rows, lambda row: row.day), key=lambda total: total.name)
+    sessions = sorted(_totals(rows, lambda row: row.session_id or ""), key=lambda total: (-total.usd, total.name))
+    return visit.page(
+        "costs.html",
+        title="Costs",
+        days=days,
+        models=sorted(_totals(rows, lambda row: f"{row.model}, {row.purpose}"), key=lambda total: -total.usd),
+        sessions=sessions[:50],
+        titles=titles,
+        providers=await visit.view.providers() if not visit.principal.tenant else (),
+        index=await visit.view.index_state() if not visit.principal.tenant else None,
+        jobs=[job.shown() for job in visit.parts.jobs.list(visit.principal)[:50]],
+    )
+
+
+@pages.add("GET", f"{BASE}/settings", right="admin")
+async def show_settings(visit: Visit) -> Response:
+    """Every setting with its value and where it comes from; the doctor."""
+    if visit.principal.tenant:
+        raise ProblemError(403, "settings are for the owner of the store")
+    doctors = [job for job in visit.parts.jobs.list(visit.principal) if job.kind == DOCTOR]
+    return visit.page(
+        "settings.html",
+        title="Settings",
+        settings=[_row(each) for each in explain(visit.view.settings)],
+        location=visit.view.location,
+        doctor=doctors[0] if doctors else None,
+    )
+
+
+@pages.add("POST", f"{BASE}/doctor", right="admin")
+async def start_doctor(visit: Visit) -> Response:
+    """Verify the whole store as a job."""
+
+    async def work(advance: Advance) -> dict[str, Any]:
+        problems: list[dict[str, str]] = []
+        async for finding in visit.view.check():
+            if finding.problem and len(problems) < MAX_FINDINGS:
+                problems.append({"problem": finding.problem, "advice": finding.advice})
+            await asyncio.sleep(0)
+        advance(1)
+        return {"problems": problems}
+
+    visit.parts.jobs.start(visit.principal, DOCTOR, "", total=1, work=work)
+    return visit.go(f"{BASE}/settings#doctor")
+
+
+def _row(setting: ExplainedSetting) -> tuple[str, str, str, str]:
+    """Name, value, source and what it takes; passwords in addresses are masked."""
+    value = _PASSWORD.sub(r"\1***@", str(setting.value))
+    return setting.key.name, value[:MAX_VALUE_CHARS], setting.source, setting.key.takes
+
+
+def _totals(rows: Sequence[CostRow], key: Any) -> list[Total]:
+    found: dict[str, Total] = defaultdict(lambda: Total(""))
+    for row in rows:
+        total = found[key(row)]
+        total.name = key(row)
+        total.add(row)
+    return list(found.values())

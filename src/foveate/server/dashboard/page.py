@@ -1,0 +1,264 @@
+"""How a page is declared, and how it is made: templates, headers, and who may see it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+import foveate
+from foveate.client import Foveate
+from foveate.errors import FoveateError
+from foveate.events import EVENT_KINDS
+from foveate.server.access import Principal, check_right
+from foveate.server.api.endpoint import ApiParts
+from foveate.server.problems import DASHBOARD_PATH, HOME_PATH, ProblemError, problem_of
+from foveate.session.keys import Right
+
+BASE = DASHBOARD_PATH
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""Nothing inline, nothing from elsewhere."""
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+NAVIGATION = (
+    (HOME_PATH, "Sessions"),
+    (f"{BASE}/compare", "Compare"),
+    (f"{BASE}/costs", "Costs"),
+    (f"{BASE}/knowledge", "Knowledge"),
+    (f"{BASE}/agents", "Agents"),
+    (f"{BASE}/cabinet", "Cabinet"),
+    (f"{BASE}/import", "Import"),
+    (f"{BASE}/settings", "Settings"),
+)
+SERVER_ERROR = 500
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+WEEK = 7 * DAY
+
+Method = Literal["GET", "POST"]
+Handler = Callable[..., Awaitable[Response]]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request for a page."""
+
+    request: Request
+    principal: Principal
+    view: Foveate
+    """The store as the principal sees it."""
+    parts: ApiParts
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether htmx asks for a part of the page."""
+        return "hx-request" in self.request.headers
+
+    def page(
+        self,
+        template: str,
+        *,
+        title: str,
+        status: int = 200,
+        values: Mapping[str, object] | None = None,
+        **more: object,
+    ) -> Response:
+        """A whole page."""
+        shown = {
+            "title": title,
+            "status": status,
+            "navigation": NAVIGATION,
+            "path": self.request.url.path,
+            "kinds": " ".join(EVENT_KINDS),
+            "version": foveate.__version__,
+            "has_key": bool(self.principal.key_id),
+            "may_write": self.principal.may("write"),
+            **(values or {}),
+            **more,
+        }
+        return HTMLResponse(render(template, shown), status, HEADERS)
+
+    def part(
+        self, template: str, *, status: int = 200, values: Mapping[str, object] | None = None, **more: object
+    ) -> Response:
+        """A part of a page, for htmx."""
+        shown = {"may_write": self.principal.may("write"), **(values or {}), **more}
+        return HTMLResponse(render(template, shown), status, HEADERS)
+
+    def go(self, path: str) -> Response:
+        """Send the browser elsewhere."""
+        if self.is_fragment:
+            return Response(status_code=204, headers={**HEADERS, "HX-Redirect": path})
+        return RedirectResponse(path, 303, HEADERS)
+
+    async def form(self) -> dict[str, str]:
+        """The fields of a form that are text."""
+        found = await self.request.form(max_files=0)
+        return {name: value.replace("\r\n", "\n") for name, value in found.items() if isinstance(value, str)}
+
+    def query(self, name: str, default: str = "") -> str:
+        return self.request.query_params.get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """A page with its path and the right that it needs."""
+
+    method: Method
+    path: str
+    right: Right | None
+    """None: everybody may see it."""
+    handler: Handler
+
+
+class Pages:
+    """The pages of one module."""
+
+    def __init__(self) -> None:
+        self.listed: list[PageRoute] = []
+
+    def add(self, method: Method, path: str, *, right: Right | None) -> Callable[[Handler], Handler]:
+        """Declare a page. `{names}` in the path are arguments of the handler."""
+
+        def declare(handler: Handler) -> Handler:
+            self.listed.append(PageRoute(method, path, right, handler))
+            return handler
+
+        return declare
+
+
+def make_routes(pages: Sequence[PageRoute], parts: ApiParts) -> list[Route]:
+    """The routes of these pages."""
+    return [Route(page.path, _runner(page, parts), methods=[page.method]) for page in pages]
+
+
+def _runner(page: PageRoute, parts: ApiParts) -> Callable[[Request], Awaitable[Response]]:
+    async def run(request: Request) -> Response:
+        principal: Principal = request.state.principal
+        view = parts.fov.tenant(principal.tenant) if principal.tenant else parts.fov
+        visit = Visit(request, principal, view, parts)
+        arguments = {name: unquote(value) for name, value in request.path_params.items()}
+        try:
+            if page.right:
+                check_right(principal, page.right)
+            return await page.handler(visit, **arguments)
+        except ProblemError as error:
+            return refused(visit, error)
+        except FoveateError as error:
+            problem = problem_of(error, principal.tenant)
+            if problem.status >= SERVER_ERROR:
+                _log.error("%s %s failed", request.method, page.path, exc_info=error)
+            return refused(visit, problem)
+
+    run.__doc__ = inspect.getdoc(page.handler)
+    return run
+
+
+def refused(visit: Visit, error: ProblemError) -> Response:
+    """What a person sees instead of the page."""
+    if visit.is_fragment:
+        return visit.part("problem.html", status=error.status, problem=error.detail)
+    return visit.page("error.html", title="Problem", status=error.status, problem=error.detail)
+
+
+def render(template: str, values: Mapping[str, object]) -> str:
+    """A template with values; every value is escaped."""
+    text: str = _environment().get_template(template).render(values)
+    # Old logs may have lone surrogates, which no page can be sent with.
+    return text.encode("utf-8", "replace").decode()
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("foveate.server.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"number": number, "age": age, "when": when, "url": url, "share": share, "money": money}
+    found.globals["session_path"] = session_path
+    return found
+
+
+def session_path(session_id: str, rest: str = "") -> str:
+    """Where a session's page is."""
+    return f"{BASE}/sessions/{url(session_id)}{rest}"
+
+
+def url(text: object) -> str:
+    """A text as a part of a path."""
+    return quote(str(text), safe="", errors="replace")
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
+
+
+def money(value: float) -> str:
+    return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
+
+
+def when(moment: datetime | None) -> str:
+    """A moment for a person, in UTC."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def age(moment: datetime) -> str:
+    """How long ago a moment was, in one word."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for limit, size, unit in ((HOUR, MINUTE, "min"), (DAY, HOUR, "h"), (10 * WEEK, DAY, "d")):
+        if seconds < limit:
+            return f"{max(0, int(seconds // size))} {unit}"
+    return f"{int(seconds // WEEK)} weeks"
+
+
+def whole_number(text: str, name: str, *, least: int = 1, most: int = 100_000_000) -> int | None:
+    """A number that a person typed, e.g. `8000` or `8k`; None if nothing was typed."""
+    typed = text.strip().lower().replace(",", "").replace("_", "")
+    if not typed:
+        return None
+    scale = {"k": 1_000, "m": 1_000_000}.get(typed[-1], 1)
+    digits = typed.rstrip("km")
+    if not (digits.isascii() and digits.isdigit()) or not least <= int(digits) * scale <= most:
+        raise ProblemError(422, f"{name} takes a number from {least:,} to {most:,}, e.g. 8000 or 8k; got {text[:40]!r}")
+    return int(digits) * scale
+
+
+def any_of(handlers: dict[str, Any], name: str, what: str) -> Any:
+    """The entry of this name; a clear error if there is none."""
+    if name not in handlers:
+        raise ProblemError(404, f"there is no {what} {name[:50]!r}; available: {', '.join(handlers)}")
+    return handlers[name]

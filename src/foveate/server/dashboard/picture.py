@@ -1,0 +1,91 @@
+"""A context as the page draws it: cells, a bar of the budget, and the parts beside the history. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from foveate.session.picture import CAUSES, LEVEL_NAMES, Cell, bands_of, cells_of, joined
+from foveate.session.values import Context
+
+MAX_CELLS = 600
+"""Cells of single turns; older turns are drawn as ranges of one level."""
+DOCUMENTS = ("pins", "goals", "epic", "tasks")
+BOARDS = ("memory", "board")
+SHOWN = ("system", "explanation", *DOCUMENTS, *BOARDS)
+"""Parts whose text the page shows."""
+MAX_NOTE_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the context on the bar."""
+
+    name: str
+    colour: str
+    tokens: int
+    left: float
+    """Its left edge and its width, in percent of the budget."""
+    width: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything that the page draws of a context."""
+
+    context: Context
+    cells: tuple[Cell, ...]
+    bar: tuple[Part, ...]
+    bands: tuple[dict[str, object], ...]
+    cause: str
+    notes: tuple[tuple[str, str], ...]
+
+    @property
+    def cached_share(self) -> float:
+        return self.context.stable_tokens / max(1, self.context.tokens)
+
+    @property
+    def used_share(self) -> float:
+        return self.context.tokens / max(1, self.context.budget_tokens)
+
+    @property
+    def shown_parts(self) -> tuple[Part, ...]:
+        """The parts beside the history, with their texts."""
+        return tuple(part for part in self.bar if part.text)
+
+
+def draw(context: Context) -> Picture:
+    """The picture of a context."""
+    cells = list(cells_of(context.segments))
+    if len(cells) > MAX_CELLS:
+        cells = [*joined(cells[:-MAX_CELLS]), *cells[-MAX_CELLS:]]
+    planned = context.planned
+    return Picture(
+        context,
+        tuple(cells),
+        tuple(_bar(context)),
+        tuple(bands_of(context)),
+        CAUSES[planned.cause] if planned.cause else "",
+        tuple((name.replace("_", " "), _short(value)) for name, value in planned.notes.items()),
+    )
+
+
+def _bar(context: Context) -> Iterator[Part]:
+    """The parts in the order in which they are sent, side by side."""
+    scale = 100 / max(1, context.budget_tokens)
+    left = 0.0
+    for (name, level), group in itertools.groupby(context.segments, key=lambda part: (part.name, part.level)):
+        parts = list(group)
+        tokens = sum(part.tokens for part in parts)
+        colour = level or ("documents" if name in DOCUMENTS else "board" if name in BOARDS else "fixed")
+        text = "\n".join(part.text for part in parts) if name in SHOWN else ""
+        label = LEVEL_NAMES[level] if level else name
+        yield Part(label, colour, tokens, round(left, 3), round(tokens * scale, 3), text)
+        left += tokens * scale
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= MAX_NOTE_CHARS else f"{text[: MAX_NOTE_CHARS - 1]}…"

@@ -1,0 +1,182 @@
+"use strict";
+/* Live updates, chat, drag and drop, the undo of a seal, and charts. Pages work without it, but for the chat. */
+
+function announce(text) {
+  const place = document.getElementById("connection");
+  if (place && place.textContent !== text) place.textContent = text;
+}
+
+/* An element with data-live="kind kind" is loaded again when such an event arrives, at most once in two seconds. */
+const REFRESH_MS = 2000;
+const waiting = new Map();
+
+function refresh(element) {
+  if (waiting.has(element)) return;
+  waiting.set(element, setTimeout(() => {
+    waiting.delete(element);
+    if (document.contains(element) && !document.hidden) htmx.trigger(element, "refresh");
+  }, REFRESH_MS));
+}
+
+function show(event) {
+  const log = document.getElementById("live");
+  if (!log) return;
+  const line = document.createElement("li");
+  const failed = /failed|fallback/.test(event.kind);
+  if (failed) line.className = "state-failed";
+  line.textContent = `${event.at.slice(11, 19)} ${event.kind} ${event.turn_id || ""} ${event.session_id}`;
+  log.prepend(line);
+  while (log.children.length > 50) log.lastChild.remove();
+}
+
+function listen() {
+  const kinds = document.body.dataset.kinds;
+  if (!kinds) return;
+  const source = new EventSource("/ui/events");
+  const take = message => {
+    const event = JSON.parse(message.data);
+    const own = document.body.dataset.session;
+    if (own && event.session_id !== own) return;
+    show(event);
+    document.querySelectorAll("[data-live]").forEach(element => {
+      if (element.dataset.live.split(" ").includes(event.kind)) refresh(element);
+    });
+  };
+  kinds.split(" ").forEach(kind => source.addEventListener(kind, take));
+  source.addEventListener("gap", () => document.querySelectorAll("[data-live]").forEach(refresh));
+  source.onopen = () => announce("live");
+  source.onerror = () => announce("connection lost, trying again");
+}
+
+/* A form that may be used for some seconds only. */
+function countDown(form) {
+  let left = Number(form.dataset.expires);
+  const place = form.querySelector("[data-countdown]");
+  const timer = setInterval(() => {
+    left -= 1;
+    if (place) place.textContent = String(left);
+    if (left > 0 && document.contains(form)) return;
+    clearInterval(timer);
+    form.remove();
+  }, 1000);
+}
+
+/* The chat: the answer is read as a stream of events. */
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    let end;
+    while ((end = text.indexOf("\n\n")) >= 0) {
+      const lines = text.slice(0, end).split("\n");
+      text = text.slice(end + 2);
+      const field = name => (lines.find(line => line.startsWith(name + ": ")) || "").slice(name.length + 2);
+      if (field("event")) yield { kind: field("event"), data: JSON.parse(field("data")) };
+    }
+  }
+}
+
+function startChat(form) {
+  const log = form.querySelector("[data-log]");
+  const stop = form.querySelector("[data-stop]");
+  const box = form.querySelector("textarea");
+  let running = null;
+  const add = (name, text) => {
+    const line = document.createElement("div");
+    line.className = name;
+    line.textContent = text;
+    log.append(line);
+    return line;
+  };
+  stop.addEventListener("click", () => running && running.abort());
+  box.addEventListener("keydown", event => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  form.addEventListener("submit", async event => {
+    event.preventDefault();
+    if (running || !box.value.trim()) return;
+    running = new AbortController();
+    stop.hidden = false;
+    const body = new URLSearchParams(new FormData(form));
+    add("message m-user said", box.value);
+    box.value = "";
+    let answer = null;
+    try {
+      const response = await fetch(form.action, { method: "POST", body, signal: running.signal, headers: { "HX-Request": "true" } });
+      if (!(response.headers.get("content-type") || "").startsWith("text/event-stream")) {
+        const page = new DOMParser().parseFromString(await response.text(), "text/html");
+        add("problem", page.body.textContent.trim());
+        return;
+      }
+      for await (const { kind, data } of events(response)) {
+        if (kind === "piece") {
+          answer = answer || add("message m-assistant said", "");
+          answer.textContent += data;
+        } else {
+          if (kind === "tool") answer = null;
+          add(kind === "problem" ? "problem" : "tool", data);
+        }
+      }
+    } catch (error) {
+      add("problem", error.name === "AbortError" ? "Stopped." : "The connection was lost; the answer is recorded as far as it came.");
+    } finally {
+      running = null;
+      stop.hidden = true;
+      document.querySelectorAll("[data-live]").forEach(refresh);
+    }
+  });
+}
+
+/* Files can be dropped on the form. */
+function acceptFiles(form) {
+  const input = form.querySelector("input[type=file]");
+  const area = form.querySelector(".drop");
+  ["dragenter", "dragover"].forEach(name => area.addEventListener(name, event => {
+    event.preventDefault();
+    area.classList.add("over");
+  }));
+  ["dragleave", "drop"].forEach(name => area.addEventListener(name, () => area.classList.remove("over")));
+  area.addEventListener("drop", event => {
+    event.preventDefault();
+    input.files = event.dataTransfer.files;
+    form.requestSubmit();
+  });
+}
+
+function drawChart(place) {
+  const table = document.getElementById(place.dataset.table);
+  const rows = [...table.querySelectorAll("tbody tr")];
+  if (!window.uPlot || rows.length < 2) return;
+  const days = rows.map(row => Date.parse(row.dataset.day) / 1000);
+  const values = name => rows.map(row => Number(row.dataset[name]));
+  const ink = getComputedStyle(document.body).color;
+  const axis = { stroke: ink, grid: { stroke: "#8884" } };
+  const series = (label, stroke, scale) => ({ label, stroke, scale, width: 2, points: { show: rows.length < 60 } });
+  new uPlot({
+    width: place.clientWidth, height: 220,
+    scales: { share: { range: [0, 1] } },
+    axes: [axis, { ...axis, label: "$" }, { ...axis, scale: "share", side: 1, values: (_, ticks) => ticks.map(tick => `${Math.round(tick * 100)}%`) }],
+    series: [{}, series("cost", "#0068a8", "y"), series("cached", "#00805c", "share")],
+  }, [days, values("cost"), values("cached")], place);
+}
+
+function prepare(root) {
+  const each = (selector, run) => root.querySelectorAll && root.querySelectorAll(selector).forEach(run);
+  each("form[data-expires]", countDown);
+  each("form[data-chat]", startChat);
+  each("form[data-files]", acceptFiles);
+  each("[data-table]", drawChart);
+  each(".tip > title", title => {
+    title.parentNode.dataset.tip = title.textContent;
+    title.remove();
+  });
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  prepare(document);
+  listen();
+  document.body.addEventListener("htmx:after:swap", event => prepare(event.target));
+});

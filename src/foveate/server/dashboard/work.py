@@ -1,0 +1,82 @@
+"""Agents as a tree, and the file cabinet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from starlette.responses import Response
+
+from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url, whole_number
+from foveate.session.subagents import AgentInfo
+
+MAX_AGENTS = 500
+LINES = 200
+pages = Pages()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An agent in the tree."""
+
+    agent: AgentInfo
+    depth: int
+
+
+@pages.add("GET", f"{BASE}/agents", right="read")
+async def show_agents(visit: Visit) -> Response:
+    """Agents, those of one tree together."""
+    agents = await visit.view.agents.list(limit=MAX_AGENTS)
+    values = {"nodes": list(_tree(agents))}
+    if visit.is_fragment:
+        return visit.part("agent_rows.html", values=values)
+    return visit.page("agents.html", title="Agents", values=values)
+
+
+@pages.add("POST", f"{BASE}/agents/{{agent}}/{{action}}", right="write")
+async def change_agent(visit: Visit, agent: str, action: str) -> Response:
+    """Cancel an agent, approve or refuse what it waits for, or answer its question."""
+    agents = visit.view.agents
+    if action == "answer":
+        await agents.answer(agent, (await visit.form()).get("text", ""))
+    elif action in ("approve", "refuse"):
+        await agents.approve(agent, allow=action == "approve")
+    else:
+        await agents.cancel(agent)
+    return visit.go(f"{BASE}/agents")
+
+
+@pages.add("GET", f"{BASE}/cabinet", right="read")
+async def list_cabinet(visit: Visit) -> Response:
+    """The keys of the file cabinet."""
+    return visit.page("cabinet.html", title="Cabinet", entries=(await visit.view.cabinet.list())[:1_000])
+
+
+@pages.add("GET", f"{BASE}/cabinet/{{key}}", right="read")
+async def show_file(visit: Visit, key: str) -> Response:
+    """A part of a file, by lines."""
+    first = whole_number(visit.query("from"), "from") or 1
+    entry = await visit.view.cabinet.entry(key)
+    excerpt = await visit.view.cabinet.excerpt(key, first, LINES)
+    return visit.page("file.html", title=entry.name or key, entry=entry, excerpt=excerpt, first=first, step=LINES)
+
+
+@pages.add("GET", f"{BASE}/cabinet/{{key}}/content", right="read")
+async def download_file(visit: Visit, key: str) -> Response:
+    """The whole file, as a download: what it says it is does not count."""
+    content = await visit.view.cabinet.content(key)
+    headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{url(key)}"}
+    return Response(content, headers=headers, media_type="application/octet-stream")
+
+
+def _tree(agents: Sequence[AgentInfo]) -> Iterator[Node]:
+    """Each agent behind the one that it works for."""
+    known = {agent.id for agent in agents}
+    below: dict[str | None, list[AgentInfo]] = {}
+    for agent in agents:
+        below.setdefault(agent.parent if agent.parent in known else None, []).append(agent)
+    waiting = [Node(agent, 0) for agent in reversed(below.get(None, []))]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(Node(child, node.depth + 1) for child in reversed(below.get(node.agent.id, [])))

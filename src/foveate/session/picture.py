@@ -1,0 +1,110 @@
+"""What a picture of a context shows: a cell for each turn, what each level takes, and the parts beside the history."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from foveate.plan import Cause, ShownLevel
+from foveate.session.values import Context, Segment
+
+LEVEL_NAMES: Mapping[ShownLevel, str] = {
+    "R": "raw",
+    "S": "smoothed",
+    "C": "compressed",
+    "T": "tiny",
+    "E": "eras",
+    "U": "user's words",
+    "M": "some messages short",
+    "A": "summaries",
+}
+SUM_LEVELS: tuple[ShownLevel, ...] = ("E", "A")
+"""Levels whose cell is a range of turns."""
+CAUSES: Mapping[Cause, str] = {
+    "first": "the first one",
+    "budget": "the budget or the settings changed",
+    "made": "turns that were cut are now compressed",
+    "full": "the history was full",
+    "interval": "the interval was over",
+    "cold": "the provider's cache expired",
+}
+"""Why a plan was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A turn, or a range of turns that are shown together."""
+
+    first: int
+    last: int
+    level: ShownLevel
+    is_cached: bool = False
+    """The next context begins with the same text."""
+
+    @property
+    def turns(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def name(self) -> str:
+        """The cell in words."""
+        turns = f"T-{self.first}" if self.first == self.last else f"T-{self.first} to T-{self.last}"
+        return f"{turns}: {LEVEL_NAMES[self.level]}{', cached' if self.is_cached else ''}"
+
+
+def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
+    """One for each turn, oldest first. A turn shown in steps is drawn at the level that takes most of it."""
+    history = [segment for segment in segments if segment.level and segment.first and segment.last]
+    for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
+        parts = list(group)
+        largest = max(parts, key=lambda segment: segment.tokens)
+        assert first is not None
+        assert largest.level is not None
+        last = parts[-1].last or first
+        if largest.level == "E" or is_summary:
+            yield Cell(first, last, largest.level, largest.is_stable)
+        else:
+            yield from (Cell(turn, turn, largest.level, largest.is_stable) for turn in range(first, last + 1))
+
+
+def joined(cells: Sequence[Cell]) -> Iterator[Cell]:
+    """The same with neighbours of one level as one cell."""
+    for (level, is_cached), group in itertools.groupby(cells, key=lambda cell: (cell.level, cell.is_cached)):
+        same = list(group)
+        yield Cell(same[0].first, same[-1].last, level, is_cached)
+
+
+def fixed_tokens(context: Context) -> dict[str, int]:
+    """What the parts beside the history take."""
+    parts: dict[str, int] = {}
+    for segment in context.segments:
+        if segment.name != "history":
+            parts[segment.name] = parts.get(segment.name, 0) + segment.tokens
+    return parts
+
+
+def bands_of(context: Context) -> list[dict[str, object]]:
+    """What each level takes of the history, newest first, and what it was to take."""
+    history = [segment for segment in context.segments if segment.level]
+    total = sum(segment.tokens for segment in history)
+    targets = {band.level: band.target_share for band in context.planned.bands}
+    bands: list[dict[str, object]] = []
+    for level, name in LEVEL_NAMES.items():
+        own = [segment for segment in history if segment.level == level]
+        if own:
+            tokens = sum(segment.tokens for segment in own)
+            turns = {turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)}
+            bands.append(
+                {
+                    "level": level,
+                    "name": name,
+                    "turns": len(turns),
+                    "first": own[0].first,
+                    "last": own[-1].last,
+                    "tokens": tokens,
+                    "share": tokens / total if total else 0.0,
+                    "target_share": targets.get(level),
+                }
+            )
+    return bands
