@@ -36,7 +36,16 @@ from foveate.store.knowledge_rows import (
 from foveate.store.sql import now_us
 from foveate.turn import from_us, turn_id, turn_number
 
-__all__ = ["Knowledge", "KnowledgeDraft", "KnowledgeItem", "KnowledgeKind", "KnowledgeState", "LearningRun"]
+__all__ = [
+    "KNOWLEDGE_KINDS",
+    "KNOWLEDGE_STATES",
+    "Knowledge",
+    "KnowledgeDraft",
+    "KnowledgeItem",
+    "KnowledgeKind",
+    "KnowledgeState",
+    "LearningRun",
+]
 
 MAX_TITLE_CHARS = 200
 MAX_TEXT_CHARS = 100_000

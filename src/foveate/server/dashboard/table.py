@@ -9,11 +9,22 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from foveate.server.api.endpoint import ApiParts
-from foveate.server.dashboard import chat, compare, live, login, operations, session, sessions, transfer, work
+from foveate.server.dashboard import (
+    chat,
+    compare,
+    knowledge,
+    live,
+    login,
+    operations,
+    session,
+    sessions,
+    transfer,
+    work,
+)
 from foveate.server.dashboard.page import HEADERS, PageRoute, make_routes
 from foveate.server.problems import STATIC_PATH
 
-MODULES = (sessions, session, live, chat, compare, operations, work, transfer, login)
+MODULES = (sessions, session, live, chat, compare, knowledge, operations, work, transfer, login)
 PAGES: tuple[PageRoute, ...] = tuple(page for module in MODULES for page in module.pages.listed)
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 STATIC = {

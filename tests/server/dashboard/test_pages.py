@@ -1,0 +1,227 @@
+"""The dashboard without a browser: every page, hostile contents as text, keys, and what people can change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from foveate import Foveate
+from foveate.server.dashboard.page import POLICY
+from foveate.server.dashboard.table import PAGES, STATIC
+from support.servers import ServerClient, bearer, call, client_of
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</pre></div><h1>forged</h1>",
+    "</title><script>alert(2)</script>",
+    '"><svg onload=alert(3)>',
+    "' onmouseover='alert(4)",
+    "{{ 7 * 7 }}",
+    "{% include 'login.html' %}",
+    "<!-- report -->",
+    "javascript:alert(5)",
+    "<a href='javascript:alert(6)'>x</a>",
+    "<style>body{display:none}</style>",
+    "<iframe src='//evil.example'></iframe>",
+    "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<base href='//evil.example'>",
+    "<link rel=stylesheet href='//evil.example/x.css'>",
+    "<form action='//evil.example'><input name=key></form>",
+    "<object data='//evil.example'></object>",
+    "&lt;script&gt;alert(7)&lt;/script&gt;",
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07",
+    "\u202eright to left\u202c",
+    "zero\u200bwidth\u200djoiner\ufeff",
+    "\u0000null\u0001",
+    "a" * 3_000,
+    "\ud800 lone",
+    "<details open ontoggle=alert(8)>",
+    "<math><mtext><script>alert(9)</script></mtext></math>",
+    "hx-get='/ui/doctor' hx-trigger='load'",
+    "<div hx-post='/ui/doctor' hx-trigger='load'></div>",
+    "]]><!--<script>--><script>alert(10)</script>",
+]
+"""Thirty contents that must stay text."""
+SESSION = "chat"
+NAMES = {"session": SESSION, "turn": "T-1", "job": "", "item": "", "agent": "", "key": "", "action": "cancel"}
+FOREIGN = {"img", "iframe", "object", "base", "style", "math"}
+"""Elements that no page has of its own."""
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a page, as a browser would see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+
+
+def elements(text: str) -> list[tuple[str, dict[str, str]]]:
+    parser = Elements()
+    parser.feed(text)
+    return parser.found
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
+    with client_of(tmp_path_factory.mktemp("dashboard") / "a.db") as made:
+        assert made.post("/api/v1/sessions", json={"id": SESSION, "title": HOSTILE[0]}).status_code == 201
+        call(made, _record, made.fov)
+        made.post(f"/api/v1/sessions/{SESSION}/pins", json={"text": f"{HOSTILE[1]} pinned"})
+        made.post(f"/api/v1/sessions/{SESSION}/goals", json={"title": HOSTILE[2]})
+        made.post(f"/api/v1/sessions/{SESSION}/settle")
+        yield made
+
+
+async def _record(fov: Foveate) -> None:
+    session = await fov.open_session(SESSION)
+    for text in HOSTILE:
+        said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"You said {text}"}]
+        await session.record(said)
+
+
+def readable(page_path: str) -> bool:
+    """Pages that need nothing but the session."""
+    return not re.search(r"\{(job|item|agent|key)\}", page_path)
+
+
+GETS = [
+    page.path for page in PAGES if page.method == "GET" and readable(page.path) and not page.path.endswith("/events")
+]
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_a_page_answers_with_a_strict_policy_and_nothing_inline(client: ServerClient, path: str) -> None:
+    answer = client.get(path.format(**NAMES))
+    assert answer.status_code == 200
+    assert answer.headers["content-security-policy"] == POLICY
+    if path.endswith("/export"):
+        assert "attachment" in answer.headers["content-disposition"]
+        return
+    for tag, attributes in elements(answer.text):
+        assert not [name for name in attributes if name == "style" or name.startswith("on")]
+        assert tag != "script" or attributes.get("src", "").startswith("/ui/static/")
+
+
+def test_hostile_contents_are_shown_as_text_on_every_page(client: ServerClient) -> None:
+    turns = [f"/ui/sessions/{SESSION}/turns/T-{place}" for place in range(1, len(HOSTILE) + 1)]
+    pages = ["/", *(f"/ui/sessions/{SESSION}{rest}" for rest in ("", "/picture", "/turns", "/find?q=alert"))]
+    for path in [*turns, *pages, "/ui/search?q=alert"]:
+        text = client.get(path).text
+        assert not FOREIGN & {tag for tag, _ in elements(text)}, path
+        for tag, attributes in elements(text):
+            wanted = {"/ui/doctor", "//evil.example", "javascript:"}
+            assert not [value for value in attributes.values() if any(bad in value for bad in wanted)], (path, tag)
+        assert text.count("<h1") <= 1, path
+    assert "{{ 7 * 7 }}" in client.get(f"/ui/sessions/{SESSION}/turns/T-7").text
+
+
+def test_static_files_are_served_from_a_list(client: ServerClient) -> None:
+    sizes = 0
+    for name in STATIC:
+        answer = client.get(f"/ui/static/{name}")
+        assert answer.status_code == 200
+        sizes += len(answer.content)
+    assert client.get("/ui/static/../page.py").status_code == 404
+    assert client.get("/ui/static/vendor/").status_code == 404
+    assert sizes < 400_000
+
+
+def test_a_person_pins_and_finishes_a_goal_and_forks(client: ServerClient) -> None:
+    client.post("/api/v1/sessions", json={"id": "work", "strategy": "topics"})
+    client.post("/api/v1/sessions/work/turns", json={"messages": [{"role": "user", "content": "Hello"}]})
+    base = "/ui/sessions/work"
+    client.post(f"{base}/pin", data={"text": "Never on a Friday."}, follow_redirects=False)
+    client.post(f"{base}/goal", data={"title": "Ship"})
+    client.post(f"{base}/change", data={"title": "Renamed", "budget": "16k", "strategy": "topics"})
+    page = client.get(base).text
+    assert "Never on a Friday." in page
+    assert "Renamed" in page
+    assert "16000" in page
+    client.post(f"{base}/goal", data={"done": "G-1"})
+    assert call(client, _goal_state, client.fov) == ["done"]
+    made = client.post(f"{base}/fork", data={"name": "work-2", "turn": "T-1"}, follow_redirects=False)
+    assert (made.status_code, made.headers["location"]) == (303, "/ui/sessions/work-2")
+
+
+async def _goal_state(fov: Foveate) -> list[str]:
+    session = await fov.open_session("work")
+    return [goal.status for goal in await session.goals.list()]
+
+
+def test_a_topic_is_sealed_and_the_seal_undone(client: ServerClient) -> None:
+    client.post("/api/v1/sessions", json={"id": "seal", "strategy": "topics"})
+    said = [{"role": "user", "content": "The port is 8443."}, {"role": "assistant", "content": "Noted."}]
+    client.post("/api/v1/sessions/seal/turns", json={"messages": said})
+    sealed = client.post("/ui/sessions/seal/seal", headers={"hx-request": "true"}).text
+    assert "Sealed T-1 to T-1" in sealed
+    assert "Undo" in sealed
+    assert "undone" in client.post("/ui/sessions/seal/unseal", headers={"hx-request": "true"}).text
+
+
+def test_looking_at_a_context_leaves_the_next_answer_alone(client: ServerClient) -> None:
+    async def prefixes(fov: Foveate) -> tuple[object, object]:
+        session = await fov.open_session(SESSION)
+        await session.context("What next?")
+        asked = session._shared.asked.get(session.id)
+        await session.look(budget_tokens=4_000)
+        return asked, session._shared.asked.get(session.id)
+
+    before, after = call(client, prefixes, client.fov)
+    assert before is after is not None
+
+
+def test_a_preview_says_so_and_bad_numbers_are_explained(client: ServerClient) -> None:
+    shown = client.get(f"/ui/sessions/{SESSION}/picture?budget=4k&strategy=standard").text
+    assert "A preview as <b>standard</b> at 4,000 tokens" in shown
+    wrong = client.get(f"/ui/sessions/{SESSION}/picture?budget=many", headers={"hx-request": "true"})
+    assert (wrong.status_code, "8000 or 8k" in wrong.text) == (422, True)
+    missing = client.get("/ui/sessions/none")
+    assert (missing.status_code, "Not found" in missing.text) == (404, True)
+
+
+def test_files_are_imported_and_one_that_is_none_does_not_stop_the_others(client: ServerClient) -> None:
+    good = b'{"role":"user","content":"from a file"}\n{"role":"assistant","content":"yes"}\n'
+    files = [("file", ("talk.jsonl", good)), ("file", ("../../bad.bin", b"\x00\x01")), ("file", ("x.json", b"{}"))]
+    page = client.post("/ui/import", files=files).text
+    assert "<b>talk.jsonl</b>: 2 of 2 messages are new" in page
+    assert page.count('class="problem"') == 2
+    assert "/tmp" not in page
+
+
+def test_with_keys_a_browser_logs_in_and_other_tenants_are_not_seen(tmp_path: Path) -> None:
+    with client_of(tmp_path / "keys.db", key_cache_seconds=0) as client:
+        client.post("/api/v1/sessions", json={"id": "owners"})
+        create = client.fov.keys.create
+        secrets = {tenant: call(client, create, "k", tenant=tenant, rights=["read"]).secret for tenant in ("", "acme")}
+        sent = client.get("/", follow_redirects=False)
+        assert (sent.status_code, sent.headers["location"]) == (303, "/ui/login")
+        part = client.get("/ui/sessions/owners/picture", headers={"hx-request": "true"})
+        assert part.headers["hx-redirect"] == "/ui/login"
+        assert client.post("/ui/login", data={"key": "fov_wrong"}, follow_redirects=False).status_code == 401
+        for tenant, status in (("", 200), ("acme", 404)):
+            client.cookies.clear()
+            answer = client.post("/ui/login", data={"key": secrets[tenant]}, follow_redirects=False)
+            cookie = answer.headers["set-cookie"].lower()
+            assert answer.status_code == 303
+            assert "httponly" in cookie
+            assert "samesite=strict" in cookie
+            assert client.get("/ui/sessions/owners").status_code == status
+            assert client.post("/ui/sessions/owners/pin", data={"text": "x"}).status_code == 403
+            assert client.get("/api/v1/sessions").status_code == 401, "the cookie is the dashboard's alone"
+        assert client.get("/api/v1/sessions", headers=bearer(secrets[""])).status_code == 200
+        client.post("/ui/login/end", follow_redirects=False)
+        assert client.get("/", follow_redirects=False).status_code == 303
+
+
+def test_another_sites_form_is_refused(client: ServerClient) -> None:
+    sent = client.post(f"/ui/sessions/{SESSION}/pin", data={"text": "x"}, headers={"origin": "https://evil.example"})
+    assert sent.status_code == 403
