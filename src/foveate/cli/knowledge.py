@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import (
-    Column,
-    amount,
-    console,
-    line,
-    moment,
-    print_exactly,
-    print_json,
-    print_listing,
-    to_copy,
-)
+from foveate.cli.ui.terminal import Column, console, line, moment, print_exactly, print_json, print_listing, to_copy
 from foveate.errors import InputError
-from foveate.text import several
+from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -244,7 +244,7 @@ def find_key(connection: HTTPConnection) -> str | None:
             given = given.strip() if scheme.lower() == "bearer" else ""
         if given.startswith(PREFIX) or (given and name == "x-foveate-key"):
             return given
-    return connection.cookies.get(COOKIE) if is_dashboard_path(connection.scope["path"]) else None
+    return connection.cookies.get(COOKIE) if is_dashboard_path(connection.scope.get("path", "")) else None
 
 
 def is_loopback(connection: HTTPConnection) -> bool:
