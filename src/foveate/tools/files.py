@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from foveate.tools import folders
 from foveate.tools.tool import ToolError
 
 HEAD_BYTES = 8_192
@@ -81,10 +82,10 @@ def resolved(path: Path, given: str) -> Path:
 
 
 def open_file(path: Path, given: str) -> BinaryIO:
-    """Open a regular file for reading. Never follows a link in the last place, and never waits for a pipe."""
+    """Open a regular file for reading. Never follows a link, and never waits for a pipe."""
     with file_errors(given):
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = folders.open_at(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             raise ToolError(f"{given} does not exist{_similar_names(path)}") from None
     mode = os.fstat(handle).st_mode
@@ -141,13 +142,14 @@ def write_atomically(path: Path, data: bytes, given: str) -> bool:
     """Write a file by way of a temporary one beside it; True if it is new. An existing file keeps its mode."""
     with file_errors(given):
         mode = writable_mode(path, given)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with folders.opened_folder(path.parent, create=True):
+            pass
         temporary = path.with_name(f".foveate-{secrets.token_hex(8)}.tmp")
         create_file(temporary, data, mode, like=None if mode is None else path)
         try:
-            temporary.replace(path)
+            folders.replace(temporary, path)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            folders.remove(temporary)
             raise
     return mode is None
 
@@ -155,7 +157,7 @@ def write_atomically(path: Path, data: bytes, given: str) -> bool:
 def writable_mode(path: Path, given: str) -> int | None:
     """The mode of an existing file, None for a new one; `ToolError` for what is no regular file."""
     try:
-        mode = path.lstat().st_mode
+        mode = folders.status(path).st_mode
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(mode):
@@ -165,13 +167,13 @@ def writable_mode(path: Path, given: str) -> int | None:
 
 def create_file(path: Path, data: bytes, mode: int | None, *, like: Path | None = None) -> None:
     """Create a file durably, with the owner of another one; removed again if that fails."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, NEW_FILE_MODE)
+    handle = folders.open_at(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, NEW_FILE_MODE)
     try:
         with os.fdopen(handle, "wb") as opened:
             opened.write(data)
             opened.flush()
             if like is not None:
-                owner = like.lstat()
+                owner = folders.status(like)
                 with suppress(PermissionError):  # only root gives files away
                     os.fchown(opened.fileno(), owner.st_uid, owner.st_gid)
             if mode is not None:
@@ -179,7 +181,7 @@ def create_file(path: Path, data: bytes, mode: int | None, *, like: Path | None 
             os.fsync(opened.fileno())
     except OSError:
         with suppress(OSError):
-            path.unlink()
+            folders.remove(path)
         raise
 
 
@@ -211,7 +213,8 @@ def excerpt(lines: Sequence[str], start: int, count: int) -> str:
 
 def _similar_names(path: Path) -> str:
     try:
-        names = [entry.name for entry in os.scandir(path.parent)]
+        with folders.opened_folder(path.parent, readable=True) as folder:
+            names = [entry.name for entry in os.scandir(folder)]
     except OSError:
         return "; list_dir shows what there is"
     close = difflib.get_close_matches(path.name, names[:MAX_COMPARED], n=3)

@@ -42,6 +42,16 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace.at([tmp_path])
 
 
+def test_a_folder_in_the_place_of_an_unfinished_journal_is_an_error_that_says_what_to_remove(
+    workspace: Workspace,
+) -> None:
+    (workspace.roots[0] / f"{JOURNAL}.tmp").mkdir()
+    (workspace.roots[0] / JOURNAL).write_bytes(msgspec.json.encode(Journal(())))
+    Toolbox([], workspace)
+    with locked(workspace), pytest.raises(ToolError, match=r"is in the way of the journal of patches: .*; remove it"):
+        recover(workspace)
+
+
 def _apply(workspace: Workspace, case: Case) -> None:
     with locked(workspace):
         recover(workspace)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import stat
 from typing import Annotated
 
 from msgspec import Meta
 
 from foveate.text import several
+from foveate.tools import folders
 from foveate.tools.files import file_errors
 from foveate.tools.tool import READ_ONLY, ToolError, tool
 from foveate.tools.workspace import Workspace
@@ -22,29 +24,37 @@ def list_dir(
     depth: Annotated[int, Meta(ge=1, le=5, description="Levels of folders to show")] = 1,
 ) -> str:
     """List the files and folders of a folder, with sizes in bytes. Folders end with /."""
-    folder = workspace.path(path)
-    if not folder.is_dir():
-        problem = "is not a folder; read_file reads a file" if folder.exists() else "does not exist"
-        raise ToolError(f"{path} {problem}")
+    found = workspace.path(path)
     lines: list[str] = []
     with file_errors(path):
-        _walk(folder, depth, "", lines)
+        try:
+            with folders.opened_folder(found, readable=True) as folder:
+                _walk(folder, depth, "", lines)
+        except FileNotFoundError:
+            raise ToolError(f"{path} does not exist") from None
+        except NotADirectoryError:
+            raise ToolError(f"{path} is not a folder; read_file reads a file") from None
     more = len(lines) - MAX_ENTRIES
     if more > 0:
         lines[MAX_ENTRIES:] = [f"… {several(more, 'more entry', 'more entries')}; list a folder below it"]
     return "\n".join(lines) + "\n" if lines else "(empty)\n"
 
 
-def _walk(folder: Path, depth: int, indent: str, lines: list[str]) -> None:
+def _walk(folder: int, depth: int, indent: str, lines: list[str]) -> None:
     """Symbolic links are named and not followed."""
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+    for name in sorted(os.listdir(folder)):
         if len(lines) > MAX_ENTRIES:
             return
-        if entry.is_symlink():
-            lines.append(f"{indent}{entry.name} -> {entry.readlink()}")
-        elif entry.is_dir():
-            lines.append(f"{indent}{entry.name}/")
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:  # removed meanwhile
+            continue
+        if stat.S_ISLNK(status.st_mode):
+            lines.append(f"{indent}{name} -> {os.readlink(name, dir_fd=folder)}")
+        elif stat.S_ISDIR(status.st_mode):
+            lines.append(f"{indent}{name}/")
             if depth > 1:
-                _walk(entry, depth - 1, f"{indent}  ", lines)
+                with folders.below(folder, name) as inner:
+                    _walk(inner, depth - 1, f"{indent}  ", lines)
         else:
-            lines.append(f"{indent}{entry.name} {entry.lstat().st_size}")
+            lines.append(f"{indent}{name} {status.st_size}")

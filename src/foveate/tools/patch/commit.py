@@ -15,7 +15,6 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from foveate.tools.files import create_file
+from foveate.tools import folders
+from foveate.tools.files import create_file, file_errors
 from foveate.tools.tool import ToolError
 from foveate.tools.workspace import JOURNAL, Workspace
 
@@ -95,11 +95,11 @@ def recover(workspace: Workspace) -> None:
     """Undo patches that were interrupted, and remove what finished ones left. The caller holds `locked`."""
     for root in workspace.roots:
         path = root / JOURNAL
-        (root / f"{JOURNAL}.tmp").unlink(missing_ok=True)
+        _forget_unfinished(root)
         try:
-            if not stat.S_ISREG(path.lstat().st_mode):  # a command put a pipe or a link there
+            if not stat.S_ISREG(folders.status(path).st_mode):  # a command put a pipe or a link there
                 raise ToolError(f"{path} is not the journal of a patch; remove it")
-            journal = msgspec.json.decode(path.read_bytes(), type=Journal)
+            journal = msgspec.json.decode(folders.read(path), type=Journal)
         except FileNotFoundError:
             continue
         except (OSError, msgspec.DecodeError):
@@ -114,6 +114,16 @@ def recover(workspace: Workspace) -> None:
             raise ToolError(f"an interrupted patch can't be undone: {error}") from None
 
 
+def _forget_unfinished(root: Path) -> None:
+    """Remove a journal that was not written to its end."""
+    path = root / f"{JOURNAL}.tmp"
+    try:
+        folders.remove(path)
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+        raise ToolError(f"{path} is in the way of the journal of patches: {problem}; remove it") from None
+
+
 def recover_interrupted(workspace: Workspace) -> None:
     """Recover if there is something to recover, and no patch is being written right now."""
     if any((root / JOURNAL).exists() for root in workspace.roots):
@@ -126,8 +136,8 @@ def locked(workspace: Workspace, seconds: float = LOCK_SECONDS) -> Iterator[None
     """One patch at a time in each root, across threads and processes. A killed process loses its locks."""
     with ExitStack() as stack:
         for root in sorted(set(workspace.roots)):
-            handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, handle)
+            with file_errors(str(root)):
+                handle = stack.enter_context(folders.opened_folder(root, readable=True))
             _lock(handle, root, seconds)
         yield
 
@@ -149,7 +159,7 @@ def _write(journal: Journal, edits: Sequence[Edit], journal_path: Path, probe: P
     _save(journal, journal_path)
     for folder in journal.folders:
         probe("folder")
-        Path(folder).mkdir()
+        folders.make_folder(Path(folder))
     for edit, step in zip(edits, journal.steps, strict=True):
         if edit.after is not None:
             probe("temporary file")
@@ -162,9 +172,9 @@ def _write(journal: Journal, edits: Sequence[Edit], journal_path: Path, probe: P
         if _hash_of(edit.path) != step.before:
             raise OSError(0, "was changed while the patch was applied", str(edit.path))
         if edit.after is None:
-            edit.path.unlink()
+            folders.remove(edit.path)
         else:
-            Path(step.temporary).replace(edit.path)
+            folders.replace(Path(step.temporary), edit.path)
     for parent in {edit.path.parent for edit in edits}:
         _sync(parent)
     probe("commit")
@@ -175,25 +185,25 @@ def _roll_back(journal: Journal, journal_path: Path) -> None:
     """Restore each file that has the new content. One that someone else changed since is not touched."""
     for step in reversed(journal.steps):
         path, temporary, backup = Path(step.path), Path(step.temporary), Path(step.backup)
-        if step.before is not None and backup.exists():
+        if step.before is not None and folders.exists(backup):
             if _hash_of(path) == step.after:
-                backup.replace(path)
-            backup.unlink(missing_ok=True)
-        elif step.before is None and not temporary.exists() and _hash_of(path) == step.after:
-            path.unlink(missing_ok=True)
-        temporary.unlink(missing_ok=True)
+                folders.replace(backup, path)
+            folders.remove(backup)
+        elif step.before is None and not folders.exists(temporary) and _hash_of(path) == step.after:
+            folders.remove(path)
+        folders.remove(temporary)
     for folder in reversed(journal.folders):
         with suppress(OSError):  # not empty, or not created yet
-            Path(folder).rmdir()
-    journal_path.unlink(missing_ok=True)
+            folders.remove_folder(Path(folder))
+    folders.remove(journal_path)
     _sync(journal_path.parent)
 
 
 def _clean_up(journal: Journal, journal_path: Path) -> None:
     for step in journal.steps:
-        Path(step.backup).unlink(missing_ok=True)
-        Path(step.temporary).unlink(missing_ok=True)
-    journal_path.unlink(missing_ok=True)
+        folders.remove(Path(step.backup))
+        folders.remove(Path(step.temporary))
+    folders.remove(journal_path)
 
 
 def _is_own(journal: Journal, workspace: Workspace) -> bool:
@@ -213,9 +223,9 @@ def _is_own(journal: Journal, workspace: Workspace) -> bool:
 
 def _save(journal: Journal, path: Path) -> None:
     temporary = path.with_name(f"{JOURNAL}.tmp")
-    temporary.unlink(missing_ok=True)
+    folders.remove(temporary)
     create_file(temporary, msgspec.json.encode(journal), 0o600)
-    temporary.replace(path)
+    folders.replace(temporary, path)
     _sync(path.parent)
 
 
@@ -242,9 +252,9 @@ def _root_of(path: Path, workspace: Workspace) -> Path:
 def _back_up(path: Path, backup: Path) -> None:
     """A second name of the file; a copy where the file system has no such names."""
     try:
-        os.link(path, backup, follow_symlinks=False)
+        folders.link(path, backup)
     except OSError:
-        shutil.copy2(path, backup, follow_symlinks=False)
+        create_file(backup, folders.read(path), stat.S_IMODE(folders.status(path).st_mode), like=path)
 
 
 def _hash(content: bytes | None) -> str | None:
@@ -253,18 +263,16 @@ def _hash(content: bytes | None) -> str | None:
 
 def _hash_of(path: Path) -> str | None:
     try:
-        return _hash(path.read_bytes())
+        return _hash(folders.read(path))
     except FileNotFoundError:
         return None
 
 
 def _sync(folder: Path) -> None:
     """Make the names in a folder durable, where the file system can."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(handle)
+    with folders.opened_folder(folder, readable=True) as handle:
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
