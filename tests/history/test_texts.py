@@ -1,4 +1,4 @@
-"""Texts that plans ask for: large turns don't hold up the event loop."""
+"""Texts that plans ask for: large turns don't hold up the event loop, and a cut one keeps what people typed."""
 
 import asyncio
 import threading
@@ -58,5 +58,20 @@ def test_a_past_turn_is_read_in_two_queries(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(Database, "read", counted)
         assert "Question 2" in (await session.get_turn("T-3")).content
         assert len(reads) == 2
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_turn_that_is_cut_keeps_what_a_person_typed_before_what_a_program_added(tmp_path: Path) -> None:
+    rules = " ".join(f"rule {number}: attribute commits." for number in range(800))
+    reminded = f"<system-reminder>\n{rules}\n</system-reminder>\nRemember: the port is 8443."
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000)
+        await session.record([user(reminded), assistant("Noted.")])
+        await session.record([user("Tell me about tides."), assistant("They come and go. " * 800)])
+        text = (await session.context("And now?")).text
+        assert "the port is 8443" in text
+        assert "rule 799" not in text
 
     asyncio.run(with_store(tmp_path / "chat.db", job))

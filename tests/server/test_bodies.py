@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import zstandard
 
-from support.servers import ServerClient, client_of
+from support.servers import LOCAL, ServerClient, call, client_of
 
 PATH = "/api/v1/sessions"
 BOMB_BYTES = 50_000_000
@@ -79,3 +80,29 @@ def test_malformed_bodies_are_problems(
 def test_nothing_of_a_refused_body_is_left(client: ServerClient) -> None:
     names = {item["id"] for item in client.get(PATH).json()["items"]}
     assert names <= {"packed-gzip", "packed-zstd", "packed-identity"}
+
+
+def test_half_of_a_surrogate_pair_is_named(client: ServerClient) -> None:
+    answer = client.post(PATH, content=b'{"id": "a", "title": "\\ud83d"}')
+    assert answer.status_code == 400
+    assert "half of a surrogate pair" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", PATH])
+def test_a_client_that_leaves_while_it_sends_its_body_is_no_failure(
+    client: ServerClient, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    statuses: list[int] = []
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        statuses.append(message.get("status", 0))
+
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"headers": [(b"host", b"127.0.0.1")], "client": LOCAL, "server": LOCAL, "scheme": "http"}
+    call(client, client.server, scope, receive, send)
+    assert statuses[0] == 499
+    assert caplog.records == []

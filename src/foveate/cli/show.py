@@ -24,7 +24,7 @@ from foveate.cli.ui.terminal import (
     to_copy,
 )
 from foveate.errors import TurnNotFound
-from foveate.text import amount, as_typed, compact_json, several
+from foveate.text import amount, as_typed, compact_json, several, typed_only
 from foveate.turn import Attachment, Opaque, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _outline(session: Session, *, as_json: bool) -> None:
 
 def _prompt(turn: Turn) -> str:
     opening = next((message for message in turn.messages if message.opens_turn), turn.messages[0])
-    return shorten(as_typed(opening.text), MAX_PROMPT_CHARS)
+    return shorten(as_typed(typed_only(opening.text)), MAX_PROMPT_CHARS)
 
 
 def print_turn(out: Console, turn: Turn, *, full: bool) -> None:

@@ -26,7 +26,7 @@ from foveate.store.codec import restore_message
 from foveate.store.rows import ERA_FANOUT, EraRow
 from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, SourceTurn
-from foveate.text import turn_text
+from foveate.text import turn_text, without_added
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Message
 from foveate.worker.renditions import compress_safely, unpack_units
@@ -317,15 +317,16 @@ class TextReader:
                 entries["S", turn] = TagEntry(turn, str(bodies.expand(row.smoothed)), row.smoothed_tokens)
         missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in entries]
         raws = await self._raws({turn for _, turn in missing})
+        cut = {turn for row in rows if row.is_cut for turn in range(row.first, row.last + 1)}
         for level, turn in missing:
             raw = raws[turn]
             if level in ("R", "S"):
-                entries[level, turn] = TagEntry(turn, raw.text, raw.tokens)
+                entries[level, turn] = TagEntry(turn, _cuttable(raw) if turn in cut else raw.text, raw.tokens)
             elif level in ("U", "M"):
                 entries[level, turn] = TagEntry(turn, log_text(by_turn[turn], raw.messages, made))
             else:
                 # A level that is not made yet is shown as a cut of the raw text.
-                entries[level, turn] = TagEntry(turn, " ".join(raw.text.split()))
+                entries[level, turn] = TagEntry(turn, " ".join(_cuttable(raw).split()))
         return entries, raws
 
     async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
@@ -399,12 +400,19 @@ class TextReader:
         made, item = known.made, known.item
         match row.level:
             case "R":
-                return TagEntry(step.number, turn_text(step.messages), item.raw - known.extra_tokens)
+                shown = without_added(step.messages) if row.is_cut else step.messages
+                return TagEntry(step.number, turn_text(shown), item.raw - known.extra_tokens)
             case "S":
                 return TagEntry(step.number, made.smoothed, item.smoothed)
             case "C":
                 return TagEntry(step.number, made.compressed, item.compressed)
         return TagEntry(step.number, made.tiny, item.tiny)
+
+
+def _cuttable(raw: _Raw) -> str:
+    """The text of a turn that is shown in part: what people typed comes before what their programs added to it."""
+    typed = without_added(raw.messages)
+    return raw.text if typed == raw.messages else turn_text(typed)
 
 
 def is_from_log(row: Block) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,6 +35,8 @@ from foveate.server.settings import ServerSettings
 from foveate.tokens import counter_for
 
 SERVER_ERROR = 500
+CLIENT_CLOSED = 499
+"""In the metrics, a request whose client went away."""
 
 _log = logging.getLogger(__name__)
 
@@ -195,7 +197,13 @@ async def _on_defect(request: Request, error: Exception) -> Response:
     return refusal(request.url.path, ProblemError(500, "the server failed; its log has the details"))
 
 
+async def _on_disconnect(_request: Request, _error: Exception) -> Response:
+    """The client went away while it sent its body: nobody reads the answer, and nothing has failed here."""
+    return Response(status_code=CLIENT_CLOSED)
+
+
 _HANDLERS: dict[Any, Any] = {
+    ClientDisconnect: _on_disconnect,
     ProblemError: _on_problem,
     FoveateError: _on_foveate_error,
     HTTPException: _on_http_error,

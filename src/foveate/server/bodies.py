@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
+import json
 import tempfile
 import zlib
 from typing import Any, BinaryIO, TypeVar
@@ -15,6 +16,7 @@ from starlette.requests import Request
 
 from foveate.server.problems import ProblemError
 from foveate.server.settings import MB
+from foveate.text import encodable
 
 T = TypeVar("T")
 
@@ -78,8 +80,40 @@ def decode_json(body: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise ProblemError(422, f"the body does not fit: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        problem = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
-        raise ProblemError(400, f"the body {problem}") from error
+        raise ProblemError(400, f"the body {_decode_problem(body, error)}") from error
+
+
+def _decode_problem(body: bytes, error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    if decode_with_lone_surrogates(body) is not None:
+        return f"has half of a surrogate pair, such as \\ud83d without what follows it: {error}"
+    return f"is not JSON: {error}"
+
+
+def decode_with_lone_surrogates(body: bytes) -> object | None:
+    """JSON in which a text was cut inside a surrogate pair, with a replacement character there; None for any other.
+
+    Programs that count UTF-16 cut texts inside an emoji, and then send the text again and again.
+    """
+    if b"\\ud" not in body and b"\\uD" not in body:
+        return None
+    try:
+        return _repaired(json.loads(body, parse_constant=_refuse_constant))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _repaired(value: object) -> object:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(key): _repaired(inner) for key, inner in value.items()}
+    return [_repaired(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _expand(raw: BinaryIO, file: BinaryIO, encoding: str, max_mb: int) -> None:

@@ -30,6 +30,8 @@ FIND = f"""SELECT m.key, s.id, m.turn, NOT {_LATER}, NOT {_LATER_IN_TURN}, s.upd
     AND m.key IN """  # noqa: S608
 FIND_TAILS = """SELECT s.id, t.turn FROM answer_tails t JOIN sessions s ON s.number = t.session
     WHERE t.hash = :hash AND s.tenant = :tenant ORDER BY s.updated_us DESC, t.turn DESC LIMIT 10"""
+FAMILY = """SELECT id FROM sessions WHERE tenant = :tenant
+    AND (id = :family OR substr(id, 1, length(:family) + 1) = :family || '~') ORDER BY updated_us DESC, number DESC"""
 ADD_RESPONSE = """INSERT INTO responses (id, tenant, session, turn, chain, data, created_us)
     VALUES (:id, (SELECT tenant FROM sessions WHERE number = :session), :session, :turn, :chain, :data, :now_us)
     ON CONFLICT (tenant, id) DO NOTHING"""
@@ -91,6 +93,11 @@ def _standing(connection: Connection, session_id: str) -> Standing:
 def find_tails(connection: Connection, tenant: str, tail: str) -> list[tuple[str, int]]:
     """Sessions and turns with this answer, the last used first."""
     return [(session, turn) for session, turn in connection.execute(FIND_TAILS, {"hash": tail, "tenant": tenant})]
+
+
+def family(connection: Connection, tenant: str, session_id: str) -> list[str]:
+    """A session and those whose id is its own followed by `~` and more, the last used first."""
+    return [found for (found,) in connection.execute(FAMILY, {"tenant": tenant, "family": session_id})]
 
 
 def add_response(connection: Connection, session_id: str, response: ResponseRow) -> None:

@@ -351,6 +351,7 @@ class _Clients(_Part):
     find = _reads(clients.find)
     locate = _reads(clients.locate)
     find_tails = _reads(clients.find_tails)
+    family = _reads(clients.family)
     add_response = _writes(clients.add_response)
     get_response = _reads(clients.get_response)
     delete_response = _writes(clients.delete_response)

@@ -608,6 +608,9 @@ class Clients(Protocol):
     async def find_tails(self, tenant: str, tail: str) -> list[tuple[str, int]]:
         """Sessions and turns with this answer, the last used first; a few at most."""
 
+    async def family(self, tenant: str, session_id: str) -> list[str]:
+        """Ids of a session and its family (see `find`), the last used first."""
+
     async def add_response(self, session_id: str, response: ResponseRow) -> None:
         """Store a response; one of the same id is kept as it is."""
 

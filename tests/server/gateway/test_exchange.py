@@ -335,6 +335,22 @@ def test_bad_bodies_get_an_error_in_the_providers_envelope(tmp_path: Path, raw: 
     run(scenario)
 
 
+def test_half_of_a_surrogate_pair_is_replaced_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        raw = b'{"model": "claude-haiku-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "cut \\ud83d"}'
+        later = b', {"role": "assistant", "content": "ok"}, {"role": "user", "content": "and now?"}'
+        async with gateway(tmp_path, upstream) as (fov, client):
+            for body in (raw + b"]}", raw + later + b"]}"):
+                reply = await client.post("/v1/messages", content=body, headers=HEADERS)
+                assert reply.status_code == 200, reply.text
+            assert upstream.bodies[0]["messages"] == [{"role": "user", "content": "cut \ufffd"}]
+            (info,) = await fov.sessions()
+            assert [text for _, text in await log_of(fov, info.id)] == ["cut \ufffd", "ok", "and now?", "ok"]
+
+    run(scenario)
+
+
 def test_chat_completions_name_their_session_by_path(tmp_path: Path) -> None:
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("ok"))

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 import foveate
 from foveate.client import Foveate
+from foveate.errors import StoreBusy
 from foveate.server.gateway.chain import read_history
 from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice
-from foveate.server.gateway.sessions import ClientId, Decision
+from foveate.server.gateway.sessions import ClientId, SessionDecision
 from foveate.server.gateway.wires import WIRES
+from foveate.session import Session
 
 Scenario: TypeAlias = Callable[[Foveate, Recorder], Coroutine[Any, Any, None]]
 Run: TypeAlias = Callable[[Scenario], None]
@@ -38,7 +40,7 @@ def assistant(text: str) -> dict[str, Any]:
 
 async def place(
     recorder: Recorder, messages: list[dict[str, Any]], named: ClientId | None = None, *, tools: bool = True
-) -> Placement | Decision:
+) -> Placement | SessionDecision:
     body = {"model": "gpt-5", "messages": messages, **({"tools": TOOLS} if tools else {})}
     request = WIRES["openai"].read(body, path="/v1/chat/completions")
     return await recorder.place(request, read_history("openai", request.messages), named, SessionChoice())
@@ -121,7 +123,7 @@ def second_server(recorder: Recorder, meanwhile: Callable[[], Coroutine[Any, Any
     resolve = other._resolver.resolve
     waiting = [meanwhile]
 
-    async def resolve_late(*arguments: Any) -> Decision:
+    async def resolve_late(*arguments: Any) -> SessionDecision:
         decision = await resolve(*arguments)
         if waiting:
             await waiting.pop()()
@@ -357,6 +359,79 @@ def test_a_summary_by_the_client_continues_its_session(run: Run) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("keeps_prompts", [False, True])
+def test_a_summary_by_a_client_on_a_branch_continues_the_branch(run: Run, *, keeps_prompts: bool) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        begun = [user("one"), assistant("1")]
+        await exchange(recorder, begun[:1], "1", CLAUDE)
+        await exchange(recorder, [*begun, user("two")], "2", CLAUDE)
+        child = ClientId(f"{CLAUDE.name}~agent", CLAUDE.source, parent=CLAUDE.name)
+        edited = [*begun, user("two, but otherwise")]
+        branch = await exchange(recorder, edited, "II", CLAUDE)
+        assert branch.name != CLAUDE.name
+        await exchange(recorder, [user("look for it")], "found", child)
+        words = "Write a summary of the conversation in <summary> tags"
+        scratch = await place(recorder, [*edited, assistant("II"), user(words)], CLAUDE)
+        assert isinstance(scratch, Placement)
+        await answer(recorder, scratch, "<summary>they counted</summary>")
+        summary = user("This session is being continued from a previous conversation. Summary: they counted")
+        prompts = [user("one"), user("two, but otherwise")] if keeps_prompts else []
+        placed = await exchange(recorder, [*prompts, summary, user("three")], "3", CLAUDE)
+        assert placed.name == branch.name
+        assert await log_of(placed) == ["one", "1", "two, but otherwise", "II", "three", "3"]
+
+    run(scenario)
+
+
+def test_a_history_without_its_beginning_continues_its_branch(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        begun = [user("one"), assistant("1")]
+        await exchange(recorder, begun[:1], "1", CLAUDE)
+        await exchange(recorder, [*begun, user("two")], "2", CLAUDE)
+        branch = await exchange(recorder, [*begun, user("other")], "II", CLAUDE)
+        cut = await exchange(recorder, [user("other"), assistant("II"), user("three")], "3", CLAUDE)
+        assert cut.name == branch.name
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("named", [None, CLAUDE, ClientId("mine", "path", is_ours=True)])
+def test_a_request_that_could_not_be_recorded_leaves_no_session(
+    run: Run, named: ClientId | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "append", failing)
+            with pytest.raises(StoreBusy):
+                await place(recorder, [user("one")], named)
+        assert await fov.sessions() == []
+        first = await exchange(recorder, [user("one")], "1", named)
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "append", failing)
+            with pytest.raises(StoreBusy):
+                await place(recorder, [user("one"), assistant("edited"), user("two")], named)
+        assert [info.id for info in await fov.sessions()] == [first.name]
+
+    async def failing(*_: Any, **__: Any) -> None:
+        raise StoreBusy("chat.db", "another process writes")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("named", [CLAUDE, ClientId("mine", "path", is_ours=True)])
+def test_a_session_without_turns_takes_the_first_request_as_it_is(run: Run, named: ClientId) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        await fov.session(named.name, title="Tides")
+        history = [user("one"), assistant("1"), user("two")]
+        placed = await exchange(recorder, history, "2", named)
+        assert (placed.name, placed.session.info.title) == (named.name, "Tides")
+        again = await exchange(recorder, [*history, assistant("2"), user("three")], "3", named)
+        assert again.name == named.name
+        assert await log_of(again) == ["one", "1", "two", "2", "three", "3"]
+
+    run(scenario)
+
+
 def test_a_history_without_its_beginning_continues_its_session(run: Run) -> None:
     async def scenario(_: Foveate, recorder: Recorder) -> None:
         history = [user("one")]
@@ -374,7 +449,7 @@ def test_a_title_call_is_not_recorded(run: Run) -> None:
     async def scenario(fov: Foveate, recorder: Recorder) -> None:
         for named in (None, CLAUDE):
             placed = await place(recorder, [user(f"{TITLE} hello")], named, tools=False)
-            assert isinstance(placed, Decision)
+            assert isinstance(placed, SessionDecision)
             assert placed.action == "pass"
         assert await fov.sessions() == []
 
@@ -533,7 +608,7 @@ class Clients:
 
     async def _title(self, client: Client) -> None:
         placed = await place(self.recorder, [user(f"{TITLE} {next(self.words)}")], client.named, tools=False)
-        assert isinstance(placed, Decision)
+        assert isinstance(placed, SessionDecision)
 
     async def _compact(self, client: Client) -> None:
         if client.named and len(client.sent) >= 4:

@@ -26,7 +26,7 @@ from foveate.events import Event
 from foveate.server.gateway.chain import read_history
 from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
 from foveate.server.gateway.reply import GatewayReply, reply_soon
-from foveate.server.gateway.sessions import ClientId, Decision
+from foveate.server.gateway.sessions import ClientId, SessionDecision
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.whole import CACHE_CONTROL, with_breakpoints
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
@@ -150,7 +150,7 @@ class Gateway:
     async def compact(self, call: ClientCall) -> list[Record]:
         """The conversation of a request in less than half its tokens: what a client may send instead of all of it."""
         placed = await self._place(call)
-        if isinstance(placed, Decision):
+        if isinstance(placed, SessionDecision):
             return list(call.request.messages)
         try:
             await placed.recorded()
@@ -167,7 +167,7 @@ class Gateway:
         """Responses by their ids."""
         return self._recorder
 
-    async def _place(self, call: ClientCall) -> Placement | Decision:
+    async def _place(self, call: ClientCall) -> Placement | SessionDecision:
         """Find the request's session, and begin to record what is new."""
         start, named = "", call.named
         if previous := call.request.hints.get("previous_response_id"):
@@ -185,7 +185,7 @@ class Gateway:
             raise
         except FoveateError as error:
             return self._bypassed(call, error)
-        if isinstance(placed, Decision):
+        if isinstance(placed, SessionDecision):
             return _unchanged(call, placed.reason)
         try:
             return self._as_sent(call, placed) or await self._assembled(call, placed)

@@ -22,7 +22,7 @@ from foveate.errors import FoveateError, SessionContinued, SessionExists, Sessio
 from foveate.events import Event
 from foveate.server.gateway.additions import without_reminders
 from foveate.server.gateway.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
-from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Decision, Resolver, branch_of
+from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Resolver, SessionDecision, branch_of
 from foveate.server.gateway.wires import ClientRequest, OwnCall
 from foveate.session import Session
 from foveate.session.record import as_messages
@@ -101,7 +101,7 @@ class Recorder:
 
     async def place(
         self, request: ClientRequest, history: RequestHistory, named: ClientId | None, choice: SessionChoice
-    ) -> Placement | Decision:
+    ) -> Placement | SessionDecision:
         """Record what is new of a request. A decision to pass it on unrecorded is returned as it is."""
         placed = await self.begin(request, history, named, choice)
         if isinstance(placed, Placement):
@@ -114,7 +114,7 @@ class Recorder:
 
     async def begin(
         self, request: ClientRequest, history: RequestHistory, named: ClientId | None, choice: SessionChoice
-    ) -> Placement | Decision:
+    ) -> Placement | SessionDecision:
         """Find the session of a request, and begin to record what is new: `Placement.recorded` waits for that.
 
         Until it is recorded, no other request of the conversation is placed.
@@ -128,7 +128,7 @@ class Recorder:
                 return decision
             placement = await self._placement(decision, choice)
 
-            async def again() -> Decision:
+            async def again() -> SessionDecision:
                 return await self._resolve(request, history, named, placement)
 
             record = placement.record = asyncio.create_task(self._record(placement, decision, choice, again))
@@ -148,7 +148,7 @@ class Recorder:
 
     async def _resolve(
         self, request: ClientRequest, history: RequestHistory, named: ClientId | None, own: Placement | None = None
-    ) -> Decision:
+    ) -> SessionDecision:
         """The decision for a request; its `own` placement does not make a session busy."""
         mine = own.name if own is not None and own.is_held else None
         busy = {name for name, count in self._busy.items() if count > (name == mine)} if mine else self._busy
@@ -269,14 +269,26 @@ class Recorder:
             session = await parent.fork(name, placement.turn - 1)
         else:
             session = await self._view.session(name, title=parent.info.title, model=parent.info.model)
-        recorded = await session.record_all(history.parse(start), key=_keys(history, start))
+        try:
+            recorded = await session.record_all(history.parse(start), key=_keys(history, start))
+        except FoveateError:
+            with suppress(FoveateError):
+                await self._view.delete_session(name)
+            raise
         placement.turn = recorded[-1].number
         self._move(placement, session, name)
 
-    async def _placement(self, decision: Decision, choice: SessionChoice) -> Placement:
+    async def _placement(self, decision: SessionDecision, choice: SessionChoice) -> Placement:
         """Where a request goes, with what is new of it."""
-        history = decision.history
         session = await self._open(decision, choice)
+        try:
+            return await self._prepared(decision, session)
+        except BaseException:
+            await self._discard_empty(decision, session)
+            raise
+
+    async def _prepared(self, decision: SessionDecision, session: Session) -> Placement:
+        history = decision.history
         messages = history.parse(decision.count)
         for place, mark in enumerate(history.marks[decision.count :]):
             if place + decision.count < decision.injected or mark.addition == "message":
@@ -287,16 +299,23 @@ class Recorder:
         return Placement(session, decision.session, history, key, drafts, whole, is_scratch=decision.is_scratch)
 
     async def _record(
-        self, placement: Placement, decision: Decision, choice: SessionChoice, again: Callable[[], Awaitable[Decision]]
+        self,
+        placement: Placement,
+        decision: SessionDecision,
+        choice: SessionChoice,
+        again: Callable[[], Awaitable[SessionDecision]],
     ) -> None:
         """Record what is new. Where another server was faster, the session is found again."""
         for attempt in itertools.count(1):
             try:
                 await self._append(placement, decision)
                 break
-            except (SessionContinued, TurnBegun):
+            except FoveateError as error:
+                await self._discard_empty(decision, placement.session)
+                if not isinstance(error, SessionContinued | TurnBegun) or attempt == PLACE_ATTEMPTS:
+                    raise
                 decision = await again()
-                if attempt == PLACE_ATTEMPTS or decision.action == "pass":
+                if decision.action == "pass":
                     raise
             moved = await self._placement(decision, choice)
             self._move(placement, moved.session, moved.name)
@@ -304,7 +323,17 @@ class Recorder:
         self._handles[decision.session] = placement.session
         self._announce(placement.session.id, decision, placement)
 
-    async def _append(self, placement: Placement, decision: Decision) -> None:
+    async def _discard_empty(self, decision: SessionDecision, session: Session) -> None:
+        """Delete a session that was created for a request, if nothing of the request is in it."""
+        if decision.action == "continue":
+            return
+        with suppress(FoveateError):  # the store may be what failed
+            info = await session.refresh()
+            if turn_id(info.turns) == (info.fork_turn_id or turn_id(0)):
+                await self._view.delete_session(decision.session)
+                self._handles.pop(decision.session)
+
+    async def _append(self, placement: Placement, decision: SessionDecision) -> None:
         notes: list[Awaitable[object]] = []
         if decision.action != "continue":
             notes.append(self._view.note_origin(placement.name, f"gateway: {decision.reason}"))
@@ -317,7 +346,7 @@ class Recorder:
             await asyncio.gather(*notes)
             placement.turn = (await placement.session.refresh()).turns
 
-    async def _open(self, decision: Decision, choice: SessionChoice) -> Session:
+    async def _open(self, decision: SessionDecision, choice: SessionChoice) -> Session:
         if decision.action == "continue":
             return await self._known(decision.session, decision.standing)
         if decision.parent is not None:
@@ -370,7 +399,7 @@ class Recorder:
     def _lock_of(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name.split("~", maxsplit=1)[0], asyncio.Lock())
 
-    def _announce(self, session_id: str, decision: Decision, placement: Placement) -> None:
+    def _announce(self, session_id: str, decision: SessionDecision, placement: Placement) -> None:
         data: dict[str, Json] = {"action": decision.action, "reason": decision.reason, "known_messages": decision.count}
         self._view.publish(Event("session-resolved", session_id, datetime.now(UTC), placement.turn_id, data))
 

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from foveate.client import Foveate
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
-from foveate.server.bodies import read_body
+from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.recorder import Recorder, SessionChoice
 from foveate.server.gateway.sessions import client_id
@@ -221,6 +221,8 @@ def _decoded(raw: bytes) -> object:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        if (repaired := decode_with_lone_surrogates(raw)) is not None:
+            return repaired
         raise ProblemError(400, f"the body is not JSON: {error}") from error
 
 

@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from string import hexdigits
 from typing import Final, Literal, NamedTuple, Protocol
 
 from foveate.server.gateway.additions import asks_for_summary, is_compaction, is_for_summary
@@ -21,6 +22,9 @@ from foveate.session.values import KnownPlace, LocatedHistory, Standing
 MAX_ID_CHARS: Final = 200
 BRANCH: Final = "~"
 """Between the name of a session and what its branches and sub-agents add to it."""
+BRANCH_BYTES: Final = 3
+SCRATCH: Final = "-summary"
+"""Behind the name of a branch that is deleted when its request is answered."""
 TITLE_CHARS: Final = 60
 SUMMARY_CHARS: Final = 2_000
 """A client's summary says so within its first characters."""
@@ -52,7 +56,7 @@ class ClientId:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SessionDecision:
     """Where the new messages of a request go."""
 
     action: Action
@@ -90,6 +94,8 @@ class Places(Protocol):
     async def locate(self, tenant: str, keys: list[str], family: str | None = None) -> LocatedHistory: ...
 
     async def find_tails(self, tenant: str, tail: str) -> list[tuple[str, int]]: ...
+
+    async def family(self, tenant: str, session_id: str) -> list[str]: ...
 
 
 def client_id(headers: Mapping[str, str], hints: Mapping[str, str], path_session: str | None) -> ClientId | None:
@@ -172,50 +178,62 @@ class Resolver:
         named: ClientId | None,
         count_turns: TurnCount,
         busy: Collection[str],
-    ) -> Decision:
+    ) -> SessionDecision:
         """`busy` sessions have a prompt without answer."""
         if named is None:
             return await self._by_content(request, history)
         found = await self._best(history, named.name)
         if found and _wants_summary(named, history):
             scratch = _placed(history, found, "a summary for the client", always_fork=True)
-            return replace(scratch, is_scratch=True)
+            return replace(scratch, session=f"{branch_of(named.name)}{SCRATCH}", is_scratch=True)
         may_be_alone = named.is_ours and history.last_answer is None
         turns = None if found and not may_be_alone else await count_turns(named.name)
         # A single prompt to a session with several turns is new, even if an earlier one had the same words.
         if found and (turns or 0) <= 1:
-            return await self._behind(history, found, "the history continues the session named by " + named.source)
+            reason = "the history continues the session named by " + named.source
+            return await self._behind(history, found, reason, named)
         if turns is None:
             return await self._first(request, history, named)
+        if not turns and (named.is_ours or not is_auxiliary(request, history)):
+            return SessionDecision("continue", "the first request of an empty session", history, named.name, after="")
         shared = await self._shared(history, branch_of(named.name))
         return shared or await self._unmatched(request, history, named, turns, busy)
 
-    async def _behind(self, history: RequestHistory, found: FoundHistory, reason: str) -> Decision:
+    async def _behind(
+        self, history: RequestHistory, found: FoundHistory, reason: str, named: ClientId | None = None
+    ) -> SessionDecision:
         """Behind a known place: at the end of its session, else on a branch."""
         decision = _placed(history, found, reason)
         if decision.action == "continue":
             return decision
-        return _replaced(history, found) or await self._rewritten(history, found) or decision
+        if (replaced := _replaced(history, found)) is not None:
+            return replace(replaced, session=await self._last_used(named)) if named else replaced
+        return await self._rewritten(history, found) or decision
 
-    async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> Decision | None:
+    async def _last_used(self, named: ClientId) -> str:
+        """The session that a client used last under its id: the one of that name, or a branch of it."""
+        stored = await self._places.family(self._tenant, self._stored(named.name))
+        return next((name for name in map(self._public, stored) if _is_branch(name, named.name)), named.name)
+
+    async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> SessionDecision | None:
         """An answer that its client wrote in another way, but with the ids of the calls that wait for results."""
         name, turn = found.place.session_id, found.place.turn
         count, calls = history.calls(history.index_behind(found.place.key))
         if not calls or not calls <= await self._open_calls(name, turn):
             return None
-        return Decision("continue", "an answer with the same calls", history, name, count, turn=turn)
+        return SessionDecision("continue", "an answer with the same calls", history, name, count, turn=turn)
 
     async def _unmatched(
         self, request: ClientRequest, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
-    ) -> Decision:
+    ) -> SessionDecision:
         """A history that the named session does not know."""
         if not named.is_ours and not request.tools:
-            return Decision("pass", "a request without tools that does not continue the session", history)
+            return SessionDecision("pass", "a request without tools that does not continue the session", history)
         if named.is_ours and history.last_answer is None:
             return self._alone(history, named, turns, busy)
         return await self._other_beginning(history, named)
 
-    async def _shared(self, history: RequestHistory, name: str) -> Decision | None:
+    async def _shared(self, history: RequestHistory, name: str) -> SessionDecision | None:
         """A fork of another session, if the history begins with one of its turns."""
         found = await self._best(history, None)
         if found is None or not history.has_answer(history.index_behind(found.place.key)):
@@ -223,56 +241,56 @@ class Resolver:
         forked = _placed(history, found, "a history that another session begins with", always_fork=True)
         return replace(forked, session=name) if forked.action == "fork" else None
 
-    async def _by_content(self, request: ClientRequest, history: RequestHistory) -> Decision:
+    async def _by_content(self, request: ClientRequest, history: RequestHistory) -> SessionDecision:
         found = await self._best(history, None)
         if found and (found.place.is_head or history.has_answer(history.index_behind(found.place.key))):
             return await self._behind(history, found, "the history is known")
         if found and (same := await self._rewritten(history, found)):
             return same
         if is_auxiliary(request, history):
-            return Decision("pass", "a title or a probe", history)
+            return SessionDecision("pass", "a title or a probe", history)
         if (answer := history.last_answer) is not None and (tail := history.tail(answer)):
             known = await self._places.find_tails(self._tenant, tail)
             if len({session for session, _ in known}) == 1:
                 session = self._public(known[0][0])
                 reason = "the last answer is known in one session only"
-                return Decision("continue", reason, history, session, answer + 1)
+                return SessionDecision("continue", reason, history, session, answer + 1)
         name = f"chat-{secrets.token_hex(6)}"
-        return Decision("new", "no part of the history is known", history, name, after="")
+        return SessionDecision("new", "no part of the history is known", history, name, after="")
 
-    async def _first(self, request: ClientRequest, history: RequestHistory, named: ClientId) -> Decision:
+    async def _first(self, request: ClientRequest, history: RequestHistory, named: ClientId) -> SessionDecision:
         """The first request of a session that its client names."""
         if not named.is_ours and is_auxiliary(request, history):
-            return Decision("pass", "a title or a probe", history)
+            return SessionDecision("pass", "a title or a probe", history)
         if shared := await self._shared(history, named.name):
             return shared
         reason = f"the first request with this {named.source}"
-        return Decision("new", reason, history, named.name, parent=named.parent, after="")
+        return SessionDecision("new", reason, history, named.name, parent=named.parent, after="")
 
-    def _alone(self, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]) -> Decision:
+    def _alone(self, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]) -> SessionDecision:
         """Prompts without the history before them: the client leaves that to us."""
         history = read_history(history.format, history.records, start=f"{named.name} {turns}")
         if named.name in busy:
             reason = "a second prompt while the first is being answered"
             branch = branch_of(named.name)
-            return Decision("fork", reason, history, branch, parent=named.name, turn=turns - 1, after="")
-        return Decision("continue", "new messages only", history, named.name, turn=turns)
+            return SessionDecision("fork", reason, history, branch, parent=named.name, turn=turns - 1, after="")
+        return SessionDecision("continue", "new messages only", history, named.name, turn=turns)
 
-    async def _other_beginning(self, history: RequestHistory, named: ClientId) -> Decision:
+    async def _other_beginning(self, history: RequestHistory, named: ClientId) -> SessionDecision:
         """A history that its client summed up or cut at the beginning."""
         if _begins_anew(history):
             reason = "another first prompt under the same id"
-            return Decision("fork", reason, history, branch_of(named.name), parent=named.name, after="")
+            return SessionDecision("fork", reason, history, branch_of(named.name), parent=named.name, after="")
         last_prompt = history.turn_start(len(history.marks))
         for answer in range(len(history.marks) - 1, -1, -1):
             if history.marks[answer].role != "assistant" or not (tail := history.tail(answer)):
                 continue
-            known = {self._public(session) for session, _ in await self._places.find_tails(self._tenant, tail)}
-            if named.name in known:
+            known = [self._public(session) for session, _ in await self._places.find_tails(self._tenant, tail)]
+            if (own := next((name for name in known if _is_branch(name, named.name)), None)) is not None:
                 reason = "the beginning of the history is another; its end is known"
-                return Decision("continue", reason, history, named.name, answer + 1)
+                return SessionDecision("continue", reason, history, own, answer + 1)
         reason = "the client replaced its history"
-        return Decision("continue", reason, history, named.name, injected=last_prompt)
+        return SessionDecision("continue", reason, history, await self._last_used(named), injected=last_prompt)
 
     async def _best(self, history: RequestHistory, family: str | None) -> FoundHistory | None:
         keys = list(dict.fromkeys(key for key in (history.start, *history.keys) if key))
@@ -285,17 +303,23 @@ class Resolver:
 
 def branch_of(name: str) -> str:
     """A new name in the family of a session."""
-    return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(3)}"
+    return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(BRANCH_BYTES)}"
 
 
-def _replaced(history: RequestHistory, found: FoundHistory) -> Decision | None:
+def _is_branch(name: str, root: str) -> bool:
+    """Whether a session is this one or a branch of it, as against its sub-agents and what is deleted soon."""
+    before, _, added = name.partition(BRANCH)
+    return name == root or (before == root and len(added) == 2 * BRANCH_BYTES and set(added) <= set(hexdigits))
+
+
+def _replaced(history: RequestHistory, found: FoundHistory) -> SessionDecision | None:
     """A history that its client replaced by the old prompts and a summary: what comes before that is known."""
     summary = history.summary_behind(history.index_behind(found.place.key))
     if summary is None:
         return None
     last_prompt = history.turn_start(len(history.marks))
     name = found.place.session_id
-    return Decision("continue", "the client replaced its history", history, name, summary, injected=last_prompt)
+    return SessionDecision("continue", "the client replaced its history", history, name, summary, injected=last_prompt)
 
 
 def _wants_summary(named: ClientId, history: RequestHistory) -> bool:
@@ -316,13 +340,13 @@ def _begins_anew(history: RequestHistory) -> bool:
     return not _SUMMARY.search(said[:SUMMARY_CHARS])
 
 
-def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always_fork: bool = False) -> Decision:
+def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always_fork: bool = False) -> SessionDecision:
     """Behind a known place: at the end of its session, else on a branch."""
     place = found.place
     count = history.index_behind(place.key)
     if place.is_head and not always_fork:
         name, standing = place.session_id, found.standing
-        return Decision("continue", reason, history, name, count, after=place.key, standing=standing)
+        return SessionDecision("continue", reason, history, name, count, after=place.key, standing=standing)
     is_next = count < len(history.marks) and history.marks[count].opens_turn
     # What comes before the first message of the request was not sent, and can't be recorded again.
     shares_turn = count == 0 or (place.ends_turn and is_next)
@@ -330,6 +354,6 @@ def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always
     count = count if shares_turn else history.turn_start(count)
     branch = branch_of(place.session_id)
     if turn < 1:
-        return Decision("new", f"{reason}, but for the first answer", history, branch, after="")
+        return SessionDecision("new", f"{reason}, but for the first answer", history, branch, after="")
     shared = f"{reason} up to T-{turn}"
-    return Decision("fork", shared, history, branch, count, parent=place.session_id, turn=turn, after="")
+    return SessionDecision("fork", shared, history, branch, count, parent=place.session_id, turn=turn, after="")

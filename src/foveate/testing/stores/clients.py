@@ -114,6 +114,11 @@ async def answers_and_responses_are_found_within_their_tenant(store: Store, _: O
         await store.append("s", [draft("one", key="a")], tail="h")
     assert await store.clients.find_tails("acme", "h") == [("s", 1)]
     assert await store.clients.find_tails("", "h") == []
+    await store.create_session(replace(new_session("s~b"), tenant="acme"))
+    await store.create_session(replace(new_session("sb"), tenant="acme"))
+    await store.append("s~b", [draft("two", key="b")])
+    assert await store.clients.family("acme", "s") == ["s~b", "s"]
+    assert await store.clients.family("", "s") == []
     response = ResponseRow("resp_1", "s", 1, "chain", {"output": ["…"]})
     await store.clients.add_response("s", response)
     assert await store.clients.get_response("acme", "resp_1") == response
