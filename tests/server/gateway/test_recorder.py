@@ -359,8 +359,8 @@ def test_a_summary_by_the_client_continues_its_session(run: Run) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("keeps_prompts", [False, True])
-def test_a_summary_by_a_client_on_a_branch_continues_the_branch(run: Run, *, keeps_prompts: bool) -> None:
+@pytest.mark.parametrize(("keeps_prompts", "asks"), [(False, True), (True, True), (False, False)])
+def test_a_summary_by_a_client_on_a_branch_continues_the_branch(run: Run, *, keeps_prompts: bool, asks: bool) -> None:
     async def scenario(fov: Foveate, recorder: Recorder) -> None:
         begun = [user("one"), assistant("1")]
         await exchange(recorder, begun[:1], "1", CLAUDE)
@@ -370,10 +370,13 @@ def test_a_summary_by_a_client_on_a_branch_continues_the_branch(run: Run, *, kee
         branch = await exchange(recorder, edited, "II", CLAUDE)
         assert branch.name != CLAUDE.name
         await exchange(recorder, [user("look for it")], "found", child)
-        words = "Write a summary of the conversation in <summary> tags"
-        scratch = await place(recorder, [*edited, assistant("II"), user(words)], CLAUDE)
-        assert isinstance(scratch, Placement)
-        await answer(recorder, scratch, "<summary>they counted</summary>")
+        if asks:
+            aside = await exchange(recorder, [*begun, user("what might be next?")], "who knows", CLAUDE)
+            assert aside.name not in (branch.name, CLAUDE.name)
+            words = "Write a summary of the conversation in <summary> tags"
+            scratch = await place(recorder, [*edited, assistant("II"), user(words)], CLAUDE)
+            assert isinstance(scratch, Placement)
+            await answer(recorder, scratch, "<summary>they counted</summary>")
         summary = user("This session is being continued from a previous conversation. Summary: they counted")
         prompts = [user("one"), user("two, but otherwise")] if keeps_prompts else []
         placed = await exchange(recorder, [*prompts, summary, user("three")], "3", CLAUDE)

@@ -35,7 +35,9 @@ _SUMMARIES: Final = (
     "This session is being continued from a previous conversation",  # Claude Code
 )
 _AIDER_EXAMPLES_END: Final = "I switched to a new code base. Please don't consider the above files"
-_ASKS_FOR_SUMMARY: Final = re.compile(r"\bsummary of the conversation\b.*<summary>", re.DOTALL)
+_ASKS_FOR_SUMMARY: Final = re.compile(
+    r"\bsummary of the conversation\b.*<summary>|\bRespond with TEXT ONLY\b.*\bsummary of the conversation\b", re.DOTALL
+)
 _SUMMARY_SYSTEM: Final = re.compile(r"\bsummari[sz]e\b[^.]{0,40}\bconversation\b", re.IGNORECASE)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from string import hexdigits
 from typing import Final, Literal, NamedTuple, Protocol
 
+from foveate.cache import BoundedCache
 from foveate.server.gateway.additions import asks_for_summary, is_compaction, is_for_summary
 from foveate.server.gateway.chain import RequestHistory, read_history
 from foveate.server.gateway.wires import ClientRequest
@@ -23,6 +24,7 @@ MAX_ID_CHARS: Final = 200
 BRANCH: Final = "~"
 """Between the name of a session and what its branches and sub-agents add to it."""
 BRANCH_BYTES: Final = 3
+KEPT_NAMES: Final = 1_000
 SCRATCH: Final = "-summary"
 """Behind the name of a branch that is deleted when its request is answered."""
 TITLE_CHARS: Final = 60
@@ -170,6 +172,8 @@ class Resolver:
         self._stored = stored
         self._public = public
         self._open_calls = open_calls
+        self._summed: BoundedCache[str, str] = BoundedCache(KEPT_NAMES)
+        """By a client's id, the session that it asked a summary of."""
 
     async def resolve(
         self,
@@ -184,6 +188,7 @@ class Resolver:
             return await self._by_content(request, history)
         found = await self._best(history, named.name)
         if found and _wants_summary(named, history):
+            self._summed[named.name] = found.place.session_id
             scratch = _placed(history, found, "a summary for the client", always_fork=True)
             return replace(scratch, session=f"{branch_of(named.name)}{SCRATCH}", is_scratch=True)
         may_be_alone = named.is_ours and history.last_answer is None
@@ -211,9 +216,11 @@ class Resolver:
         return await self._rewritten(history, found) or decision
 
     async def _last_used(self, named: ClientId) -> str:
-        """The session that a client used last under its id: the one of that name, or a branch of it."""
-        stored = await self._places.family(self._tenant, self._stored(named.name))
-        return next((name for name in map(self._public, stored) if _is_branch(name, named.name)), named.name)
+        """The session that a client used last under its id: what it asked a summary of, else the last used branch."""
+        names = [self._public(stored) for stored in await self._places.family(self._tenant, self._stored(named.name))]
+        if (summed := self._summed.pop(named.name)) in names:
+            return summed
+        return next((name for name in names if _is_branch(name, named.name)), named.name)
 
     async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> SessionDecision | None:
         """An answer that its client wrote in another way, but with the ids of the calls that wait for results."""
