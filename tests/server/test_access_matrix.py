@@ -41,9 +41,14 @@ BODIES: dict[str, Any] = {
     "decide_call": {"allow": True},
     "answer_agent": {"text": "Yes."},
     "execute_tool": {"arguments": {"turn_id": "T-1"}, "session": "chat"},
+    "add_knowledge": {"title": "Ports", "text": "The shop listens on 8443."},
+    "edit_knowledge": {"text": "The shop listens on 8444."},
+    "approve_knowledge": {},
+    "pin_knowledge": {},
+    "retire_knowledge": {"reason": "it moved"},
 }
 IDS = {"session": "chat", "turn": "T-1", "pin": "P-1", "goal": "G-1", "name": "epic", "item": "T-1-R", "job": "job-1"}
-IDS |= {"file": "f-000000000000", "prompt": "modes%2Flatin", "agent": "a-0", "tool": "get_turn"}
+IDS |= {"file": "f-000000000000", "prompt": "modes%2Flatin", "agent": "a-0", "tool": "get_turn", "knowledge": "k-0"}
 NEEDED = {"search_all": "q=port", "search_session": "q=port"}
 UNTESTED = ("stream_events",)
 """Streams have a test of their own."""
@@ -106,7 +111,7 @@ def test_every_write_of_the_document_has_a_body_here(stage: Stage) -> None:
     """So that an endpoint that is added is in the table."""
     bodiless = {"delete_session", "settle_session", "remove_pin", "finish_goal", "save_board_item", "import_transcript"}
     bodiless |= {"dismiss_board_item", "seal_topic", "unseal_topic", "cancel_job", "revoke_key", "reset_prompt"}
-    bodiless |= {"cancel_agent"}
+    bodiless |= {"cancel_agent", "import_knowledge"}
     writes = {operation.name for operation in stage.operations if operation.method != "GET"}
     assert writes == set(BODIES) | bodiless
 

@@ -13,6 +13,7 @@ from foveate.server.api import (
     events,
     jobs,
     keys,
+    knowledge,
     notes,
     prompts,
     search,
@@ -27,6 +28,7 @@ from foveate.server.api.schema import describe
 
 RESOURCES = (
     *(sessions, turns, context, search, notes, topics, transfer, jobs, events, keys, cabinet, prompts, agents, tools),
+    knowledge,
 )
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for endpoint in module.routes.listed)
 

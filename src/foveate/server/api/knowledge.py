@@ -1,0 +1,238 @@
+"""`/knowledge`: what past conversations teach, for people to read and decide on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from foveate.knowledge.markdown import entry_ids, plan_import, read_markdown, write_markdown
+from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
+from foveate.server.bodies import read_body
+from foveate.server.problems import ProblemError
+from foveate.session.knowledge import (
+    KnowledgeDraft,
+    KnowledgeItem,
+    KnowledgeKind,
+    KnowledgeState,
+    LearningRun,
+    StateFilter,
+)
+
+routes = Endpoints("knowledge")
+CURSOR_PARTS = 4
+MARKDOWN = "text/markdown"
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class KnowledgePage(Struct, frozen=True, kw_only=True):
+    """Items by scope, kind and id."""
+
+    items: list[KnowledgeItem]
+    next_cursor: str | None
+
+
+class KnowledgeVersions(Struct, frozen=True, kw_only=True):
+    """Versions of an item, the oldest first."""
+
+    items: list[KnowledgeItem]
+
+
+class LearningRuns(Struct, frozen=True, kw_only=True):
+    """Runs, the newest first."""
+
+    items: list[LearningRun]
+
+
+class KnowledgeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which items."""
+
+    scope: str | None = None
+    """E.g. `project:shop`."""
+    kind: KnowledgeKind | None = None
+    state: StateFilter | None = None
+    """Default: all but `retired`."""
+    limit: Limit = DEFAULT_LIMIT
+    cursor: str | None = None
+
+
+class KnowledgeExportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which items to export."""
+
+    scope: str | None = None
+    kind: KnowledgeKind | None = None
+    state: StateFilter | None = None
+
+
+class KnowledgeImportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to import."""
+
+    scope: str = "project:"
+    """Of new items that name none."""
+    dry_run: bool = False
+    """Only report what would change."""
+
+
+class RunsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which runs."""
+
+    scope: str | None = None
+    limit: Limit = DEFAULT_LIMIT
+
+
+class NewKnowledgeBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An item that a person wrote: a reference, a lesson, or a part of the profile."""
+
+    title: Text
+    text: Text
+    scope: str = "project:"
+    kind: KnowledgeKind = "reference"
+    state: KnowledgeState | None = None
+    """Default: `approved`."""
+    technologies: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Turns, as `SESSION/T-12`."""
+
+
+class KnowledgeEditBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to change. What is left out stays."""
+
+    title: Text | None = None
+    text: Text | None = None
+    technologies: tuple[str, ...] | None = None
+    version: Annotated[int, Meta(ge=1)] | None = None
+    """The version that was read; 409 if there is a newer one."""
+    reason: str = ""
+
+
+class DecisionBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why."""
+
+    reason: str = ""
+
+
+class KnowledgeImportReport(Struct, frozen=True, kw_only=True):
+    """What an import changed, or would change."""
+
+    dry_run: bool
+    new: int
+    changed: int
+    unchanged: int
+    changes: list[KnowledgeDraft]
+    items: list[KnowledgeItem]
+    """The new versions; empty in a dry run."""
+
+
+@routes.add("GET", "/knowledge", right="read")
+async def list_knowledge(call: Call, query: KnowledgeQuery) -> KnowledgePage:
+    """The items by scope, kind and id, each with its source turns."""
+    found = await call.view.knowledge.list(scope=query.scope, kind=query.kind, state=query.state)
+    if query.cursor is not None:
+        last = tuple(read_cursor(query.cursor, CURSOR_PARTS))
+        found = [item for item in found if _place(item) > last]
+    page = list(found[: query.limit])
+    has_more = len(found) > len(page)
+    return KnowledgePage(items=page, next_cursor=write_cursor(*_place(page[-1])) if has_more else None)
+
+
+@routes.add("POST", "/knowledge", right="write", status=201)
+async def add_knowledge(call: Call, body: NewKnowledgeBody) -> KnowledgeItem:
+    """Add an item that a person wrote. The same title again in the same scope is a new version."""
+    return await call.view.knowledge.add(
+        body.title,
+        body.text,
+        scope=body.scope,
+        kind=body.kind,
+        state=body.state,
+        technologies=body.technologies,
+        sources=body.sources,
+    )
+
+
+@routes.add("GET", "/knowledge/export", right="read", media=MARKDOWN)
+async def export_knowledge(call: Call, query: KnowledgeExportQuery) -> str:
+    """The items as Markdown, to edit and import back."""
+    found = await call.view.knowledge.list(scope=query.scope, kind=query.kind, state=query.state)
+    # A stored text is never shown as a page of this server.
+    headers = {"content-disposition": "attachment; filename=knowledge.md", "x-content-type-options": "nosniff"}
+    text = await asyncio.to_thread(write_markdown, found)
+    return Response(text, media_type=MARKDOWN, headers=headers)  # type: ignore[return-value]
+
+
+@routes.add("POST", "/knowledge/import", right="write", takes=MARKDOWN)
+async def import_knowledge(call: Call, query: KnowledgeImportQuery) -> KnowledgeImportReport:
+    """Import an edited export, sent as the body. 422 names the line that is wrong; then nothing is imported."""
+    raw = await read_body(call.request, max_mb=call.parts.settings.max_body_mb)
+    try:
+        entries = await asyncio.to_thread(read_markdown, raw.decode())
+    except UnicodeDecodeError as error:
+        raise ProblemError(422, f"the body is not UTF-8 text: {error.reason}") from error
+    known = await call.view.knowledge.histories(entry_ids(entries, scope=query.scope))
+    plan = plan_import(entries, known, scope=query.scope)
+    items: Sequence[KnowledgeItem] = [] if query.dry_run else await call.view.knowledge.save(plan.drafts)
+    return KnowledgeImportReport(
+        dry_run=query.dry_run,
+        new=plan.new,
+        changed=len(plan.drafts) - plan.new,
+        unchanged=plan.unchanged,
+        changes=list(plan.drafts),
+        items=list(items),
+    )
+
+
+@routes.add("GET", "/knowledge/runs", right="read")
+async def list_learning_runs(call: Call, query: RunsQuery) -> LearningRuns:
+    """The runs that learned, with what they did."""
+    return LearningRuns(items=list(await call.view.knowledge.runs(scope=query.scope, limit=query.limit)))
+
+
+@routes.add("GET", "/knowledge/{knowledge}", right="read")
+async def get_knowledge(call: Call, knowledge: str) -> KnowledgeItem:
+    """An item by its id, or a unique beginning of it."""
+    return await call.view.knowledge.get(knowledge)
+
+
+@routes.add("PATCH", "/knowledge/{knowledge}", right="write")
+async def edit_knowledge(call: Call, knowledge: str, body: KnowledgeEditBody) -> KnowledgeItem:
+    """Change what an item says, as a new version; a proposed item is approved by it."""
+    return await call.view.knowledge.edit(
+        knowledge,
+        title=body.title,
+        text=body.text,
+        technologies=body.technologies,
+        version=body.version,
+        reason=body.reason,
+    )
+
+
+@routes.add("GET", "/knowledge/{knowledge}/versions", right="read")
+async def get_knowledge_versions(call: Call, knowledge: str) -> KnowledgeVersions:
+    """All versions of an item, each with why another took its place."""
+    return KnowledgeVersions(items=list(await call.view.knowledge.versions(knowledge)))
+
+
+@routes.add("POST", "/knowledge/{knowledge}/approve", right="write")
+async def approve_knowledge(call: Call, knowledge: str, body: DecisionBody) -> KnowledgeItem:
+    """Approve an item, also one that was retired."""
+    return await call.view.knowledge.approve(knowledge, reason=body.reason)
+
+
+@routes.add("POST", "/knowledge/{knowledge}/pin", right="write")
+async def pin_knowledge(call: Call, knowledge: str, body: DecisionBody) -> KnowledgeItem:
+    """Approve an item so that no run changes it."""
+    return await call.view.knowledge.pin(knowledge, reason=body.reason)
+
+
+@routes.add("POST", "/knowledge/{knowledge}/retire", right="write")
+async def retire_knowledge(call: Call, knowledge: str, body: DecisionBody) -> KnowledgeItem:
+    """Take an item out of use. Its versions stay; `approve` brings it back."""
+    return await call.view.knowledge.retire(knowledge, body.reason)
+
+
+def _place(item: KnowledgeItem) -> tuple[str, str, str, str]:
+    """Where an item is in the order of the list."""
+    return item.tenant, item.scope, item.kind, item.id
