@@ -337,6 +337,7 @@ class Session:
         recall: bool = True,
         tools: bool | None = None,
     ) -> Context: ...
+    def look(self, *, budget_tokens: int | None = None, strategy: str | None = None) -> Context: ...
     def context_with(
         self,
         offer: ToolSet | None,
