@@ -52,7 +52,7 @@ def chunk_of(plan: ModelPlan, step: str) -> Chunk | None:
     return plan.chunks[int(number) - 1] if number.isdecimal() else None
 
 
-def read_marks(gathered: Gathered, unread: Collection[KnowledgeSource], now_us: int) -> dict[str, int]:
+def read_marks(gathered: Gathered, unread: Collection[KnowledgeSource]) -> dict[str, int]:
     """By session the last turn before the first one that is unread or may still grow."""
     newest: dict[str, LearnedTurn] = {}
     for turn in gathered.turns:
@@ -60,7 +60,8 @@ def read_marks(gathered: Gathered, unread: Collection[KnowledgeSource], now_us: 
         if known is None or known.source.turn < turn.source.turn:
             newest[turn.source.session_id] = turn
     marks = {name: turn.source.turn for name, turn in newest.items()}
-    open_turns = [turn.source for turn in newest.values() if turn.at_us > now_us - SETTLED_US]
+    settled_us = time.time_ns() // 1_000 - SETTLED_US
+    open_turns = [turn.source for turn in newest.values() if turn.at_us > settled_us]
     for source in (*unread, *open_turns):
         marks[source.session_id] = min(marks[source.session_id], source.turn - 1)
     return marks

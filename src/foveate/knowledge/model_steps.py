@@ -24,6 +24,7 @@ from foveate.errors import ModelError, ModelHeldBack, ModelUnavailable
 from foveate.knowledge.gather import Chunk, Gathered, chunks
 from foveate.knowledge.model import (
     KNOWN_TOKENS,
+    SCHEMA,
     SHAPE_TOKENS,
     Origin,
     Proposed,
@@ -43,6 +44,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.recall.scopes import Scope
 from foveate.store.knowledge_rows import KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
 from foveate.store.rows import NANO
+from foveate.text import compact_json
 from foveate.tokens import count_tokens
 
 STEP_PREFIX = "model-"
@@ -123,7 +125,8 @@ async def plan_model(
         return None
     overrides = await load_overrides(fov.store)
     with overridden(overrides):
-        overhead = count_tokens(prompt_text("knowledge/learn")) + count_tokens(prompt_text("knowledge/request"))
+        fixed = (prompt_text("knowledge/learn"), prompt_text("knowledge/request"), compact_json(SCHEMA))
+        overhead = sum(map(count_tokens, fixed))
         room = await asyncio.to_thread(room_of, models[0], settings, fov.settings.models, overhead)
         parts = await asyncio.to_thread(_chunks, gathered, room, settings)
         tariff = await asyncio.to_thread(tariff_for, models[0], fov.settings.models)

@@ -197,7 +197,7 @@ class _Run:
         rules = await self._step(
             "lessons", tuple[NewKnowledge, ...], lambda: asyncio.to_thread(find_lessons, gathered, topics)
         )
-        model = await self._asked(gathered, known, topics, now_us=begun.now_us)
+        model = await self._asked(gathered, known, topics)
         found = replace_items([*topics.items, *rules], model.items)
         # Not kept: it takes a moment, and people may have decided on items since a run was interrupted.
         known = await self._known()
@@ -242,9 +242,7 @@ class _Run:
         self._tell("finish", "kept")
         return report
 
-    async def _asked(
-        self, gathered: Gathered, known: Sequence[KnowledgeRow], topics: TopicsFound, *, now_us: int
-    ) -> ModelResult:
+    async def _asked(self, gathered: Gathered, known: Sequence[KnowledgeRow], topics: TopicsFound) -> ModelResult:
         """What a model finds in the turns that it has not read yet, as far as limits allow."""
         try:
             plan = await plan_model(self._fov, gathered, known, topics.items, topics.turn_topics)
@@ -279,7 +277,7 @@ class _Run:
             results[step.name] = data
             left -= {turn.source for turn in chunk.turns} if chunk else set()
         items = await asyncio.to_thread(lambda: read_steps(results).items)
-        return ModelResult(items, usage, read_marks(gathered, left, now_us), blocked_at)
+        return ModelResult(items, usage, read_marks(gathered, left), blocked_at)
 
     async def _model_step(self, step: ModelStep, results: Mapping[str, bytes]) -> bytes:
         """The result of a step; one that failed is not kept, so that a resumed run tries again."""
