@@ -60,6 +60,8 @@ def test_turns_of_a_topic_are_read_together(shell: Shell) -> None:
         found = chat.get_turns_by_topic("harbour", "C")
         assert [content.turn_id for content in found] == ["T-4"]
         assert "harbour" in found[0].content
+        assert not found.is_exact
+    assert "How deep is the harbour?" in shell("show", "s", "--topic", "harbour", "--plain")
 
 
 def test_a_turn_that_is_not_there_is_named(shell: Shell) -> None:

@@ -56,6 +56,7 @@ STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "deve
 @click.option(
     "--message", "position", type=click.IntRange(min=0), metavar="N", help="Only message N of the turn, from 0."
 )
+@click.option("--topic", metavar="TOPIC", help="Only the turns on a topic: its id, its title or a keyword.")
 @click.option("--full", is_flag=True, help="Don't cut long tool output.")
 @store_option
 @json_option
@@ -67,6 +68,7 @@ def command(
     plain: bool,
     format_name: str | None,
     position: int | None,
+    topic: str | None,
     full: bool,
     store_path: Path,
     as_json: bool,
@@ -79,13 +81,16 @@ def command(
     foveate show demo T-7 T-9 --plain
     foveate show demo T-7 --messages anthropic     ready to send
     foveate show demo T-7 --message 3              one message, as it was recorded
+    foveate show demo --topic backups              all turns on a topic that 'foveate learn' found
     """
     with opened(store_path) as fov:
         session = fov.find_session(session_id)
-        if first is None and not (plain or format_name):
+        if first is None and not (plain or format_name or topic):
             _outline(session, as_json=as_json)
             return
-        if last is None and first is not None:
+        if topic:
+            turns = _on_topic(session, topic, first)
+        elif last is None and first is not None:
             turns = [session.load_turn(first)]
         else:
             turns = session.load_turns(first or 1, last)
@@ -104,6 +109,16 @@ def command(
     else:
         for turn in turns:
             print_turn(console(), turn, full=full)
+
+
+def _on_topic(session: Session, topic: str, first: str | None) -> list[Turn]:
+    if first is not None:
+        raise click.UsageError("--topic is of a whole session: foveate show SESSION --topic TOPIC")
+    found = session.get_turns_by_topic(topic, "R")
+    if not found.is_exact:
+        rest = "these turns were found by a search" if found else "a search for it finds nothing"
+        click.echo(f"no topic {topic!r} was learned; {rest}", err=True)
+    return [session.load_turn(content.turn_id) for content in found]
 
 
 def _print_plain(turns: list[Turn], *, as_json: bool) -> None:

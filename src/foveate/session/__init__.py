@@ -11,6 +11,7 @@ import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from foveate.context.context import Context
 from foveate.context.signatures import is_signed, request_prefix
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
-from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound
+from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.events import Event, EventKind
 from foveate.formats.sizes import SentSizes
 from foveate.history.recalled import Recaller
@@ -51,7 +52,7 @@ from foveate.session.record import (
 )
 from foveate.session.shared import SharedParts
 from foveate.session.tenant import public_id
-from foveate.session.tools import TOPIC_RESULTS, Retrieval
+from foveate.session.tools import Retrieval
 from foveate.session.topics import Topics
 from foveate.session.values import (
     BUDGET_LOWERED,
@@ -60,6 +61,7 @@ from foveate.session.values import (
     SessionInfo,
     SessionStats,
     TextPage,
+    TopicTurns,
     TurnContent,
     TurnDetails,
     TurnOutline,
@@ -375,18 +377,21 @@ class Session:
         topic: str,
         level: str = "C",
         format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
-    ) -> list[TurnContent]:
-        """The turns that a topic is spoken of in, by a search for it, oldest first; at most eight.
+    ) -> TopicTurns:
+        """The turns on a topic, oldest first. A learned topic is named by its id, its title or one of its keywords.
 
-        A turn that has no rendition yet is returned raw.
+        If no learned topic has this name, up to eight turns that a search finds; `is_exact` is then false. A turn that
+        has no rendition yet is returned raw, and one that was pruned is left out.
         """
-        found = sorted(turn_number(hit.turn_id) or 0 for hit in await self.search(topic, TOPIC_RESULTS))
-        contents = []
-        for number in found:
-            try:
-                contents.append(await self.get_turn(number, level, format))
-            except LevelNotReady:
-                contents.append(await self.get_turn(number, "R", format))
+        await self._reload()
+        match = await self._retrieval().on_topic(topic)
+        contents = TopicTurns(match.titles)
+        for number in match.turns:
+            with suppress(TurnPruned):
+                try:
+                    contents.append(await self.get_turn(number, level, format))
+                except LevelNotReady:
+                    contents.append(await self.get_turn(number, "R", format))
         return contents
 
     async def turn_details(self, turn: str | int) -> TurnDetails:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 from foveate.context.board import FRAME_TOKENS, paginate
@@ -14,6 +15,7 @@ from foveate.plan import ShownLevel
 from foveate.recall.scopes import Scope, id_in_tenant, own_scopes, sessions_in
 from foveate.recall.search import Searcher
 from foveate.recall.sessions import title_of
+from foveate.recall.topics import TopicMatch, match_topic
 from foveate.recall.words import snippet
 from foveate.session.address import find_session
 from foveate.session.context import Contexts
@@ -24,7 +26,9 @@ from foveate.tokens import Counter, exact_counter
 from foveate.turn import from_us, turn_id, turn_number
 
 TOPIC_RESULTS = 8
-"""Turns that a topic brings at most."""
+"""Turns that a search for a topic brings at most."""
+MAX_TOPIC_TURNS = 40
+"""Turns of a learned topic that one call brings at most."""
 FOUND_CHARS = 400
 """What is shown of each turn that a search found."""
 MAX_RANGE_TURNS = 1_000
@@ -70,12 +74,33 @@ class Retrieval:
                 case SearchHistory(query, max_results):
                     return await self._found(query, max_results)
                 case GetTurnsByTopic(topic, level):
-                    found = await self._searcher.search(self._session, topic, TOPIC_RESULTS)
-                    turns = sorted(turn_number(each.turn_id) or 0 for each in found)
-                    blocks = [block for turn in turns for block in await self._made(turn, level)]
-                    return await self._give(blocks, 1) if blocks else escape_tags(f"No turn speaks of {topic!r}.\n")
+                    return await self._on_topic(topic, level)
         except FoveateError as error:
             return escape_tags(f"Error: {error}\n")
+
+    async def on_topic(self, topic: str) -> TopicMatch:
+        """The turns of a learned topic, else those that a search for it finds, without titles."""
+        if match := await match_topic(self._store, self._session, topic):
+            return match
+        found = await self._searcher.search(self._session, topic, TOPIC_RESULTS)
+        return TopicMatch((), tuple(sorted(turn_number(each.turn_id) or 0 for each in found)))
+
+    async def _on_topic(self, topic: str, level: ShownLevel) -> str:
+        """The turns of a learned topic, the newest of very many; of a topic that was not learned, those that a search
+        finds."""
+        match = await self.on_topic(topic)
+        turns = match.turns[-MAX_TOPIC_TURNS:]
+        noted = f"No topic {topic!r} was learned; these turns were found by a search.\n"
+        if match.titles:
+            rest = f", the newest {len(turns)} here" if len(turns) < len(match.turns) else ""
+            noted = f"{len(match.turns)} turns on {'; '.join(match.titles)}{rest}: {', '.join(map(turn_id, turns))}.\n"
+        blocks: list[TagBlock] = []
+        for turn in turns:
+            with suppress(TurnPruned):
+                blocks += await self._made(turn, level)
+        if not blocks:
+            return escape_tags(f"No turn speaks of {topic!r}.\n")
+        return f"{escape_tags(noted)}{await self._give(blocks, 1)}"
 
     async def _turns(self, asked: GetTurns) -> str:
         first, last, level, page = asked.first, asked.last, asked.level, asked.page

@@ -138,6 +138,20 @@ class TurnContent:
     available_levels: tuple[str, ...]
 
 
+class TopicTurns(list[TurnContent]):
+    """The turns on a topic, oldest first."""
+
+    def __init__(self, topics: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.topics = topics
+        """Titles of the learned topics; empty if the turns were found by a search."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are all turns of learned topics, not the best of a search."""
+        return bool(self.topics)
+
+
 @dataclass(frozen=True, slots=True)
 class TextPage:
     """A page of turns at one level, in tags."""
