@@ -52,6 +52,8 @@ ADD_SOURCE = """INSERT INTO knowledge_sources (tenant, id, version, session, tur
     ON CONFLICT (tenant, id, version, session, turn) DO NOTHING"""
 SOURCES = """SELECT s.id, k.turn FROM knowledge_sources k JOIN sessions s ON s.number = k.session
     WHERE k.tenant = :tenant AND k.id = :id AND k.version = :version ORDER BY s.id, k.turn"""
+DECIDED = f"""SELECT id FROM knowledge WHERE tenant = :tenant AND superseded_by = ''
+    AND (maker = '{PERSON}' OR state = 'pinned')"""  # noqa: S608
 COUNT_USE = """INSERT INTO knowledge_uses (tenant, id, uses, helped, last_used_us)
     VALUES (:tenant, :id, :used, :helped, :now_us) ON CONFLICT (tenant, id) DO UPDATE SET
     uses = knowledge_uses.uses + :used, helped = knowledge_uses.helped + :helped, last_used_us = :now_us"""
@@ -229,11 +231,15 @@ def steps(connection: Connection, run_id: str) -> dict[str, bytes]:
 
 
 def finish_run(connection: Connection, run_id: str, owner: str, report: str, changes: KnowledgeChanges) -> None:
-    """Store all changes of a run and end it; `RunLost` if another has taken it, and then nothing is stored."""
+    """Store all changes of a run and end it; `RunLost` if another has taken it, and then nothing is stored.
+
+    Items that a person decided on while the run worked stay as the person left them.
+    """
     _check_owner(connection, run_id, owner)
     run = get_run(connection, run_id)
-    add(connection, run.tenant, changes.items)
-    supersede(connection, run.tenant, changes.superseded)
+    decided = {item_id for (item_id,) in connection.execute(DECIDED, {"tenant": run.tenant})}
+    add(connection, run.tenant, (item for item in changes.items if item.id not in decided))
+    supersede(connection, run.tenant, (each for each in changes.superseded if each.id not in decided))
     numbers = {session_id: number_of(connection, session_id) for session_id in changes.topic_sessions}
     for number in numbers.values():
         connection.execute(DROP_TOPICS, {"session": number, "tenant": run.tenant, "scope": run.scope})

@@ -245,7 +245,10 @@ class KnowledgeRows(Protocol):
         """The results of a run's steps by name; a damaged one counts as not done."""
 
     async def finish_run(self, run_id: str, owner: str, report: str, changes: KnowledgeChanges) -> None:
-        """Store all changes of a run and end it; `RunLost` if another has taken it, and then nothing is stored."""
+        """Store all changes of a run and end it; `RunLost` if another has taken it, and then nothing is stored.
+
+        Items that a person decided on while the run worked stay as the person left them.
+        """
 
     async def fail_run(self, run_id: str, owner: str, report: str) -> None:
         """End a run without changes."""

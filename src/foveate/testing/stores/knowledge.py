@@ -151,6 +151,24 @@ async def a_run_stores_all_its_changes_at_its_end(store: Store, _: OpenStore) ->
     assert await store.knowledge.turn_topics("s", 1, 9) == []
 
 
+async def a_run_does_not_replace_what_a_person_decided_on_meanwhile(store: Store, _: OpenStore) -> None:
+    await store.knowledge.add("", [item("k-1"), item("k-2"), item("k-3")])
+    await store.knowledge.begin_run(run())
+    pinned = replace(item("k-1", text="As the person wrote it."), maker=PERSON, state="pinned")
+    await store.knowledge.add("", [pinned, replace(item("k-2"), maker=PERSON, state="approved")])
+    changes = KnowledgeChanges(
+        items=(item("k-1", text="By the run."), item("k-3", text="By the run.")),
+        superseded=(Supersession("k-2", "k-3", "says the same"),),
+    )
+    await store.knowledge.finish_run("run-1", "one", "{}", changes)
+    found = {row.id: (row.text, row.version) for row in await store.knowledge.list_items("")}
+    assert found == {
+        "k-1": ("As the person wrote it.", 2),
+        "k-2": (item().text, 2),
+        "k-3": ("By the run.", 2),
+    }
+
+
 async def a_run_keeps_the_topics_that_another_scope_gave_a_turn(store: Store, _: OpenStore) -> None:
     await store.create_session(new_session())
     await store.append("s", [draft("one")])
@@ -193,6 +211,7 @@ CASES: tuple[Case, ...] = (
     an_interrupted_run_goes_on_with_its_steps,
     a_run_whose_input_changed_is_replaced,
     a_run_stores_all_its_changes_at_its_end,
+    a_run_does_not_replace_what_a_person_decided_on_meanwhile,
     a_run_keeps_the_topics_that_another_scope_gave_a_turn,
     what_was_learned_from_a_deleted_session_alone_goes_with_it,
 )
