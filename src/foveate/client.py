@@ -43,6 +43,7 @@ from foveate.session.record import check_session_id, check_text, printable_text
 from foveate.session.shared import SharedParts
 from foveate.session.subagents import Agents
 from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
+from foveate.session.uses import KnowledgeUses
 from foveate.session.values import SessionInfo, describe_session, with_budget
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
@@ -122,6 +123,7 @@ class Foveate:
             self._caller,
             self._searcher,
             renewals=KeyRenewals(store, settings),
+            uses=KnowledgeUses(store),
         )
         self._tenant = ""
 
@@ -415,6 +417,7 @@ class Foveate:
         Includes model calls that are due for finished turns. Calls that were postponed by a failure or a limit are not
         awaited; `stats` counts them as `waiting`.
         """
+        await self._shared.uses.settle()
         rows = await self._rows() if session_id is None else [await self._row(session_id)]
         is_all = session_id is None and not self._tenant
         await self._worker.settle(None if is_all else [row.id for row in rows], progress)
@@ -489,6 +492,7 @@ class Foveate:
         """End background work and close the store. Recorded turns are durable in any case."""
         if self._tenant:
             return
+        await self._shared.uses.settle()
         await self._worker.close()
         await self._caller.close()
         self._events.close()

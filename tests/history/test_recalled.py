@@ -17,6 +17,8 @@ from foveate.context.context import Context
 from foveate.context.render import FORMATS
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
+from foveate.testing.scripted import Says, ScriptedModel
+from support.chats import scripted_store
 
 FACT = "The spare key of the boat shed hangs on hook KH-731, behind the blue barrel."
 QUESTION = "On which hook hangs the spare key of the boat shed?"
@@ -282,3 +284,22 @@ def test_the_first_context_of_a_long_session_recalls_before_the_index_is_loaded(
         assert index.is_loaded
 
     run(tmp_path, job, with_settings(deadline_seconds=60))
+
+
+def test_a_filter_can_leave_nothing_and_the_judge_sees_the_newest_turns(tmp_path: Path) -> None:
+    chosen = {"deadline_seconds": None, "filter_model": "small", "judge_model": "large"}
+    answers = {"numbers": [1]}
+    model = ScriptedModel(lambda _: Says(json.dumps(answers)))
+
+    async def job() -> None:
+        async with scripted_store(tmp_path / "chat.db", model, recall=chosen) as fov:
+            session = await fov.session("s", budget_tokens=2_500)
+            for said in (FACT, *(TALK.format(number) for number in range(30))):
+                await session.record([{"role": "user", "content": said}, {"role": "assistant", "content": "I see."}])
+            await fov.settle()
+            assert "KH-731" in memory(await session.context(QUESTION))
+            assert "Newest turns:\nT-24: " in model.asks[-1].messages[-1].text
+            answers["numbers"] = []
+            assert memory(await session.context(f"{QUESTION} Tell me!")) == ""
+
+    asyncio.run(job())

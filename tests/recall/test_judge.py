@@ -11,7 +11,7 @@ import pytest
 from foveate.models import Ask
 from foveate.models.prompts import overridden
 from foveate.recall.deadline import Deadline
-from foveate.recall.judge import PART, Judge, read_numbers
+from foveate.recall.judge import PART, Judge, JudgedRequest, read_numbers
 from foveate.recall.settings import RecallSettings
 from foveate.testing.scripted import Says, ScriptedModel
 from support.chats import scripted_store
@@ -37,22 +37,40 @@ def test_numbers_are_read_each_once_and_only_those_that_exist(answer: str, read:
     assert read_numbers(answer, 5) == read
 
 
-def order(path: Path, model: ScriptedModel, chosen: RecallSettings, deadline_seconds: float | None = None) -> list[int]:
+def order(
+    path: Path,
+    model: ScriptedModel,
+    chosen: RecallSettings,
+    deadline_seconds: float | None = None,
+    *,
+    recent: str = "",
+) -> list[int]:
     async def job() -> list[int]:
         async with scripted_store(path / "chat.db", model) as fov:
             await fov.session("s")
             judge = Judge(fov.caller, chosen)
-            return await judge.order("which number?", TEXTS, Deadline(deadline_seconds), "s")
+            request = JudgedRequest(text="which number?", session_id="s", recent=recent)
+            return list((await judge.choose(request, TEXTS, Deadline(deadline_seconds))).places)
 
     return asyncio.run(job())
 
 
-def test_a_filter_sees_parts_side_by_side_and_what_it_takes_comes_first(tmp_path: Path) -> None:
+def test_a_filter_sees_parts_side_by_side_and_what_it_leaves_out_is_dropped(tmp_path: Path) -> None:
     model = ScriptedModel(lambda _: Says(json.dumps({"numbers": [2]})))
     found = order(tmp_path, model, RecallSettings(filter_model="small"))
     assert len(model.asks) == -(-len(TEXTS) // PART)
-    assert found[:3] == [1, 11, 21]
-    assert sorted(found) == list(range(len(TEXTS)))
+    assert found == [1, 11, 21]
+
+
+def test_an_empty_answer_is_an_answer(tmp_path: Path) -> None:
+    assert order(tmp_path, ScriptedModel(lambda _: Says('{"numbers": []}')), RecallSettings(filter_model="small")) == []
+
+
+def test_only_the_judge_sees_the_newest_turns(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda _: Says('{"numbers": [1]}'))
+    order(tmp_path, model, RecallSettings(filter_model="small", judge_model="large"), recent="T-9: the newest")
+    seen = ["T-9: the newest" in ask.messages[-1].text for ask in model.asks]
+    assert seen == [False, False, False, True]
 
 
 def test_what_is_asked_reads_as_agreed(tmp_path: Path) -> None:
@@ -70,7 +88,7 @@ def test_the_judge_sees_what_the_filter_left(tmp_path: Path) -> None:
         return Says(json.dumps({"numbers": [3, 1] if is_judge else [2]}))
 
     found = order(tmp_path, ScriptedModel(answer), RecallSettings(filter_model="small", judge_model="large"))
-    assert found[:2] == [21, 1]
+    assert found == [21, 1]
 
 
 def test_an_answer_that_can_t_be_read_leaves_the_order_as_it_was(tmp_path: Path) -> None:

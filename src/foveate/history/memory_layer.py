@@ -10,8 +10,10 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from foveate.context.tags import escape_tags, tag_section
+from foveate.recall.knowledge import DECIDED
 from foveate.recall.scopes import id_in_tenant
 from foveate.recall.sessions import RecalledTurn, SearchedSessions, title_of
+from foveate.store.knowledge_rows import KnowledgeRow
 from foveate.text import escape_marks
 from foveate.turn import turn_id
 
@@ -22,6 +24,12 @@ LEAD_OF_SCOPE = (
     'Found again by what the prompt says, word for word, some turns in part; get_turn("T-12", "R") has the whole, '
     'get_turn("SESSION/T-12", "R") that of another session.\n'
 )
+LEAD_OF_ITEMS = 'Learned earlier; get_turn("k-1a2b") has the whole of such an item, and names the turns it is from.\n'
+KNOWLEDGE_SHARE = 0.3
+"""What items of knowledge take of the room at most."""
+MAX_ITEM_TOKENS = 250
+"""Of a longer item the beginning is shown."""
+LEAST_ITEM_CHARS = 40
 LEAST_ROOM_TOKENS = 64
 """With less there is no memory layer."""
 LEAST_PIECE_TOKENS = 12
@@ -34,7 +42,8 @@ MAX_TITLE_CHARS = 60
 _MONTHS = "|".join(name for name in calendar.month_name if name)
 # At the start, or behind whatever `str.splitlines` takes for the end of a line.
 _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
-_FORGED = re.compile(rf"{_LINE_START}(\\*[ \t]*(?:Turn[ \t]+\d|\d{{1,2}} (?:{_MONTHS}) \d{{1,4}}[:,]))", re.IGNORECASE)
+_LABEL = rf"Turn[ \t]+\d|(?:Lesson|Reference)[ \t]+k-|\d{{1,2}} (?:{_MONTHS}) \d{{1,4}}[:,]"
+_FORGED = re.compile(rf"{_LINE_START}(\\*[ \t]*(?:{_LABEL}))", re.IGNORECASE)
 _TOOL_MARKS = ("[call ", "[result")
 _REASONING = "[reasoning] "
 
@@ -65,6 +74,15 @@ class Tickler:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryItem:
+    """An item of knowledge that may be shown."""
+
+    id: str
+    text: str
+    """Its line or lines, escaped."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLayer:
     """What a memory layer shows; its text is empty if that is nothing."""
 
@@ -79,18 +97,32 @@ class MemoryLayer:
     """Stages of the search that missed the deadline: the layer may say more another time."""
     others: tuple[str, ...] = ()
     """Turns of other sessions that are shown, as `SESSION/T-12`."""
+    knowledge: tuple[str, ...] = ()
+    """Ids of the items of knowledge that are shown."""
 
 
 def stored_layer(kept: Mapping[str, Any]) -> MemoryLayer:
     """A layer as it was stored."""
     turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
-    late, others = (tuple(kept.get(name, ())) for name in ("late", "others"))
-    return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, late, others)
+    late, others, knowledge = (tuple(kept.get(name, ())) for name in ("late", "others", "knowledge"))
+    return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, late, others, knowledge)
 
 
 def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> MemoryPiece:
     escaped = escape_piece(speaker, text)
     return MemoryPiece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us)
+
+
+def make_item(row: KnowledgeRow, count: Count) -> MemoryItem:
+    """An item as shown in the layer: what it is, its id, whether a person confirmed it, and its text."""
+    state = "" if row.state in DECIDED else f", {row.state}"
+    head = f"{row.kind.capitalize()} {row.id}{state}: "
+    title = " ".join(row.title.split())
+    text = row.text.strip() if row.text.strip().startswith(title) else f"{title}: {row.text.strip()}"
+    while count(f"{head}{text}") > MAX_ITEM_TOKENS and len(text) > LEAST_ITEM_CHARS:
+        cut = text[: max(LEAST_ITEM_CHARS, len(text) * 4 // 5)]
+        text = f"{cut.rpartition(' ')[0] or cut} …"
+    return MemoryItem(row.id, f"{head}{_escape_labels(escape_tags(escape_marks(text)))}\n")
 
 
 def escape_piece(speaker: str, text: str) -> str:
@@ -116,6 +148,7 @@ class LayerBuilder:
         self.room = room_tokens
         self.left = room_tokens - count(f"<memory>\n{self._lead}</memory>\n")
         self.pieces: dict[tuple[int, int], MemoryPiece] = {}
+        self.items: list[MemoryItem] = []
         self._said: set[tuple[str, str]] = set()
         self._turns: set[int] = set()
         self._headings: set[str] = set()
@@ -124,6 +157,17 @@ class LayerBuilder:
     @property
     def is_full(self) -> bool:
         return self.left < LEAST_PIECE_TOKENS or self._misses >= MAX_MISSES
+
+    def add_item(self, item: MemoryItem) -> bool:
+        """Whether an item of knowledge fits into its share; they are added before the passages."""
+        used = sum(self._count(each.text) for each in self.items)
+        first = 0 if self.items else self._count(LEAD_OF_ITEMS)
+        cost = self._count(item.text)
+        if used + cost + first > self.room * KNOWLEDGE_SHARE or cost + first > self.left:
+            return False
+        self.items.append(item)
+        self.left -= cost + first
+        return True
 
     def add(self, piece: MemoryPiece) -> bool:
         """Whether it fits or is already shown; of identical texts the first is shown."""
@@ -153,15 +197,17 @@ class LayerBuilder:
             if gist.turn not in self._turns and cost <= self.left:
                 notes.append(gist)
                 self.left -= cost
-        while self.pieces or notes:
-            text = tag_section("memory", self._lead + self._write(notes))
+        while self.pieces or notes or self.items:
+            text = tag_section("memory", self._items_text() + self._turns_text(notes))
             tokens = self._count(text)
             if tokens <= self.room:
                 return self._layer(text, tokens, notes)
             if notes:
                 notes.pop()
-            else:
+            elif self.pieces:
                 self.pieces.popitem()
+            else:
+                self.items.pop()
         return MemoryLayer()
 
     def _layer(self, text: str, tokens: int, notes: Sequence[Tickler]) -> MemoryLayer:
@@ -173,7 +219,14 @@ class LayerBuilder:
             tuple(found.turn for found in shown if found.session is None),
             tuple(found.turn for found in gists if found.session is None),
             others=tuple(turn_address(found) for found in [*shown, *gists] if found.session is not None),
+            knowledge=tuple(item.id for item in self.items),
         )
+
+    def _items_text(self) -> str:
+        return LEAD_OF_ITEMS + "".join(item.text for item in self.items) if self.items else ""
+
+    def _turns_text(self, gists: Sequence[Tickler]) -> str:
+        return self._lead + self._write(gists) if self.pieces or gists else ""
 
     def _write(self, gists: Sequence[Tickler]) -> str:
         """Turns in order, each day named once, with the session if it is another."""

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.cache import BoundedCache
 from foveate.history.late_writes import LateWrites
@@ -19,21 +19,23 @@ from foveate.history.memory_layer import (
     MemoryLayer,
     MemoryPiece,
     Tickler,
+    make_item,
     make_piece,
     stored_layer,
 )
 from foveate.models.caller import Caller
 from foveate.recall.dates import spans_in
-from foveate.recall.deadline import Deadline, run_stages
+from foveate.recall.deadline import Deadline, Stage, StageResults, run_stages
 from foveate.recall.gate import Need, need_of
-from foveate.recall.judge import Judge
+from foveate.recall.judge import Judge, JudgedRequest
+from foveate.recall.knowledge import FoundItem, best_items
 from foveate.recall.search import Searcher
 from foveate.recall.sessions import SearchedSessions, searched_sessions
 from foveate.recall.settings import RecallSettings
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.rows import KEY_SHIFT
 from foveate.tokens import Counter
-from foveate.turn import from_us
+from foveate.turn import from_us, turn_id
 
 if TYPE_CHECKING:
     from foveate.recall.index import Filter, Index
@@ -50,6 +52,16 @@ BATCH = 64
 """Passages whose texts are read together."""
 MAX_REMEMBERED = 20_000
 """Pieces kept in memory, ready to be shown."""
+RECENT_TURNS = 8
+"""The newest turns that the judging model sees,"""
+MAX_RECENT_TURN_CHARS = 800
+"""each compressed if that is not longer than this, else in one sentence,"""
+MAX_RECENT_CHARS = 4_000
+"""together within this."""
+WORDS = "words"
+VECTORS = "vectors"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +78,8 @@ class RecallRequest:
     """There is no cached prompt to keep: a prompt that may need it gets it."""
     asking: int | None = None
     """The turn in progress, which the prompt is of."""
+    is_first: bool = False
+    """There is no turn before it, so that nothing is cached yet: a prompt of any form may need something."""
 
     @property
     def words(self) -> str:
@@ -74,7 +88,8 @@ class RecallRequest:
 
     @property
     def need(self) -> Need:
-        return need_of(self.words) if self.is_gated else Need.SURE
+        need = need_of(self.words) if self.is_gated else Need.SURE
+        return Need.PERHAPS if need is Need.NONE and self.is_first else need
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +115,19 @@ class _Found:
 
     where: _Searched
     counter: Counter
-    ranked: RankedPassages
+    ranked: RankedPassages | None
+    """None if no passage matches clearly."""
+    items: Sequence[FoundItem] = ()
+
+    @property
+    def count(self) -> int:
+        """How many passages there are."""
+        return len(self.ranked.places) if self.ranked else 0
 
     def rows(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Keys, turns and times of some of the best."""
+        if self.ranked is None:
+            return []
         places, passages = self.ranked.places[start:end], self.ranked.passages
         columns = (passages.key[places], passages.turn[places], passages.at_us[places])
         return list(zip(*(column.tolist() for column in columns), strict=True))
@@ -117,6 +141,8 @@ class _Measures:
     vectors: PassageScores | None
     late: tuple[str, ...] = ()
     """Stages that missed the deadline."""
+    items: Sequence[FoundItem] = ()
+    """Lessons and references that match, best first."""
 
     @property
     def is_any(self) -> bool:
@@ -151,7 +177,9 @@ class Recaller:
         packed = await self._store.derived.recalled(session.id)
         kept: Any = bodies.expand(packed) if packed else {}
         if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
-            return stored_layer(kept)
+            layer = stored_layer(kept)
+            if await self._searcher.knowledge.are_current(session, layer.knowledge):
+                return layer
         layer = await self.recall(session, counter, wish)
         packed = bodies.squeeze({"mark": mark, "asked": asked, **asdict(layer)})
         await self._writes.write(lambda: self._store.derived.keep_recalled(session.id, packed))
@@ -168,15 +196,21 @@ class Recaller:
         query, need = wish.words, wish.need
         if not query or need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
             return MemoryLayer()
+        if not (session.last_turn or session.scope) and not await self._searcher.knowledge.has_items(session):
+            return MemoryLayer()  # without loading anything
         deadline = Deadline(self._settings.deadline_seconds)
         where = await self._where(session, deadline)
         wish = replace(wish, visible=where.sessions.own(wish.visible), asking=where.sessions.own_turn(wish.asking))
         measured = await self._measure(where, query, deadline)
-        if not measured.is_any or not self._is_needed(measured, wish=wish, need=need):
+        ranked = None
+        if measured.is_any and self._is_needed(measured, wish=wish, need=need):
+            ranked = self._rank(query, measured, wish)
+        if ranked is None and not measured.items:
             return MemoryLayer(late=measured.late)
-        found_again = _Found(where, counter, self._rank(query, measured, wish))
-        found_again = await self._reordered(query, found_again, deadline)
-        return replace(await self._fill(found_again, wish.room_tokens), late=measured.late)
+        found = _Found(where, counter, ranked, measured.items)
+        found = await self._judged(query, found, measured, deadline)
+        layer = await self._fill(found, wish)
+        return replace(layer, late=measured.late)
 
     async def _where(self, session: SessionRow, deadline: Deadline) -> _Searched:
         """The session, and the others of its scope if the index of all sessions is ready in time."""
@@ -198,14 +232,42 @@ class Recaller:
             seen = glanced.results.get("glance")
             asyncio.get_running_loop().call_later(LOAD_DELAY_SECONDS, index.load_soon)
             return _Measures(*seen) if seen else _Measures(None, None, glanced.late)
-        stages = {
-            "words": lambda: index.measure_words(query, wanted),
-            "vectors": lambda: index.measure_vectors(query, wanted),
-        }
-        limit = self._settings.search_seconds if self._judge.is_asked else None
-        found = await run_stages(stages, deadline.left_seconds(limit))
-        words, vectors = (where.sessions.renumber(found.results.get(name)) for name in ("words", "vectors"))
-        return _Measures(words, vectors, found.late)
+        passages, items = await asyncio.gather(
+            self._stages(
+                lambda: index.measure_words(query, wanted), lambda: index.measure_vectors(query, wanted), deadline
+            ),
+            self._items(session, query, deadline),
+        )
+        words, vectors = (where.sessions.renumber(passages.results.get(name)) for name in (WORDS, VECTORS))
+        return _Measures(words, vectors, passages.late, items)
+
+    async def _stages(self, words: Stage[T], vectors: Stage[T], deadline: Deadline) -> StageResults[T]:
+        """Keyword and vector search side by side. They have times of their own if models check what they find."""
+        settings = self._settings
+        limits = (settings.keyword_seconds, settings.vector_seconds)
+        if settings.search_seconds is not None:
+            limits = (settings.search_seconds, settings.search_seconds)
+        by_words, by_vectors = (deadline.left_seconds(limit if self._judge.is_asked else None) for limit in limits)
+        one, other = await asyncio.gather(
+            run_stages({WORDS: words}, by_words), run_stages({VECTORS: vectors}, by_vectors)
+        )
+        return StageResults({**one.results, **other.results}, (*one.late, *other.late), {**one.failed, **other.failed})
+
+    async def _items(self, session: SessionRow, query: str, deadline: Deadline) -> list[FoundItem]:
+        """Lessons and references of the session's scopes that match the prompt."""
+        settings, knowledge = self._settings, self._searcher.knowledge
+        if not settings.knowledge_items:
+            return []
+        found = await self._stages(
+            lambda: knowledge.measure_words(session, query), lambda: knowledge.measure_vectors(session, query), deadline
+        )
+        return best_items(
+            found.results.get(WORDS),
+            found.results.get(VECTORS),
+            least=settings.knowledge_score,
+            confidence=settings.knowledge_confidence,
+            limit=settings.candidates if self._judge.is_asked else settings.knowledge_items,
+        )
 
     def _is_needed(self, measured: _Measures, *, wish: RecallRequest, need: Need) -> bool:
         """Whether a passage clearly matches the prompt. A preview has no cached prefix to protect."""
@@ -229,28 +291,62 @@ class Recaller:
             sitting_hours=settings.sitting_hours,
         )
         spans = spans_in(query, from_us(measured.newest_us())) if settings.date_weight else []
-        limit = MAX_PASSAGES if wish.is_one_off else settings.passages
+        limit = MAX_PASSAGES if wish.is_one_off or self._judge.is_asked else settings.passages
         return rank(measured.words, measured.vectors, weights, spans=spans, visible=wish.visible, limit=limit)
 
-    async def _reordered(self, query: str, found: _Found, deadline: Deadline) -> _Found:
-        """The best candidates in the order that the judging models give them."""
+    async def _judged(self, query: str, found: _Found, measured: _Measures, deadline: Deadline) -> _Found:
+        """Those of the best candidates that the judging models take, in their order; all if none of them answers."""
         if not self._judge.is_asked:
             return found
-        rows = found.rows(0, self._settings.candidates)
-        texts = [piece.text if piece else "" for piece in await self._read(found, rows)]
-        order = await self._judge.order(query, texts, deadline, found.where.session.id)
-        places = found.ranked.places.copy()
-        places[: len(order)] = places[order]
-        return replace(found, ranked=replace(found.ranked, places=places))
+        from foveate.recall.rank import candidates  # noqa: PLC0415
 
-    async def _fill(self, found: _Found, room_tokens: int) -> MemoryLayer:
-        """The best passages that fit, and the turns of the next best in one sentence each."""
-        filling = LayerBuilder(room_tokens, found.counter.base, found.where.sessions)
+        ranked = found.ranked
+        asked = found
+        if ranked is not None:
+            best = candidates(ranked, measured.words, measured.vectors, self._settings.candidates)
+            asked = replace(found, ranked=replace(ranked, places=best))
+        pieces = await self._read(asked, asked.rows(0, asked.count))
+        texts = [item.row.text for item in found.items] + [piece.text if piece else "" for piece in pieces]
+        session = found.where.session
+        recent = await self._recent(session) if self._settings.judge_model else ""
+        request = JudgedRequest(text=query, session_id=session.id, recent=recent)
+        judged = await self._judge.choose(request, texts, deadline)
+        if not judged.is_asked:
+            return found
+        split = len(found.items)
+        items = [found.items[place] for place in judged.places if place < split]
+        if asked.ranked is None:
+            return replace(found, items=items)
+        places = asked.ranked.places[[place - split for place in judged.places if place >= split]]
+        return replace(found, items=items, ranked=replace(asked.ranked, places=places))
+
+    async def _recent(self, session: SessionRow) -> str:
+        """The newest turns, compressed, or in one sentence where that is long; the oldest first."""
+        first = max(1, session.last_turn - RECENT_TURNS + 1)
+        lines: list[str] = []
+        left = MAX_RECENT_CHARS
+        for row in reversed(await self._store.derived.renditions(session.id, first, session.last_turn)):
+            text = str(bodies.expand(row.compressed))
+            line = (
+                f"{turn_id(row.turn)}: {' '.join((text if len(text) <= MAX_RECENT_TURN_CHARS else row.tiny).split())}"
+            )
+            left -= len(line) + 1
+            if left < 0:
+                break
+            lines.append(line)
+        return "\n".join(reversed(lines))
+
+    async def _fill(self, found: _Found, wish: RecallRequest) -> MemoryLayer:
+        """Lessons and references, the best passages that fit, and the turns of the next best in one sentence each."""
+        filling = LayerBuilder(wish.room_tokens, found.counter.base, found.where.sessions)
+        for item in found.items[: self._settings.knowledge_items]:
+            filling.add_item(make_item(item.row, found.counter.base))
         missed: dict[int, int] = {}
-        for start in range(0, len(found.ranked.places), BATCH):
+        end = found.count if wish.is_one_off else min(found.count, self._settings.passages)
+        for start in range(0, end, BATCH):
             if filling.is_full:
                 break
-            for piece in await self._read(found, found.rows(start, start + BATCH)):
+            for piece in await self._read(found, found.rows(start, min(end, start + BATCH))):
                 if piece and not filling.add(piece):
                     missed.setdefault(piece.turn, piece.at_us)
         layer = filling.finish(await self._gists(found.where, missed))
@@ -260,6 +356,8 @@ class Recaller:
         """Those of the best turns that match clearly and are not shown whole."""
         shown = Counts(turn for turn, _ in filling.pieces)
         ranked = found.ranked
+        if ranked is None:
+            return
         best = dict.fromkeys(turn for _, turn, _ in found.rows(0, self._settings.passages))
         for turn in list(best)[: self._settings.prefetch_turns]:
             is_of_turn = ranked.passages.turn == turn

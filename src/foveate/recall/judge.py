@@ -1,6 +1,6 @@
 """Models that sort out what was found: small ones over parts of the candidates, side by side, then one over the rest.
 
-Each has its time. What no model got round to keeps its rank, and what a model leaves out comes behind what it takes.
+Each has its time. What a model leaves out is dropped, all of it if nothing helps. What no model got round to stays.
 """
 
 from __future__ import annotations
@@ -31,10 +31,29 @@ SCHEMA: dict[str, Json] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRequest:
+    """The request that candidates are judged by."""
+
+    text: str
+    session_id: str
+    recent: str = ""
+    """The newest turns, for the last model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The places of the candidates that stay, the most helpful first."""
+
+    places: Sequence[int]
+    is_asked: bool
+    """False if no model answered: all candidates are there, in their order."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     model: str
-    request: str
+    head: str
     session_id: str
 
 
@@ -49,38 +68,45 @@ class Judge:
     def is_asked(self) -> bool:
         return self._caller is not None and bool(self._settings.filter_model or self._settings.judge_model)
 
-    async def order(self, request: str, texts: Sequence[str], deadline: Deadline, session_id: str) -> list[int]:
-        """The places of all texts, the most helpful first."""
+    async def choose(self, request: JudgedRequest, texts: Sequence[str], deadline: Deadline) -> Judgement:
+        """Which of the texts help, the most helpful first; none if none does."""
         taken = list(range(len(texts)))
-        for model, seconds, part in (
-            (self._settings.filter_model, self._settings.filter_seconds, PART),
-            (self._settings.judge_model, self._settings.judge_seconds, len(texts)),
+        said = f"Request: {' '.join(request.text.split())[-MAX_REQUEST_CHARS:]}"
+        recent = f"Newest turns:\n{request.recent}\n\n" if request.recent else ""
+        is_answered = False
+        settings = self._settings
+        for model, seconds, part, head in (
+            (settings.filter_model, settings.filter_seconds, PART, said),
+            (settings.judge_model, settings.judge_seconds, len(texts), f"{recent}{said}"),
         ):
             if model and taken:
-                asked = _Asked(model, request, session_id)
+                asked = _Asked(model, head, request.session_id)
                 parts = [taken[start : start + part] for start in range(0, len(taken), part)]
-                taken = await self._sort(asked, texts, parts, deadline.left_seconds(seconds))
-        return [*taken, *(place for place in range(len(texts)) if place not in set(taken))]
+                taken, answers = await self._sort(asked, texts, parts, deadline.left_seconds(seconds))
+                is_answered = is_answered or answers > 0
+        return Judgement(taken, is_answered)
 
     async def _sort(
         self, asked: _Asked, texts: Sequence[str], parts: Sequence[Sequence[int]], seconds: float | None
-    ) -> list[int]:
-        """Those places that the model takes, part by part; a part that it did not get round to stays as it is."""
+    ) -> tuple[list[int], int]:
+        """Those places that the model takes, part by part, and how many parts it answered; another stays as it is."""
         stages = {
             str(index): partial(self._ask, asked, [texts[place] for place in own]) for index, own in enumerate(parts)
         }
         done = await run_stages(stages, seconds)
         kept: list[int] = []
+        answers = 0
         for index, own in enumerate(parts):
             chosen = done.results.get(str(index))
             kept += own if chosen is None else [own[number] for number in chosen]
-        return kept
+            answers += chosen is not None
+        return kept, answers
 
     async def _ask(self, asked: _Asked, texts: Sequence[str]) -> list[int] | None:
         """The places that the model takes, as it orders them; None if its answer can't be read."""
         assert self._caller is not None
         lines = [f"{number}. {' '.join(text.split())[:MAX_PASSAGE_CHARS]}" for number, text in enumerate(texts, 1)]
-        told = f"Request: {' '.join(asked.request.split())[-MAX_REQUEST_CHARS:]}\n\n" + "\n".join(lines)
+        told = f"{asked.head}\n\n" + "\n".join(lines)
         ask = Ask(
             purpose="recall",
             messages=(Message("system", (Text(_rules()),)), Message("user", (Text(told),))),

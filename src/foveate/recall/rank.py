@@ -205,6 +205,20 @@ def rank(
     return RankedPassages(passages, scores, best_first(passages, scores, allowed, limit), own)
 
 
+def candidates(
+    ranked: RankedPassages, words: PassageScores | None, vectors: PassageScores | None, count: int
+) -> Numbers:
+    """The places of the best passages by each measure, `count` of each, in the order of the ranking."""
+    chosen = np.zeros(len(ranked.places), np.bool_)
+    for measured in (words, vectors):
+        if measured:
+            values = measured.over(ranked.passages).values[ranked.places]
+            best = np.argsort(-values, kind="stable")[:count]
+            chosen[best[values[best] > 0]] = True
+    found: Numbers = ranked.places[chosen]
+    return found
+
+
 def outstanding(words: PassageScores | None, vectors: PassageScores | None, *, asking: int | None = None) -> float:
     """The distance of the best passage from the mean in standard deviations, keywords and vectors together.
 

@@ -14,6 +14,7 @@ from foveate.models.caller import Caller
 from foveate.recall.dates import parse_moment
 from foveate.recall.embed import Embedder, index_maker, load_embedder
 from foveate.recall.gate import has_question_marks, is_question
+from foveate.recall.knowledge import KnowledgeIndex
 from foveate.recall.passages import cut_turn
 from foveate.recall.sessions import searched_sessions
 from foveate.recall.settings import RecallSettings
@@ -107,6 +108,7 @@ class Searcher:
         self._embedder: Embedder | None = None
         self._open: BoundedCache[int, Index] = BoundedCache(MAX_OPEN)
         self._of_all: Index | None = None
+        self.knowledge = KnowledgeIndex(store, lambda: self.embedder)
 
     @property
     def embedder(self) -> Embedder:

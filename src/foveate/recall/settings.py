@@ -14,18 +14,23 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """false: no recall; search still works."""
     deadline_seconds: Annotated[float, Meta(ge=0, le=60)] | None = 1.0
     """Deadline of recall; results that are ready by then are used. None: no deadline, so results are deterministic."""
-    search_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
-    """Time limit of keyword and vector search if models check the results."""
+    keyword_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
+    """Time limit of keyword search if models check the results; without them only the deadline counts."""
+    vector_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
+    """The same for vector search."""
+    search_seconds: Annotated[float, Meta(ge=0, le=60)] | None = None
+    """Old setting for both; if given, it takes their place."""
     filter_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.5
     """Time limit of `filter_model`."""
     judge_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.2
     """Time limit of `judge_model`."""
     filter_model: str | None = None
-    """A small model that filters candidates. None: ranking only."""
+    """A small model that drops candidates that do not help, all of them if none does. None: ranking only."""
     judge_model: str | None = None
-    """A model that reorders the remaining candidates. None: not used."""
-    candidates: Annotated[int, Meta(ge=1, le=200)] = 30
-    """Number of passages given to these models."""
+    """A model that chooses among the remaining candidates and orders them; it also sees the newest turns. None: not
+    used."""
+    candidates: Annotated[int, Meta(ge=1, le=200)] = 25
+    """Number of passages given to these models: this many by keywords and this many by vectors."""
     gate: bool = True
     """Recall only for prompts that seem to need it, so that others keep the cached prefix."""
     gate_score: Annotated[float, Meta(ge=0, le=100)] = 6.0
@@ -44,6 +49,13 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Bonus for a passage of a date that the prompt names."""
     sitting_hours: Annotated[float, Meta(gt=0, le=10_000)] = 12.0
     """Maximum time between neighbouring turns."""
+    knowledge_items: Annotated[int, Meta(ge=0, le=50)] = 3
+    """Maximum number of lessons and references in the memory layer; together they take at most 30 % of it. 0: none."""
+    knowledge_score: Annotated[float, Meta(ge=0, le=2)] = 0.8
+    """Minimum score of a lesson or reference: the share of common words plus the similarity of meaning."""
+    knowledge_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.6
+    """Minimum confidence of a proposed lesson or reference. Approved and pinned ones are always considered, retired
+    ones never."""
     ticklers: Annotated[int, Meta(ge=0, le=50)] = 3
     """Number of turns without room that are listed with one sentence each."""
     prefetch_turns: Annotated[int, Meta(ge=0, le=8)] = 2

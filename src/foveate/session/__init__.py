@@ -100,6 +100,7 @@ class Session:
             recaller=recaller,
             agent=TriggerAgent(shared, row.id),
             renewals=shared.renewals,
+            uses=shared.uses,
             worker=shared.worker,
         )
         self._offer: ToolSet | None = None
@@ -313,6 +314,8 @@ class Session:
             self._key, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail
         )
         self._shared.worker.wake(self._key)
+        if places and any(draft.role == "assistant" for draft in drafts):
+            self._shared.uses.answered(self._row.tenant, self._key, places[-1].turn)
         if self._events.is_watched:
             announce(self._events, self._key, drafts=drafts, places=places)
         return places

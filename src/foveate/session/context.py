@@ -57,6 +57,7 @@ from foveate.session.board import SessionBoard
 from foveate.session.cabinet import KeyRenewals
 from foveate.session.documents import check_size, stand_in
 from foveate.session.prompts import load_overrides, mode_text, overridden
+from foveate.session.uses import KnowledgeUses
 from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import SessionRow, Store
@@ -172,6 +173,7 @@ class Contexts:
         recaller: Recaller,
         agent: TriggerAgent,
         renewals: KeyRenewals,
+        uses: KnowledgeUses,
         worker: Worker | None = None,
     ) -> None:
         self._recaller = recaller
@@ -184,6 +186,7 @@ class Contexts:
         self._events = events
         self._settings = settings
         self._renewals = renewals
+        self._uses = uses
         self.board = SessionBoard(store, session_id, self.viewer, settings, self._publish)
         self._pending = PendingSteps(self.viewer, self.storyteller)
 
@@ -287,9 +290,9 @@ class Contexts:
         context = await self._assembled(session, counter, request, part, view, memory=layer.text, board=shown)
         if not one_off:
             await self._renewals.renew(session.tenant, context.text)
+            self._uses.show(session, layer.knowledge, query, ends_turn=ends_turn)
         room_tokens = counter.scale(room.history, session.calibration)
-        late: dict[str, Json] = {"recall_late": list(layer.late)} if layer.late else {}
-        notes = {**view.planned.notes, **late}
+        notes = {**view.planned.notes, **_recall_notes(layer)}
         planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name, notes=notes)
         return replace(context, planned=planned, board=board)
 
@@ -380,10 +383,12 @@ class Contexts:
         aside = 0
         if query and frame.is_one_off:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
-            if raw <= room.history and not session.scope:
+            if raw <= room.history and not (session.scope or session.channel):
                 query = ""
             elif chosen.strategy.recalls_first and frame.prompt_tokens:
-                aside = self._settings.allotments.one_off_recall(room)
+                wanted = self._settings.allotments.one_off_recall(room)
+                # A history that fits beside what other sessions may bring is shown whole.
+                aside = wanted if raw > room.history - (wanted if session.scope else 0) else 0
         view = await self._view(session, asked, HistoryRoom(room.history - aside), pending)
         if not query:
             return view, MemoryLayer()
@@ -430,6 +435,7 @@ class Contexts:
             is_gated=self._settings.recall.gate,
             is_one_off=one_off,
             asking=session.last_turn if session.head != "closed" else None,
+            is_first=session.last_turn - (session.head != "closed") <= 0,
         )
         exact = exact_counter(session.encoding)
         if one_off:
@@ -440,7 +446,7 @@ class Contexts:
 
     async def _query(self, session: SessionRow, request: Request) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""
-        has_past = session.last_turn or session.scope
+        has_past = session.last_turn or session.scope or session.channel
         if not (request.recall and self._settings.recall.enabled and has_past):
             return ""
         said = _said_by_user(prompt_messages(request.prompt))
@@ -530,6 +536,12 @@ class Contexts:
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
+
+
+def _recall_notes(layer: MemoryLayer) -> dict[str, Json]:
+    """What a plan's notes say of recall: stages that were late, and items of knowledge that are shown."""
+    said: dict[str, Json] = {"recall_late": list(layer.late), "knowledge": list(layer.knowledge)}
+    return {name: value for name, value in said.items() if value}
 
 
 def given_settings(session: SessionRow) -> dict[str, object]:

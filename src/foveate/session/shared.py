@@ -13,6 +13,7 @@ from foveate.events import EventBus
 from foveate.models.caller import Caller
 from foveate.recall.search import Searcher
 from foveate.session.cabinet import KeyRenewals
+from foveate.session.uses import KnowledgeUses
 from foveate.settings import Settings
 from foveate.store import Store
 from foveate.worker.loop import Worker
@@ -34,6 +35,7 @@ class SharedParts:
     caller: Caller
     searcher: Searcher
     renewals: KeyRenewals
+    uses: KnowledgeUses
     turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """One for each session whose turn is in progress by `Session.turn`."""
     asked: BoundedCache[str, PrefixSource] = field(default_factory=lambda: BoundedCache(MAX_ASKED))

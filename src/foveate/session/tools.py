@@ -31,6 +31,8 @@ MAX_TOPIC_TURNS = 40
 """Turns of a learned topic that one call brings at most."""
 FOUND_CHARS = 400
 """What is shown of each turn that a search found."""
+MAX_SOURCES = 20
+"""Source turns that are named with an item of knowledge."""
 MAX_RANGE_TURNS = 1_000
 """Turns that one call can ask for; the board gives them page by page."""
 
@@ -144,7 +146,14 @@ class Retrieval:
         if not found or found[-1].scope not in scopes:
             raise KnowledgeNotFound(item_id)
         row = found[-1]
-        return escape_tags(f"{row.kind.capitalize()} {row.id} ({row.state}, {row.scope}): {row.title}\n{row.text}\n")
+        sources = ", ".join(
+            turn_id(each.turn)
+            if each.session_id == own.id
+            else f"{public_id(own.tenant, each.session_id)}/{turn_id(each.turn)}"
+            for each in row.sources[:MAX_SOURCES]
+        )
+        head = f"{row.kind.capitalize()} {row.id} ({row.state}, {row.scope}): {row.title}"
+        return escape_tags(f"{head}\n{row.text}\n" + (f"From {sources}.\n" if sources else ""))
 
     async def blocks(self, first: int, last: int, level: ShownLevel) -> list[TagBlock]:
         """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""

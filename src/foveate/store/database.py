@@ -397,6 +397,7 @@ class _Agents(_Part):
 class _Knowledge(_Part):
     add = _writes(knowledge.add)
     list_items = _reads(knowledge.list_items)
+    mark = _reads(knowledge.mark)
     versions = _reads(knowledge.versions)
     count_uses = _writes(knowledge.count_uses)
     turn_topics = _reads(knowledge.turn_topics)

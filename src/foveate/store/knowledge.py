@@ -17,6 +17,7 @@ from foveate.store.knowledge_rows import (
     PERSON,
     KnowledgeChanges,
     KnowledgeKind,
+    KnowledgeMark,
     KnowledgeRow,
     KnowledgeSource,
     NewKnowledge,
@@ -38,6 +39,8 @@ _FROM = "FROM knowledge k LEFT JOIN knowledge_uses u ON u.tenant = k.tenant AND 
 LIST = f"""SELECT {_COLUMNS} {_FROM} WHERE k.superseded_by = '' AND (:tenant IS NULL OR k.tenant = :tenant)
     AND (:scope IS NULL OR k.scope = :scope) AND (:kind IS NULL OR k.kind = :kind)
     ORDER BY k.tenant, k.scope, k.kind, k.id"""
+MARK = """SELECT count(*), coalesce(sum(version), 0), coalesce(max(created_us), 0) FROM knowledge
+    WHERE tenant = :tenant AND scope = :scope AND superseded_by = ''"""
 VERSIONS = f"""SELECT {_COLUMNS} {_FROM} WHERE k.id = :id AND (:tenant IS NULL OR k.tenant = :tenant)
     ORDER BY k.tenant, k.version"""
 NEXT_VERSION = "SELECT coalesce(max(version), 0) + 1 FROM knowledge WHERE tenant = :tenant AND id = :id"
@@ -143,6 +146,16 @@ def list_items(
     for scope in wanted:
         found += _select(connection, LIST, {"tenant": tenant, "scope": scope, "kind": kind})
     return found
+
+
+def mark(connection: Connection, tenant: str, scopes: Sequence[str]) -> KnowledgeMark:
+    """What tells whether the current items of these scopes changed."""
+    found = [connection.execute(MARK, {"tenant": tenant, "scope": scope}).fetchone() for scope in sorted(set(scopes))]
+    return KnowledgeMark(
+        sum(int(row[0]) for row in found),
+        sum(int(row[1]) for row in found),
+        max((int(row[2]) for row in found), default=0),
+    )
 
 
 def versions(connection: Connection, tenant: str | None, item_id: str) -> list[KnowledgeRow]:

@@ -72,6 +72,16 @@ class KnowledgeRow(NewKnowledge):
 
 
 @dataclass(frozen=True, slots=True)
+class KnowledgeMark:
+    """The current items of some scopes at one moment: the same as long as none is added, replaced or removed."""
+
+    count: int
+    versions: int
+    """The sum of their version numbers."""
+    newest_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Supersession:
     """An item that another one takes the place of, e.g. when two are merged."""
 

@@ -22,6 +22,7 @@ from foveate.store.agent_rows import (
 from foveate.store.knowledge_rows import (
     KnowledgeChanges,
     KnowledgeKind,
+    KnowledgeMark,
     KnowledgeRow,
     NewKnowledge,
     NewRun,
@@ -213,6 +214,9 @@ class KnowledgeRows(Protocol):
         self, tenant: str | None, *, scopes: Sequence[str] | None = None, kind: KnowledgeKind | None = None
     ) -> list[KnowledgeRow]:
         """The current items, those of these scopes if any are named, in the order of scopes, kinds and ids."""
+
+    async def mark(self, tenant: str, scopes: Sequence[str]) -> KnowledgeMark:
+        """What tells whether the current items of these scopes changed."""
 
     async def versions(self, tenant: str | None, item_id: str) -> list[KnowledgeRow]:
         """All versions of an item, the oldest first; empty if there is none."""

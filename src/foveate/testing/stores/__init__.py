@@ -325,6 +325,8 @@ async def sessions_are_listed_by_use_and_label(store: Store, _: OpenStore) -> No
     assert [row.id for row in await store.list_sessions()] == ["b", "c", "a"]
     assert [row.id for row in await store.list_sessions(platform="irc", channel="#x")] == ["a"]
     assert await store.list_sessions(platform="irc", channel="#y") == []
+    await store.update_session("a", {"scope": "user:anna"})
+    assert [row.id for row in await store.list_sessions(scope="user:anna")] == ["a"]
 
 
 async def a_session_was_used_when_its_newest_message_was_said(store: Store, _: OpenStore) -> None:

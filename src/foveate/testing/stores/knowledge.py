@@ -81,6 +81,25 @@ async def items_stay_in_their_tenant_and_scope(store: Store, _: OpenStore) -> No
     assert await store.knowledge.list_items("", scopes=[]) == []
 
 
+async def a_change_of_items_changes_the_mark_of_their_scope(store: Store, _: OpenStore) -> None:
+    marks = [await store.knowledge.mark("", [PROJECT])]
+    for change in (
+        store.knowledge.add("", [item("k-1"), item("k-2")]),
+        store.knowledge.add("", [item("k-1", text="Run make check.")]),
+        store.knowledge.begin_run(run()),
+        store.knowledge.finish_run(
+            "run-1", "one", "", KnowledgeChanges(superseded=(Supersession("k-2", "k-1", "says the same"),))
+        ),
+    ):
+        await change
+        marks.append(await store.knowledge.mark("", [PROJECT]))
+    assert marks[2] == marks[3]
+    assert len(set(marks)) == len(marks) - 1
+    await store.knowledge.add("", [item("k-3", scope="user:anna")])
+    await store.knowledge.add("acme", [item("k-4")])
+    assert await store.knowledge.mark("", [PROJECT]) == marks[-1]
+
+
 async def uses_are_counted_across_versions(store: Store, _: OpenStore) -> None:
     await store.knowledge.add("", [item()])
     await store.knowledge.count_uses("", ["k-1"], used=1)
@@ -206,6 +225,7 @@ async def what_was_learned_from_a_deleted_session_alone_goes_with_it(store: Stor
 CASES: tuple[Case, ...] = (
     an_item_keeps_its_versions,
     items_stay_in_their_tenant_and_scope,
+    a_change_of_items_changes_the_mark_of_their_scope,
     uses_are_counted_across_versions,
     one_run_at_a_time_learns_from_a_scope,
     an_interrupted_run_goes_on_with_its_steps,
