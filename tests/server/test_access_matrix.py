@@ -42,6 +42,7 @@ BODIES: dict[str, Any] = {
     "answer_agent": {"text": "Yes."},
     "execute_tool": {"arguments": {"turn_id": "T-1"}, "session": "chat"},
     "add_knowledge": {"title": "Ports", "text": "The shop listens on 8443."},
+    "learn_knowledge": {"scope": "project:", "dry_run": True},
     "edit_knowledge": {"text": "The shop listens on 8444."},
     "approve_knowledge": {},
     "pin_knowledge": {},

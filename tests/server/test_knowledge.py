@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,6 +77,36 @@ def test_an_export_is_imported_back_and_a_broken_one_is_not(client: ServerClient
     assert "line 6: there is no item k-9999999999 here" in broken.json()["detail"]
     assert len(client.get(f"{API}?scope=org:files").json()["items"]) == 2
     assert client.post(f"{API}/import", content=b"\xff").status_code == 422
+
+
+def test_learning_is_a_job_whose_result_says_what_changed(client: ServerClient) -> None:
+    client.post("/api/v1/sessions", json={"id": "rules"}).raise_for_status()
+    client.put("/api/v1/sessions/rules/labels", json={"channel": "rules"}).raise_for_status()
+    for text in ("Always run the tests with make.", "From now on, always run the tests with make."):
+        client.post("/api/v1/sessions/rules/turns", json={"messages": [{"role": "user", "content": text}]})
+    job = client.post(f"{API}/learn", json={"scope": "project:rules"})
+    assert (job.status_code, job.json()["kind"]) == (202, "learn")
+    ended = finished(client, job.json()["id"])
+    assert (ended["status"], ended["done"], ended["result"]["calls"]) == ("done", ended["total"], 0)
+    (report,) = ended["result"]["scopes"]
+    assert (report["outcome"], report["turns"], report["usage"]) == ("learned", 2, None)
+    lessons = client.get(f"{API}?scope=project:rules&kind=lesson").json()["items"]
+    assert [(item["maker"], item["state"]) for item in lessons] == [("local", "proposed")]
+    assert set(lessons[0]["sources"]) == {"rules/T-1", "rules/T-2"}
+    (run,) = client.get(f"{API}/runs?scope=project:rules").json()["items"]
+    assert (run["state"], run["report"]["turns"]) == ("done", 2)
+    again = client.post(f"{API}/learn", json={"scope": "project:rules"}).json()["id"]
+    assert finished(client, again)["result"]["scopes"][0]["outcome"] == "unchanged"
+    assert client.post(f"{API}/learn", json={"scope": "rules"}).status_code == 422
+
+
+def finished(client: ServerClient, job: str) -> Any:
+    for _ in range(6_000):
+        found = client.get(f"/api/v1/jobs/{job}").json()
+        if found["ended_at"]:
+            return found
+        time.sleep(0.01)
+    raise AssertionError("the job did not end")
 
 
 def test_a_tenant_neither_sees_nor_changes_the_knowledge_of_another(tmp_path_factory: pytest.TempPathFactory) -> None:

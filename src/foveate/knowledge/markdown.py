@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
 from foveate.errors import InputError
-from foveate.recall.scopes import Scope
 from foveate.session.knowledge import (
     WRITABLE,
     KnowledgeDraft,
     KnowledgeItem,
     KnowledgeKind,
+    check_scope,
     clean_labels,
     clean_text,
     clean_title,
@@ -225,7 +225,7 @@ def _new(entry: MarkdownEntry, scope: str) -> KnowledgeDraft:
             _fail(entry.lines[name], f"a new item has no {name}; runs find them")
     place = entry.lines.get("scope", entry.line)
     return KnowledgeDraft(
-        scope=str(_checked(place, lambda: Scope.parse(entry.fields.get("scope", scope)))),
+        scope=_checked(place, lambda: check_scope(entry.fields.get("scope", scope))),
         kind=kind,
         state=_choice(entry, "state", KNOWLEDGE_STATES, None),
         title=_checked(entry.line, lambda: clean_title(entry.title)),

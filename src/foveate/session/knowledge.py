@@ -155,7 +155,7 @@ class Knowledge:
             _check_choice("kind", kind, KNOWLEDGE_KINDS)
         if state is not None:
             _check_choice("state", state, (*KNOWLEDGE_STATES, "all"))
-        scopes = None if scope is None else [str(Scope.parse(scope))]
+        scopes = None if scope is None else [check_scope(scope)]
         rows = await self._store.knowledge.list_items(self._tenant or None, scopes=scopes, kind=kind)
         return [self._item(row) for row in rows if _is_wanted(row, state)]
 
@@ -254,7 +254,7 @@ class Knowledge:
 
     async def runs(self, *, scope: str | None = None, limit: int = 100) -> Sequence[LearningRun]:
         """The runs that learned, the newest first."""
-        wanted = None if scope is None else str(Scope.parse(scope))
+        wanted = None if scope is None else check_scope(scope)
         rows = await self._store.knowledge.list_runs(self._tenant or None, scope=wanted, limit=limit)
         return [_run(row) for row in rows]
 
@@ -266,7 +266,7 @@ class Knowledge:
         kind = draft.kind or "reference"
         if kind not in WRITABLE:
             raise InputError(f"a {kind} can't be written by hand; the kinds are {', '.join(WRITABLE)}")
-        scope = str(Scope.parse("project:" if draft.scope is None else draft.scope))
+        scope = check_scope("project:" if draft.scope is None else draft.scope)
         title = clean_title(draft.title or "")
         sources, moments = await self._sources(draft.sources or ())
         now = now_us()
@@ -398,6 +398,11 @@ class Knowledge:
 
 _SHARED: tuple[str, ...] = ("version", "scope", "kind", "state", "title", "text", "keywords", "technologies", "weight")
 _SHARED += ("confidence", "maker", "prompt_version", "reason", "uses", "helped", "tenant")
+
+
+def check_scope(text: str) -> str:
+    """The scope as it is stored; `InputError` if it is none."""
+    return str(Scope.parse(text))
 
 
 def written_id(scope: str, kind: str, title: str) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from foveate.knowledge.markdown import entry_ids, plan_import, read_markdown, write_markdown
+from foveate.knowledge.run import STEPS, LearnProgress, learn
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.jobs import Advance, JobResource
 from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
 from foveate.server.bodies import read_body
 from foveate.server.problems import ProblemError
@@ -21,11 +24,14 @@ from foveate.session.knowledge import (
     KnowledgeState,
     LearningRun,
     StateFilter,
+    check_scope,
 )
 
 routes = Endpoints("knowledge")
 CURSOR_PARTS = 4
 MARKDOWN = "text/markdown"
+STAGES = {"merge": "made"}
+"""When a step counts as done, if not when its result is stored."""
 Text = Annotated[str, Meta(min_length=1)]
 
 
@@ -82,6 +88,15 @@ class RunsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     scope: str | None = None
     limit: Limit = DEFAULT_LIMIT
+
+
+class LearnBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to learn from."""
+
+    scope: str | None = None
+    """E.g. `project:shop`. Default: each project, and the sessions without a label together."""
+    dry_run: bool = False
+    """Only report what would be read, its price and what rules would change."""
 
 
 class NewKnowledgeBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -182,6 +197,24 @@ async def import_knowledge(call: Call, query: KnowledgeImportQuery) -> Knowledge
         changes=list(plan.drafts),
         items=list(items),
     )
+
+
+@routes.add("POST", "/knowledge/learn", right="write", status=202)
+async def learn_knowledge(call: Call, body: LearnBody) -> JobResource:
+    """Learn from a scope, as a job; its result says what was read, what it cost, and what changed."""
+    scope = None if body.scope is None else check_scope(body.scope)
+    sessions = [] if scope else await call.view.sessions()
+    scopes = len({info.channel for info in sessions}) or 1
+
+    async def work(advance: Advance) -> dict[str, Any]:
+        def progress(made: LearnProgress) -> None:
+            if made.step in STEPS and made.stage == STAGES.get(made.step, "kept"):
+                advance(1)
+
+        report = await learn(call.view, scope, dry_run=body.dry_run, progress=progress)
+        return {"dry_run": body.dry_run, "calls": report.calls, "scopes": msgspec.to_builtins(report.scopes)}
+
+    return call.parts.jobs.start(call.principal, "learn", "", total=scopes * len(STEPS), work=work).shown()
 
 
 @routes.add("GET", "/knowledge/runs", right="read")
