@@ -108,3 +108,12 @@ def test_keys_are_created_listed_and_revoked(tmp_path: Path) -> None:
     assert shell.json("keys", "list")[0]["revoked_at"] is not None
     assert "no active key" in shell.error("keys", "revoke", made["info"]["id"])
     assert "can't be a tenant's name" in shell.error("keys", "create", "--tenant", "A B")
+
+
+def test_a_schedule_that_can_not_be_read_is_reported_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOVEATE_KNOWLEDGE__SCHEDULE", "daily")
+    shell = Shell(tmp_path / "chat.db")
+    assert "knowledge.schedule: 'daily' is not cron text" in shell.error("serve", "--port", "0")
+    assert not shell.db.exists()

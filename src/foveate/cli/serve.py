@@ -74,6 +74,8 @@ def command(
         out.print(line(f"Gateway   {ready.url}/v1 {_upstream(ready)}"))
         out.print(line(f"HTTP API  {ready.url}/api/v1 (described by /api/v1/openapi.json)"))
         out.print(line(f"MCP       {ready.url}/mcp"))
+        if ready.schedule:
+            out.print(line(f"Learning  {ready.schedule} (knowledge.schedule)"))
         if not ready.needs_key:
             out.print(line(("No keys: only requests from this machine are served.", "dim")))
 

@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from foveate.agents.worker import working
 from foveate.client import open as open_store
 from foveate.errors import InputError
+from foveate.knowledge.schedule import read_schedule, scheduled
 from foveate.server.app import create_app, server_settings
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
@@ -35,6 +36,8 @@ class ServeReport:
     pid: int
     upstream: str | None
     needs_key: bool
+    schedule: str = ""
+    """When it learns from past sessions; empty: never."""
 
 
 class QuietServer(uvicorn.Server):
@@ -74,7 +77,8 @@ def serve(location: Path, settings: Settings, *, on_ready: Callable[[ServeReport
 
 
 async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
-    async with open_store(location, settings=settings) as fov, working(fov):
+    read_schedule(settings.knowledge)  # a mistake in it is reported before anything starts
+    async with open_store(location, settings=settings) as fov, working(fov), scheduled(fov):
         app = create_app(fov)
         own = server_settings(fov)
         try:
@@ -86,7 +90,8 @@ async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeRe
         def report() -> None:
             set_aside_startup_objects()
             host = f"[{own.host}]" if ":" in own.host else own.host
-            on_ready(ServeReport(f"http://{host}:{server.port}", os.getpid(), own.upstream, needs_key))
+            url = f"http://{host}:{server.port}"
+            on_ready(ServeReport(url, os.getpid(), own.upstream, needs_key, settings.knowledge.schedule.strip()))
 
         server = QuietServer(server_config(app, own), report)
 

@@ -1,0 +1,229 @@
+"""When to learn by itself: cron text in a time zone, later by a random delay, and only while nobody talks if wanted.
+
+Runs that were missed, because the program did not run or the computer slept, become one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from foveate.client import Foveate
+from foveate.errors import SettingsError, contained
+from foveate.knowledge.settings import KnowledgeSettings
+
+if TYPE_CHECKING:
+    from foveate.knowledge.report import LearnReport
+
+TWICE_A_DAY = "0 3,15 * * *"
+"""What `on` means."""
+MAX_DAYS = 366 * 8 + 1
+"""A time that does not come in this many days, such as the 31st of February, never comes; the 29th of February does."""
+POLL_SECONDS = 60.0
+"""The clock is looked at this often: it may be set, and a computer may sleep."""
+KEY = "knowledge.schedule"
+MICROSECONDS = 1_000_000
+
+_MONTHS = dict(
+    zip(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), range(1, 13), strict=True)
+)
+_WEEKDAYS = dict(zip(("sun", "mon", "tue", "wed", "thu", "fri", "sat"), range(7), strict=True))
+_FIELDS: tuple[tuple[str, int, int, Mapping[str, int]], ...] = (
+    ("minute", 0, 59, {}),
+    ("hour", 0, 23, {}),
+    ("day of the month", 1, 31, {}),
+    ("month", 1, 12, _MONTHS),
+    ("day of the week", 0, 7, _WEEKDAYS),
+)
+_SHORT = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "on": TWICE_A_DAY,
+}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CronTimes:
+    """The times of a cron text. If both kinds of days are restricted, a day of either kind counts, as in cron."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    """Sunday is 0."""
+    is_either: bool
+    zone: ZoneInfo
+
+    @classmethod
+    def parse(cls, text: str, zone: str = "UTC") -> CronTimes:
+        """Five fields: minute, hour, day of the month, month, day of the week; or `@daily`, `on` and the like."""
+        fields = _SHORT.get(text.strip().lower(), text).split()
+        if len(fields) != len(_FIELDS):
+            raise SettingsError(KEY, f"{text[:80]!r} is not cron text: 5 fields, e.g. '{TWICE_A_DAY}', or 'on'")
+        minutes, hours, days, months, weekdays = (
+            _numbers(field, *kind) for field, kind in zip(fields, _FIELDS, strict=True)
+        )
+        found = cls(
+            minutes=tuple(sorted(minutes)),
+            hours=tuple(sorted(hours)),
+            days=frozenset(days),
+            months=frozenset(months),
+            weekdays=frozenset(day % 7 for day in weekdays),
+            is_either=not (fields[2].startswith("*") or fields[4].startswith("*")),
+            zone=_zone(zone),
+        )
+        if found.after(datetime(2026, 1, 1, tzinfo=UTC)) is None:
+            raise SettingsError(KEY, f"{text!r} never comes: no month has such a day")
+        return found
+
+    def after(self, moment: datetime) -> datetime | None:
+        """The next time after a moment, in UTC; None if there is none.
+
+        A time that the clocks skip comes when they have been set; one that they repeat comes once.
+        """
+        first = moment.astimezone(self.zone).date()
+        for offset in range(MAX_DAYS):
+            day = first + timedelta(days=offset)
+            if self._has(day):
+                local = (
+                    datetime(day.year, day.month, day.day, hour, minute, tzinfo=self.zone)
+                    for hour in self.hours
+                    for minute in self.minutes
+                )
+                if found := [time for time in (each.astimezone(UTC) for each in local) if time > moment]:
+                    return min(found)
+        return None
+
+    def _has(self, day: date) -> bool:
+        is_day, is_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return day.month in self.months and (is_day or is_weekday if self.is_either else is_day and is_weekday)
+
+
+def _numbers(text: str, name: str, low: int, high: int, names: Mapping[str, int]) -> set[int]:
+    found: set[int] = set()
+    for part in text.lower().split(","):
+        span, slash, step = part.partition("/")
+        first, dash, last = span.partition("-")
+        try:
+            start = low if span == "*" else names.get(first) if first in names else int(first)
+            end = (names.get(last) if last in names else int(last)) if dash else high if span == "*" or slash else start
+            every = int(step) if slash else 1
+        except ValueError:
+            start = end = every = None
+        if start is None or end is None or every is None or not low <= start <= end <= high or every < 1:
+            raise SettingsError(KEY, f"{part!r} is not a {name} from {low} to {high}, e.g. 3, 1-5 or */2")
+        found.update(range(start, end + 1, every))
+    return found
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise SettingsError("knowledge.time_zone", f"{name[:80]!r} is not known here; e.g. Europe/Berlin") from error
+
+
+def read_schedule(settings: KnowledgeSettings) -> CronTimes | None:
+    """The times of the settings; None if no schedule is set. A `SettingsError` names what can't be read."""
+    return CronTimes.parse(settings.schedule, settings.time_zone) if settings.schedule.strip() else None
+
+
+async def learn(fov: Foveate) -> LearnReport:
+    """Learn from everything. The modules for it load with the first run, so that a server starts without them."""
+    from foveate.knowledge.run import learn as learn_all  # noqa: PLC0415
+
+    return await learn_all(fov)
+
+
+class Scheduler:
+    """Learns from everything at the times of the settings."""
+
+    def __init__(
+        self,
+        fov: Foveate,
+        times: CronTimes,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        delay: Callable[[], float] = random.random,
+    ) -> None:
+        self._fov = fov
+        self._settings: KnowledgeSettings = fov.settings.knowledge
+        self._times = times
+        self._now = now
+        self._sleep = sleep
+        self._delay = delay
+
+    async def run(self) -> None:
+        """Wait for each time and learn, until it is cancelled."""
+        last = await self._last_run()
+        while True:
+            await self._wait(last)
+            last = self._now()
+            with contained(_log, "the scheduled run failed; the next one is tried at its time"):
+                self._note(await learn(self._fov))
+
+    async def _last_run(self) -> float:
+        """When a run began last; before the first one, when the first session did."""
+        runs = await self._fov.store.knowledge.list_runs(None, limit=1)
+        if runs:
+            return runs[0].started_us / MICROSECONDS
+        created = [row.created_us / MICROSECONDS for row in await self._fov.store.list_sessions()]
+        return min(created, default=self._now())
+
+    async def _wait(self, last: float) -> None:
+        """Until the first time after the last run, later by the delay, and until nobody talks."""
+        delay = self._delay() * self._settings.jitter_minutes * 60
+        while True:
+            # A clock that was set back does not put the next run off.
+            last = min(last, self._now())
+            due = self._times.after(datetime.fromtimestamp(last, UTC))
+            assert due is not None, "checked when it was read"
+            left = due.timestamp() + delay - self._now()
+            if left <= 0 and await self._is_idle():
+                return
+            await self._sleep(min(POLL_SECONDS, left) if left > 0 else POLL_SECONDS)
+
+    async def _is_idle(self) -> bool:
+        if not self._settings.idle_minutes:
+            return True
+        now = self._now()
+        rows = await self._fov.store.list_sessions()
+        newest = max((row.updated_us / MICROSECONDS for row in rows), default=0.0)
+        # A turn from the future says nothing about now.
+        return newest > now or now - newest >= self._settings.idle_minutes * 60
+
+    @staticmethod
+    def _note(report: LearnReport) -> None:
+        for each in report.scopes:
+            if each.outcome == "learned":
+                _log.info("learned from %s: %d new, %d changed", each.scope, each.count("new"), each.count("changed"))
+
+
+@asynccontextmanager
+async def scheduled(fov: Foveate) -> AsyncIterator[None]:
+    """Learn at the times of the settings while the block runs. A run in progress at its end is resumed next time."""
+    times = read_schedule(fov.settings.knowledge)
+    if times is None:
+        yield
+        return
+    task = asyncio.create_task(Scheduler(fov, times).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
