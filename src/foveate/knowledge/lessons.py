@@ -13,7 +13,7 @@ from foveate.knowledge.gather import Gathered, LearnedTurn
 from foveate.knowledge.items import item_id, same_words, word_profile
 from foveate.knowledge.profile import find_profile, technologies_in
 from foveate.knowledge.recommendations import find_recommendations
-from foveate.knowledge.statements import StatementKind, find_statements
+from foveate.knowledge.statements import StatementKind, own_words, statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
 from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
@@ -52,13 +52,14 @@ class Said:
 def find_lessons(gathered: Gathered, topics: TopicsFound) -> tuple[NewKnowledge, ...]:
     """The lessons of a scope, its profile, and what would be worth adding, in the order of kinds and ids."""
     turns = gathered.turns
-    said = _gather_statements(turns)
+    typed = [own_words(turn.user) for turn in turns]
+    said = _gather_statements(turns, typed)
     failures = find_failures(turns)
     maker = _Maker(gathered.scope, turns, _topics_of(topics))
     lessons = [maker.statement(each) for each in said if _is_lesson(each)]
     lessons += [maker.failure(each, each.ending) for each in failures if each.ending]
     lessons.sort(key=lambda item: (-item.weight, -item.last_seen_us, item.id))
-    profile = find_profile(gathered, [(each.kind, each.forms[-1], each.places) for each in said])
+    profile = find_profile(gathered, typed, [(each.kind, each.forms[-1], each.places) for each in said])
     advice = find_recommendations(gathered, topics, [each for each in failures if each.ending is None])
     found = {item.id: item for item in (*lessons[:MAX_LESSONS], *profile, *advice)}
     return tuple(sorted(found.values(), key=lambda item: (item.kind, item.id)))
@@ -68,13 +69,13 @@ def _is_lesson(said: Said) -> bool:
     return said.kind == "rule" or (said.kind in ("decision", "convention") and said.times >= MIN_DECISION_TURNS)
 
 
-def _gather_statements(turns: Sequence[LearnedTurn]) -> list[Said]:
-    """All statements; those that say the same are one."""
+def _gather_statements(turns: Sequence[LearnedTurn], typed: Sequence[str]) -> list[Said]:
+    """All statements of what was typed; those that say the same are one."""
     found: list[Said] = []
     exact: dict[str, Said] = {}
     by_word: dict[str, list[Said]] = {}
     for place, turn in enumerate(turns):
-        for statement in find_statements(turn.user):
+        for statement in statements_in(typed[place]):
             plain = " ".join(statement.text.casefold().split()).rstrip(".!\u3002\uff01 ")
             words = _heaviest(statement.text)
             said = exact.get(plain) or _same(statement.text, statement.kind, words, by_word)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from foveate.compress.marks import one_line
 from foveate.knowledge.gather import Gathered
 from foveate.knowledge.items import item_id, word_profile
-from foveate.knowledge.statements import StatementKind, own_words
+from foveate.knowledge.statements import StatementKind
 from foveate.recall.scopes import Scope
 from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
 from foveate.strategy.checkpoint.extract import TECHNOLOGIES
@@ -42,13 +42,13 @@ StatedAt = tuple[StatementKind, str, Sequence[int]]
 """A statement with the places of the turns that make it."""
 
 
-def find_profile(gathered: Gathered, said: Sequence[StatedAt]) -> list[NewKnowledge]:
-    """The items of a profile that have anything to say."""
+def find_profile(gathered: Gathered, typed: Sequence[str], said: Sequence[StatedAt]) -> list[NewKnowledge]:
+    """The items of a profile that have anything to say. `typed` is what the person typed in each turn."""
     sections = {
         "Preferences": [(text, places) for kind, text, places in said if kind == "preference"],
         "Conventions": [(text, places) for kind, text, places in said if kind == "convention"],
-        "Stack": _stack(gathered),
-        "Patterns": _patterns(gathered),
+        "Stack": _stack(gathered, typed),
+        "Patterns": _patterns(typed),
     }
     return [_item(gathered, name, lines) for name, lines in sections.items() if lines]
 
@@ -58,11 +58,11 @@ def technologies_in(text: str) -> tuple[str, ...]:
     return tuple(sorted({match.casefold() for match in _TECHNOLOGY.findall(text)}))
 
 
-def _stack(gathered: Gathered) -> list[tuple[str, Sequence[int]]]:
+def _stack(gathered: Gathered, typed: Sequence[str]) -> list[tuple[str, Sequence[int]]]:
     places: dict[str, list[int]] = {}
     prompts: dict[str, set[str]] = {}
     for place, turn in enumerate(gathered.turns):
-        for name in technologies_in(own_words(turn.user)):
+        for name in technologies_in(typed[place]):
             places.setdefault(name, []).append(place)
             prompts.setdefault(name, set()).add(turn.user)
     often = [name for name in places if len(prompts[name]) >= MIN_STACK_TURNS]
@@ -70,12 +70,12 @@ def _stack(gathered: Gathered) -> list[tuple[str, Sequence[int]]]:
     return [(f"{name} ({len(places[name])} turns)", places[name]) for name in often[:MAX_LINES]]
 
 
-def _patterns(gathered: Gathered) -> list[tuple[str, Sequence[int]]]:
+def _patterns(typed: Sequence[str]) -> list[tuple[str, Sequence[int]]]:
     """Short requests that were made at several times."""
     places: dict[str, list[int]] = {}
     texts: dict[str, str] = {}
-    for place, turn in enumerate(gathered.turns):
-        text = one_line(own_words(turn.user))
+    for place, prompt in enumerate(typed):
+        text = one_line(prompt)
         is_request = MIN_PATTERN_WORDS <= len(text.split()) <= MAX_PATTERN_WORDS and not text.startswith(("/", "!"))
         if is_request and any(weight >= MIN_PATTERN_WEIGHT for weight in word_profile(text).weights.values()):
             key = " ".join(re.findall(r"[\w/.-]+", text.casefold()))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 from foveate.compress.clauses import cut_text
@@ -179,20 +178,21 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 def find_statements(prompt: str) -> tuple[Statement, ...]:
     """The rules, preferences, conventions and decisions that a person states in a prompt, in order."""
+    return statements_in(own_words(prompt))
+
+
+def statements_in(typed: str) -> tuple[Statement, ...]:
+    """The same of what `own_words` gives."""
     found: dict[str, Statement] = {}
-    for clause in cut_text(own_words(prompt)):
+    for clause in cut_text(typed):
         text = " ".join(clause.text.split())
-        if clause.kind not in ("prose", "item") or not _is_readable(text):
-            continue
-        unquoted = _SPAN.sub(" ", text)
-        if _is_standing(unquoted):
-            found.setdefault(text.casefold(), Statement("rule", text, is_standing=True))
-        elif kind := _kind(unquoted):
-            found.setdefault(text.casefold(), Statement(kind, text))
+        if clause.kind in ("prose", "item") and _is_readable(text):
+            statement = _statement(text)
+            if statement:
+                found.setdefault(text.casefold(), statement)
     return tuple(found.values())
 
 
-@lru_cache(maxsize=1_024)
 def own_words(prompt: str) -> str:
     """What a person typed of a prompt: without code, markup, quotations and pasted text."""
     text = replace_fenced(visible(prompt), "\n")
@@ -241,25 +241,28 @@ def _is_readable(text: str) -> bool:
     return _REPORTED.search(text) is None or _SAID_MYSELF.search(text) is not None
 
 
+def _statement(text: str) -> Statement | None:
+    """What a clause lays down; quoted spans do not count."""
+    unquoted = _SPAN.sub(" ", text)
+    if _CONVENTION.search(unquoted):
+        return Statement("convention", text)
+    if _PREFERENCE.search(unquoted):
+        return Statement("preference", text)
+    if _is_standing(unquoted):
+        return Statement("rule", text, is_standing=True)
+    if _USE_NOT.search(unquoted) or _USE_NOT_ELSEWHERE.search(unquoted):
+        return Statement("rule", text)
+    if _FIRST_PERSON.search(unquoted) and is_decision(unquoted):
+        return Statement("decision", text)
+    return None
+
+
 def _is_standing(text: str) -> bool:
     """Whether a clause gives an order that holds for the future."""
-    if _CONVENTION.search(text) or _PREFERENCE.search(text):
-        return False
     words = [bare(word) for word in text.split()]
-    if _UNSPACED_RULE.search(text) or _NEVER_EVER.search(text) or _orders(words):
+    if _orders(words) or _UNSPACED_RULE.search(text) or _NEVER_EVER.search(text):
         return True
     return _STANDING.search(text) is not None and words[0] not in _SUBJECTS
-
-
-def _kind(text: str) -> StatementKind | None:
-    """What another clause lays down."""
-    if _CONVENTION.search(text):
-        return "convention"
-    if _PREFERENCE.search(text):
-        return "preference"
-    if _USE_NOT.search(text) or _USE_NOT_ELSEWHERE.search(text):
-        return "rule"
-    return "decision" if is_decision(text) and _FIRST_PERSON.search(text) else None
 
 
 def _orders(words: Sequence[str]) -> bool:
