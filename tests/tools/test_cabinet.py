@@ -79,6 +79,9 @@ def test_lines_are_read_and_found_by_key(tmp_path: Path) -> None:
             "line 777: all is well\nline 778: all is well\n[Next: first_line=779]\n"
         )
         assert (await read(find="LINE 1234:")) == "1234: line 1234: all is well\n"
+        many = await read(find="line 12", lines=2)
+        assert many.splitlines()[1:] == ["120: line 120: all is well", "[More lines have 'line 12': first_line=121]"]
+        assert (await read(find="line 12", lines=2, first_line=121)).startswith("121: line 121: all is well\n")
         assert "there is no line 20,001" in await read(first_line=20_001)
         assert "first_line: expected" in await read(first_line=0)
         long = await read(lines=2_000)

@@ -149,12 +149,12 @@ class Cabinet:
         text = await self.text(key)
         return await asyncio.to_thread(_excerpt, text, first_line, lines)
 
-    async def find(self, key: str, words: str, limit: int = 20) -> list[tuple[int, str]]:
-        """The lines that contain these words, in any case, each with its number."""
+    async def find(self, key: str, words: str, limit: int = 20, *, first_line: int = 1) -> list[tuple[int, str]]:
+        """The lines from `first_line` on that contain these words, in any case, each with its number."""
         if not words.strip():
             raise InputError("there is nothing to find")
         text = await self.text(key)
-        return await asyncio.to_thread(_matches, text, words.casefold(), limit)
+        return await asyncio.to_thread(_matches, text, words.casefold(), limit, first_line)
 
     async def text(self, key: str) -> str:
         """The whole content as text. `InputError` if it is binary."""
@@ -288,6 +288,7 @@ def _excerpt(text: str, first_line: int, lines: int) -> Excerpt:
     return Excerpt("".join(f"{line}\n" for line in chosen), first_line, last, len(all_lines))
 
 
-def _matches(text: str, words: str, limit: int) -> list[tuple[int, str]]:
-    found = ((number, line) for number, line in enumerate(_lines(text), 1) if words in line.casefold())
+def _matches(text: str, words: str, limit: int, first_line: int) -> list[tuple[int, str]]:
+    numbered = ((number, line) for number, line in enumerate(_lines(text), 1) if number >= first_line)
+    found = ((number, line) for number, line in numbered if words in line.casefold())
     return [match for match, _ in zip(found, range(limit), strict=False)]

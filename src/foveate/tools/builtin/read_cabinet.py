@@ -21,7 +21,7 @@ SHOWN_MATCH_CHARS = 200
 async def read_cabinet(
     workspace: Workspace,
     key: Annotated[str, "Key of the content, e.g. f-1a2b3c4d5e6f. Without one, the keys are listed"] = "",
-    first_line: Annotated[int, Meta(ge=1, description="First line to read, from 1")] = 1,
+    first_line: Annotated[int, Meta(ge=1, description="First line to read or search, from 1")] = 1,
     lines: Annotated[int, Meta(ge=1, le=2_000, description="Number of lines")] = 200,
     find: Annotated[str, "Show the lines with these words instead, with their numbers"] = "",
 ) -> str:
@@ -32,9 +32,11 @@ async def read_cabinet(
     if not key:
         return await _listed(cabinet)
     if find:
-        found = await cabinet.find(key, find, MAX_MATCHES)
-        shown = "".join(f"{number}: {line.strip()[:SHOWN_MATCH_CHARS]}\n" for number, line in found)
-        return shown or f"No line of {key} has {find!r}.\n"
+        most = min(lines, MAX_MATCHES)
+        found = await cabinet.find(key, find, most + 1, first_line=first_line)
+        shown = "".join(f"{number}: {line.strip()[:SHOWN_MATCH_CHARS]}\n" for number, line in found[:most])
+        more = f"[More lines have {find!r}: first_line={found[most][0]}]\n" if len(found) > most else ""
+        return f"{shown}{more}" or f"No line of {key} has {find!r}.\n"
     excerpt = await cabinet.excerpt(key, first_line, lines)
     if not excerpt.last_line:
         raise ToolError(f"{key} has {excerpt.total_lines:,} lines; there is no line {first_line:,}")
