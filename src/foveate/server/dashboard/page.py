@@ -42,7 +42,7 @@ POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none, browsers hide the origin of forms too
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
