@@ -32,8 +32,20 @@ SCRIPT = """
 [[reply]]
 says = "The port is 8443."
 """
-PAGES = ("/", "/ui/search?q=port", "/ui/sessions/work", "/ui/sessions/work/turns/T-2", "/ui/compare", "/ui/costs")
-PAGES += ("/ui/knowledge", "/ui/agents", "/ui/cabinet", "/ui/import", "/ui/settings", "/ui/sessions/none")
+PAGES = (
+    "/",
+    "/ui/search?q=port",
+    "/ui/sessions/work",
+    "/ui/sessions/work/turns/T-2",
+    "/ui/compare",
+    "/ui/costs",
+    "/ui/knowledge",
+    "/ui/agents",
+    "/ui/cabinet",
+    "/ui/import",
+    "/ui/settings",
+    "/ui/sessions/none",
+)
 
 
 class Watched:
