@@ -99,6 +99,8 @@ def configured_uses(settings: Settings) -> list[ModelUse]:
     uses = uses_of(settings.models)
     sorting = {"recall.filter_model": recall.filter_model, "recall.judge_model": recall.judge_model}
     uses.extend(ModelUse("recall", name, source) for source, name in sorting.items() if name)
+    if settings.knowledge.model:
+        uses.append(ModelUse("learn", settings.knowledge.model, "knowledge.model"))
     if recall.has_endpoint:
         uses.append(ModelUse("embed", f"{recall.embeddings_model}@{recall.embeddings}", "recall.embeddings"))
     return uses
@@ -111,7 +113,7 @@ class Foveate:
         self.settings = settings
         self._store = store
         self._events = EventBus(settings.events.queue_limit, extra_event_kinds())
-        named = (settings.recall.filter_model, settings.recall.judge_model)
+        named = (settings.recall.filter_model, settings.recall.judge_model, settings.knowledge.model)
         self._caller = Caller(settings.models, store.calls, self._events, load=load or partial(load_model, more=named))
         self._worker = Worker(store, self._events, settings, self._caller)
         self._searcher = Searcher(store, settings.recall, self._caller)

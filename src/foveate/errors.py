@@ -420,7 +420,8 @@ class ModelError(FoveateError):
 class ModelUnavailable(ModelError):
     """A permanent failure; the message says what to install, set or choose instead.
 
-    `reason` is one of `extra`, `key`, `name`, `too-long` (the request is larger than the model's window), `refused`.
+    `reason` is one of `extra`, `key`, `name`, `too-long` (the request is larger than the model's window), `refused`,
+    `batch` (the model has no batch endpoint).
     """
 
     def __init__(self, model: str, problem: str, *, reason: str) -> None:

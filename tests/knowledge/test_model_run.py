@@ -55,7 +55,7 @@ def answer(ask: Ask) -> Behaviour:
     return Says(said(lessons=[lesson(REPORT.format(numbers[0]), [1])] if numbers else []))
 
 
-def in_model_store(path: Path, work: Work, script: Script = answer, **knowledge: object) -> object:
+def in_model_store(path: Path, work: Work, script: Script | ScriptedModel = answer, **knowledge: object) -> object:
     async def run() -> object:
         given = settings(
             knowledge={"model": MODEL, "chunk_tokens": 1_000, **knowledge},
@@ -200,3 +200,47 @@ def test_an_empty_answer_after_many_overwrites_nothing(tmp_path: Path) -> None:
 
     in_model_store(tmp_path, first)
     in_model_store(tmp_path, second, Says(said()))
+
+
+def test_a_batch_is_submitted_once_however_often_its_run_is_killed(tmp_path: Path) -> None:
+    points = [("batch", "kept"), *((f"model-{number}", stage) for number in (1, 2, 3) for stage in ("begin", "kept"))]
+    submitted: list[str] = []
+
+    async def killed(fov: Foveate, model: ScriptedModel) -> None:
+        if not submitted:
+            await tell(fov, *TURNS)
+        point = points.pop(0)
+
+        def kill(progress: LearnProgress) -> None:
+            if (progress.step, progress.stage) == point:
+                raise Killed
+
+        with pytest.raises(Killed):
+            await learn(fov, SHOP, progress=kill)
+        submitted.extend(model.batches)
+
+    async def ended(fov: Foveate, model: ScriptedModel) -> None:
+        (report,) = (await learn(fov, SHOP)).scopes
+        assert report.usage
+        assert (report.usage.calls, report.usage.problem, model.batches) == (3, "", [])
+        assert await texts(fov) == [REPORT.format(number) for number in TURNS]
+        assert [(row.purpose, row.calls) for row in await fov.costs()] == [("learn", 3)]
+
+    while points:
+        in_model_store(tmp_path, killed, ScriptedModel(answer, name=MODEL, batch_polls=0), batch=True)
+    in_model_store(tmp_path, ended, ScriptedModel(answer, name=MODEL, batch_polls=0), batch=True)
+    assert submitted == ["batch-1:1,2,3"]
+
+
+def test_a_batch_has_as_many_turns_as_the_limit_of_a_run_allows(tmp_path: Path) -> None:
+    async def work(fov: Foveate, model: ScriptedModel) -> None:
+        await tell(fov, *TURNS)
+        (report,) = (await learn(fov, SHOP)).scopes
+        assert report.usage
+        assert (report.usage.calls, model.batches) == (2, ["batch-1:1,2"])
+        assert "knowledge.run_usd" in report.usage.problem
+        await learn(fov, SHOP)
+        assert await texts(fov) == [REPORT.format(number) for number in TURNS]
+        assert model.batches == ["batch-1:1,2", "batch-2:1"]
+
+    in_model_store(tmp_path, work, ScriptedModel(answer, name=MODEL, batch_polls=0), batch=True, run_usd=0.02)

@@ -212,3 +212,51 @@ def test_an_item_knows_the_topics_of_its_turns(tmp_path: Path) -> None:
             return await proposed(plan)
 
     assert {one.topics for one in asyncio.run(run()).items} == {("t-9",)}
+
+
+def test_a_batch_is_collected_after_a_restart(tmp_path: Path) -> None:
+    turns = [*backup_turns(), learned("one two three " * 320, turn=4)]
+    given = settings(knowledge={"model": MODEL, "batch": True, "chunk_tokens": 1_000}, models={"max_retries": 0})
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def planned(fov: Foveate) -> ModelPlan:
+        plan = await plan_model(fov, gathered(turns), [])
+        assert plan is not None
+        return replace(plan, sleep=sleep)
+
+    async def submit() -> dict[str, bytes]:
+        model = ScriptedModel(Fails("server"), name=MODEL, batch_polls=0)
+        async with scripted_store(tmp_path / "chat.db", model, given) as (fov, _):
+            batch, *steps = (await planned(fov)).steps()
+            assert [batch.name, *(step.name for step in steps)] == ["batch", "model-1", "model-2"]
+            return {batch.name: await batch.run({})}
+
+    async def collect(kept: dict[str, bytes]) -> tuple[Proposed, ScriptedModel]:
+        answers = lambda ask: Says(GOOD if "db-7" in ask.messages[1].text else said())  # noqa: E731
+        model = ScriptedModel(answers, name=MODEL, batch_polls=2)
+        async with scripted_store(tmp_path / "chat.db", model, given) as (fov, _):
+            plan = await planned(fov)
+            assert plan.is_batch
+            for step in plan.steps():
+                if step.name not in kept:
+                    kept[step.name] = await step.run(kept)
+            return read_steps(kept), model
+
+    found, model = asyncio.run(collect(asyncio.run(submit())))
+    assert ([one.text for one in found.items], found.nothing, found.problem) == ([REPORT, RULE], 1, "")
+    assert (len(model.asks), model.batches, slept) == (2, [], [15.0, 22.5])
+
+
+def test_a_model_without_a_batch_endpoint_is_asked_by_calls(tmp_path: Path) -> None:
+    found, model = learn(tmp_path, Says(GOOD), knowledge={"batch": True})
+    assert (len(found.items), len(model.asks), model.batches) == (2, 1, [])
+
+
+def test_a_batch_that_can_not_be_submitted_is_a_problem_of_every_chunk(tmp_path: Path) -> None:
+    priced = Price(input=1_000, output=1_000)
+    model = ScriptedModel(Says(GOOD), name=MODEL, price=priced, batch_polls=0)
+    found, _ = learn(tmp_path, model, knowledge={"batch": True}, daily_usd=0.01)
+    assert (found.items, found.is_capped, model.batches) == ((), True, [])

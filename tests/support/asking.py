@@ -94,6 +94,13 @@ class Asking:
     def endpoint(self, model: str = "qwen3") -> str:
         return f"{model}@{self.server.url}/v1"
 
+    def use(self, name: str, use: Callable[[Model], Awaitable[T]]) -> T:
+        return self._with(name, use)
+
+    def use_failing(self, name: str, use: Callable[[Model], Awaitable[object]]) -> ModelError:
+        """The error of a use that must fail."""
+        return self._with(name, lambda model: failing(use(model)))
+
     def _with(self, name: str, use: Callable[[Model], Awaitable[T]], grace_seconds: float | None = None) -> T:
         async def run() -> T:
             model = self._load(name, grace_seconds)

@@ -153,8 +153,19 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_DELETE(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length) or b"null")
+        sent = self.rfile.read(length)
+        is_form = "multipart" in (self.headers.get("Content-Type") or "")
+        body = sent.decode() if is_form else json.loads(sent or b"null")
         behaviour = self.server.faulty.take(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
         try:
             self._behave(behaviour)

@@ -44,6 +44,7 @@ TOLD_BY_REASON = {
     "name": "no: no such model",
     "too-long": "no: prompt too long",
     "refused": "no: request rejected",
+    "batch": "no: no batch endpoint",
     "busy": "no: too busy",
     "server": "no: server failed",
     "network": "no: not reached",

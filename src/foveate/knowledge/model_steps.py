@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 
 import msgspec
 
 from foveate.client import Foveate
 from foveate.compress.model.request import OTHER_TOKENIZERS
-from foveate.errors import ModelError, ModelHeldBack, ModelUnavailable
+from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.knowledge.gather import Chunk, Gathered, chunks
 from foveate.knowledge.model import (
     KNOWN_TOKENS,
     SCHEMA,
     SHAPE_TOKENS,
+    LearnAssignment,
     Origin,
     Proposed,
     TopicsOfTurns,
@@ -35,7 +38,9 @@ from foveate.knowledge.model import (
 )
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.knowledge.topic_labels import TOKENS_PER_LABEL, judge_labels, keep_labels, topic_requests
-from foveate.models import Answer
+from foveate.models import Answer, Ask
+from foveate.models.accounts import CallReport
+from foveate.models.batches import PRICE_SHARE, BatchTicket
 from foveate.models.caller import Caller
 from foveate.models.names import window_of
 from foveate.models.prices import tariff_for
@@ -49,6 +54,10 @@ from foveate.tokens import count_tokens
 
 STEP_PREFIX = "model-"
 TOPICS_STEP = f"{STEP_PREFIX}topics"
+BATCH_STEP = "batch"
+FIRST_POLL_SECONDS, MAX_POLL_SECONDS, POLL_GROWTH = 15.0, 300.0, 1.5
+"""How often a batch is looked at."""
+MAX_BATCH_SECONDS = 2 * 86_400.0
 TOPIC_TOKENS = 250
 """About what a request takes for each topic to name."""
 OUTPUT_SHARE = 0.25
@@ -86,6 +95,18 @@ class ModelEstimate:
     """With answers of typical size."""
     most_usd: float
     is_price_known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchState:
+    """A batch that was submitted; or, with the fields of a `Proposed`, why it was not."""
+
+    nonces: tuple[str, ...] = ()
+    turns: tuple[int, ...] = ()
+    """The number of turns of each chunk."""
+    ticket: BatchTicket | None = None
+    problem: str = ""
+    is_capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +151,9 @@ async def plan_model(
         room = await asyncio.to_thread(room_of, models[0], settings, fov.settings.models, overhead)
         parts = await asyncio.to_thread(_chunks, gathered, room, settings)
         tariff = await asyncio.to_thread(tariff_for, models[0], fov.settings.models)
+    is_batch = settings.batch and await fov.caller.batches.is_available(models[0])
+    if is_batch:
+        tariff = replace(tariff, share=PRICE_SHARE)
     by_turn: dict[KnowledgeSource, list[tuple[str, float]]] = {}
     for session_id, row in turn_topics:
         by_turn.setdefault(KnowledgeSource(session_id, row.turn), []).append((row.topic, row.weight))
@@ -148,6 +172,7 @@ async def plan_model(
         topics_of_turns=by_turn,
         most_nano_usd=tariff.most_nano_usd,
         is_price_known=not tariff.is_estimate,
+        is_batch=is_batch,
     )
 
 
@@ -183,6 +208,10 @@ class ModelPlan:
     topics_of_turns: TopicsOfTurns
     most_nano_usd: Callable[[int, int], int]
     is_price_known: bool
+    is_batch: bool = False
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    collected: dict[str, Mapping[str, CallReport | ModelError]] = field(default_factory=dict)
+    """Answers of batches by their handles."""
 
     def steps(self) -> Iterator[ModelStep]:
         """The steps in order; names stay the same while the input does."""
@@ -190,10 +219,14 @@ class ModelPlan:
             tokens = TOPIC_TOKENS * len(self.topics)
             most = self.most_nano_usd(tokens, TOKENS_PER_LABEL * len(self.topics))
             yield ModelStep(TOPICS_STEP, self._name_topics, tokens, most)
+        together = self._chunks_of_batch()
+        if together:
+            most = sum(map(self._most, together))
+            yield ModelStep(BATCH_STEP, self._submit, sum(map(self._tokens, together)), most)
         for number, chunk in enumerate(self.chunks, 1):
             tokens = self._tokens(chunk)
-            most = self.most_nano_usd(tokens, self.room.output_tokens)
-            yield ModelStep(f"{STEP_PREFIX}{number}", partial(self._read, chunk), tokens, most)
+            most = 0 if number <= len(together) else self._most(chunk)
+            yield ModelStep(f"{STEP_PREFIX}{number}", partial(self._read, number), tokens, most)
 
     @property
     def estimate(self) -> ModelEstimate:
@@ -214,6 +247,17 @@ class ModelPlan:
     def _maker(self, answer: Answer) -> str:
         """The name of the model that answered, without an address."""
         return (answer.message.model or self.models[0]).partition("@")[0]
+
+    def _chunks_of_batch(self) -> tuple[Chunk, ...]:
+        """The first chunks that may be read in one run by its spending limit, at least one; none without a batch."""
+        if not self.is_batch:
+            return ()
+        costs = accumulate(map(self._most, self.chunks))
+        return self.chunks[: max(1, sum(cost <= self.settings.run_usd * NANO for cost in costs))]
+
+    def _most(self, chunk: Chunk) -> int:
+        """The most that reading a chunk costs, in nano-dollars."""
+        return self.most_nano_usd(self._tokens(chunk), self.room.output_tokens)
 
     def _tokens(self, chunk: Chunk) -> int:
         return chunk.tokens + SHAPE_TOKENS * len(chunk.turns) + self.overhead_tokens
@@ -242,9 +286,88 @@ class ModelPlan:
                 made = made + took
         return msgspec.json.encode(made)
 
-    async def _read(self, chunk: Chunk, _: Results) -> bytes:
+    async def _submit(self, _: Results) -> bytes:
+        """Many chunks as one batch. What is kept is enough to collect it in another process."""
+        together = self._chunks_of_batch()
+        nonces = tuple(secrets.token_hex(8) for _ in together)
+        state = BatchState(nonces=nonces, turns=tuple(len(chunk.turns) for chunk in together))
         with overridden(self.overrides):
-            return msgspec.json.encode(await self.propose(chunk))
+            asks = {key: one.ask for key, one in self._assignments(nonces).items()}
+        try:
+            state = replace(state, ticket=await self.caller.batches.submit(asks, self.models[0]))
+        except ModelError as error:
+            return msgspec.json.encode(_failed(error))
+        return msgspec.json.encode(state)
+
+    async def _read(self, number: int, kept: Results) -> bytes:
+        """What the model finds in a chunk: by its batch if there is one, else by a call."""
+        with overridden(self.overrides):
+            if BATCH_STEP in kept:
+                state = msgspec.json.decode(kept[BATCH_STEP], type=BatchState)
+                return msgspec.json.encode(await self._collect(state, number))
+            return msgspec.json.encode(await self.propose(self.chunks[number - 1]))
+
+    async def _collect(self, state: BatchState, number: int) -> Proposed:
+        """The answer to one request of a batch; waits until the batch has ended."""
+        if state.ticket is None:
+            return Proposed(problem=state.problem or "the batch was not submitted", is_capped=state.is_capped)
+        if number > len(state.nonces):
+            return Proposed(problem="the batch has as many turns as knowledge.run_usd allows; the next run reads on")
+        if state.turns != tuple(len(chunk.turns) for chunk in self.chunks[: len(state.nonces)]):
+            return Proposed(problem="the settings have changed since the batch was submitted")
+        assignments = self._assignments(state.nonces)
+        if state.ticket.handle not in self.collected:
+            asks = {key: one.ask for key, one in assignments.items()}
+            try:
+                self.collected[state.ticket.handle] = await self._ended(state.ticket, asks)
+            except ModelError as error:
+                return _failed(error)
+        found = self.collected[state.ticket.handle][str(number)]
+        if isinstance(found, ModelError):
+            return _failed(found)
+        made, _ = await self._judged(assignments[str(number)], found)
+        return made
+
+    async def _ended(self, ticket: BatchTicket, asks: Mapping[str, Ask]) -> Mapping[str, CallReport | ModelError]:
+        """The answers of a batch. A provider that can't be reached is asked again, until the batch is too old."""
+        wait_seconds = FIRST_POLL_SECONDS
+        while True:
+            failed = ModelFailed(ticket.model, "the batch has not ended in two days", reason="timeout")
+            try:
+                found = await self.caller.batches.collect(ticket, asks)
+            except ModelFailed as error:
+                found, failed = None, error
+            if found is not None:
+                return found
+            if time.time() > ticket.at_us / 1_000_000 + MAX_BATCH_SECONDS:
+                raise failed
+            await self.sleep(wait_seconds)
+            wait_seconds = min(MAX_POLL_SECONDS, wait_seconds * POLL_GROWTH)
+
+    def _assignments(self, nonces: Sequence[str]) -> dict[str, LearnAssignment]:
+        """The requests for all chunks by their numbers."""
+        pairs = zip(self.chunks[: len(nonces)], nonces, strict=True)
+        return {str(number): self._assign(chunk, nonce) for number, (chunk, nonce) in enumerate(pairs, 1)}
+
+    def _assign(self, chunk: Chunk, nonce: str) -> LearnAssignment:
+        return assign(chunk, self.known, nonce=nonce, settings=self.settings, output_tokens=self.room.output_tokens)
+
+    async def _judged(
+        self, assignment: LearnAssignment, answered: CallReport
+    ) -> tuple[Proposed, LearnAssignment | None]:
+        """What is accepted of an answer, and the request to make once more."""
+        origin = Origin(self.scope, self._maker(answered.answer), self.topics_of_turns)
+        verdict = await asyncio.to_thread(judge, assignment, answered.answer, origin)
+        if verdict.is_unfit:
+            await self.caller.mark_unfit(answered)
+        made = Proposed(
+            items=verdict.items,
+            refused=verdict.refused,
+            nothing=int(verdict.is_empty),
+            calls=answered.calls,
+            nano_usd=answered.nano_usd,
+        )
+        return made, verdict.again
 
     async def propose(self, chunk: Chunk) -> Proposed:
         """What the model finds in a chunk; one that is larger than its window is read in halves."""
@@ -259,34 +382,16 @@ class ModelPlan:
         return await self.propose(first) + await self.propose(second)
 
     async def _asked(self, chunk: Chunk) -> Proposed:
-        """Ask, and once more if nothing of the answer is accepted."""
-        nonce = secrets.token_hex(8)
-        assignment = await asyncio.to_thread(
-            assign, chunk, self.known, nonce=nonce, settings=self.settings, output_tokens=self.room.output_tokens
-        )
-        made = Proposed()
-        while True:
-            try:
-                answered = await self.caller.ask(assignment.ask, self.models)
-            except ModelError as error:
-                if not made.calls:
-                    raise
-                return made + _failed(error)
-            origin = Origin(self.scope, self._maker(answered.answer), self.topics_of_turns)
-            verdict = await asyncio.to_thread(judge, assignment, answered.answer, origin)
-            if verdict.is_unfit:
-                await self.caller.mark_unfit(answered)
-            # Rejections of the last answer count: the first one was corrected.
-            made = Proposed(
-                items=verdict.items,
-                refused=verdict.refused,
-                nothing=int(verdict.is_empty),
-                calls=made.calls + answered.calls,
-                nano_usd=made.nano_usd + answered.nano_usd,
-            )
-            if verdict.again is None:
-                return made
-            assignment = verdict.again
+        """Ask, and once more if nothing of the answer is accepted. What the second answer says counts."""
+        assignment = await asyncio.to_thread(self._assign, chunk, secrets.token_hex(8))
+        first, again = await self._judged(assignment, await self.caller.ask(assignment.ask, self.models))
+        if again is None:
+            return first
+        try:
+            second, _ = await self._judged(again, await self.caller.ask(again.ask, self.models))
+        except ModelError as error:
+            return first + _failed(error)
+        return replace(second, calls=first.calls + second.calls, nano_usd=first.nano_usd + second.nano_usd)
 
 
 def _failed(error: ModelError) -> Proposed:

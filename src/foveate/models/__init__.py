@@ -3,6 +3,7 @@
     names       "openai:gpt-5-mini", "qwen3@http://127.0.0.1:11434/v1", "local"      where a name leads
     adapter     the adapter to real providers (the extra `foveate[models]`)            what is sent, and how it fails
     local       a small model on this machine (the extra `foveate[local]`)
+    batches     many requests as one batch, collected later, at half the price
     caller      every call goes through here: retries, breaker, rates, cap, accounts   never in the way
     limits      breaker, rates and slots of each provider
     spending    what calls cost, and the daily cap
@@ -17,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from foveate.errors import ModelError
 from foveate.store.agent_rows import CallLimit
 from foveate.turn import Json, Message, Usage
 
@@ -70,6 +72,22 @@ class Expansive(Protocol):
     """A model that may be paid for more output than was asked for."""
 
     def most_output_tokens(self, ask: Ask) -> int: ...
+
+
+@runtime_checkable
+class BatchModel(Protocol):
+    """A model whose provider may have a batch endpoint."""
+
+    @property
+    def takes_batches(self) -> bool: ...
+
+    async def submit(self, asks: Mapping[str, Ask]) -> str:
+        """Submit requests by their keys; the text is what `collect` needs, in this process or another."""
+        ...
+
+    async def collect(self, handle: str, asks: Mapping[str, Ask]) -> Mapping[str, Answer | ModelError] | None:
+        """The results by key; None while the batch is in progress. `asks` are those that were submitted."""
+        ...
 
 
 class Model(Protocol):

@@ -43,6 +43,19 @@ class CallBooking:
     """None: nothing to reserve, since it is free or there is no cap."""
 
 
+@dataclass(frozen=True, slots=True)
+class CallReport:
+    """An answer, and the calls it took."""
+
+    answer: Answer
+    calls: int
+    nano_usd: int
+    number: int | None
+    """Of the call that was answered, in the accounts; None if it could not be booked."""
+    seconds: float = 0.0
+    """What the calls took; getting the model ready, and waiting for a limit, not counted."""
+
+
 class BookedCall(NamedTuple):
     """A call as it was booked in the end, and its number; None if it could not be."""
 
@@ -69,14 +82,33 @@ class Accounts:
         return await self._calls.spent(self.day_began_us())
 
     async def book(
-        self, ask: Ask, model: Model, *, tariff: Tariff, session_id: str | None = None, turn: int | None = None
+        self,
+        ask: Ask,
+        model: Model,
+        *,
+        tariff: Tariff,
+        session_id: str | None = None,
+        turn: int | None = None,
+        is_kept: bool = False,
     ) -> CallBooking:
-        """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked."""
+        """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked.
+
+        With `is_kept` it gets a number now, by which another process can settle it.
+        """
+        row = replace(self.row(ask, model, tariff=tariff, at_us=self._now_us()), session_id=session_id, turn=turn)
+        booking = CallBooking(row, ask, tariff, None)
+        is_free = ask.within is None and (self._settings.daily_usd is None or not row.nano_usd)
+        if is_free and not is_kept:
+            return booking
+        return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
+
+    def row(self, ask: Ask, model: Model, *, tariff: Tariff, at_us: int) -> CallRow:
+        """A call at the most that it may cost."""
         output_tokens = model.most_output_tokens(ask) if isinstance(model, Expansive) else ask.max_output_tokens
-        row = CallRow(
-            session_id=session_id,
-            turn=turn,
-            at_us=self._now_us(),
+        return CallRow(
+            session_id=None,
+            turn=None,
+            at_us=at_us,
             provider=model.provider,
             model=model.name,
             purpose=ask.purpose,
@@ -89,10 +121,6 @@ class Accounts:
             outcome=RUNNING,
             prompt_hash=prompt_hash(ask),
         )
-        booking = CallBooking(row, ask, tariff, None)
-        if ask.within is None and (self._settings.daily_usd is None or not row.nano_usd):
-            return booking
-        return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
 
     async def settle(self, booking: CallBooking, *, outcome: str, answer: Answer | None, said: str) -> BookedCall:
         """Book what the call took: as the provider reports it, else as it is estimated here, where `said` is what came

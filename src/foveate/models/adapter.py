@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from foveate.errors import ModelUnavailable, contained
+from foveate.errors import ModelError, ModelUnavailable, contained
 from foveate.models import Answer, Ask
+from foveate.models.adapter_batch import Mode, ProviderBatch, ProviderRequest, batch_adapter
 from foveate.models.adapter_messages import OUTPUT_TOOL, AnswerShape, answer_of, to_messages, to_tools
 from foveate.models.failures import CallTarget, TooMuchSaid, failure
 from foveate.models.names import ApiKey, ModelName, find_key
@@ -22,7 +23,7 @@ from foveate.models.settings import ModelsSettings
 
 if TYPE_CHECKING:
     import httpx2
-    from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
+    from pydantic_ai.messages import ModelResponseStreamEvent
     from pydantic_ai.models import Model as Adapter
     from pydantic_ai.models import ModelRequestParameters
 from typing import TYPE_CHECKING
@@ -41,7 +42,6 @@ MAX_ANSWER_CHARS: Final = 4_000_000
 THINKING_ROOM_TOKENS: Final = 2_048
 """Added to the output limit of a model that can't leave thinking off, where only its answer is wanted."""
 
-Mode = Literal["text", "native", "tool", "prompted"]
 Feature = Literal["temperature", "schema"]
 """Features that an endpoint may reject; they are then left out."""
 
@@ -132,10 +132,30 @@ class ProviderModel:
                 break
         raise failed
 
+    @property
+    def takes_batches(self) -> bool:
+        return self._batch.is_available
+
+    async def submit(self, asks: Mapping[str, Ask]) -> str:
+        requests = {key: self._request(ask) for key, ask in asks.items()}
+        with contained() as outcome:
+            return await self._batch.submit(requests)
+        raise failure(outcome.raised, self._target)
+
+    async def collect(self, handle: str, asks: Mapping[str, Ask]) -> dict[str, Answer | ModelError] | None:
+        requests = {key: self._request(ask) for key, ask in asks.items()}
+        with contained() as outcome:
+            return await self._batch.collect(handle, requests, self._target)
+        raise failure(outcome.raised, self._target)
+
+    @cached_property
+    def _batch(self) -> ProviderBatch:
+        return ProviderBatch(batch_adapter(self._parsed, self._adapter))
+
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _answer(self, request: _Request) -> Answer:
+    async def _answer(self, request: ProviderRequest) -> Answer:
         from pydantic_ai.direct import model_request  # noqa: PLC0415 - only with the extra
 
         response = await model_request(
@@ -146,7 +166,7 @@ class ProviderModel:
         )
         return answer_of(response, AnswerShape(self.name, is_structured=request.mode != "text"))
 
-    async def _pieces(self, request: _Request) -> AsyncIterator[str | Answer]:
+    async def _pieces(self, request: ProviderRequest) -> AsyncIterator[str | Answer]:
         from pydantic_ai.direct import model_request_stream  # noqa: PLC0415
 
         given_out_chars = 0
@@ -170,7 +190,7 @@ class ProviderModel:
         thinks = ask.purpose != "chat" and self._adapter.profile.get("thinking_always_enabled")
         return ask.max_output_tokens + (THINKING_ROOM_TOKENS if thinks else 0)
 
-    def _request(self, ask: Ask) -> _Request:
+    def _request(self, ask: Ask) -> ProviderRequest:
         mode = self._mode(ask)
         is_chat = ask.purpose == "chat"
         marks = is_chat and self._parsed.kind in ("anthropic", "openrouter")
@@ -181,7 +201,7 @@ class ProviderModel:
         if ask.temperature is not None and self._takes_temperature(is_thinking=is_chat):
             settings["temperature"] = ask.temperature
         settings.update(_cache_settings(self._parsed, is_chat=is_chat))
-        return _Request(mode, messages, settings, _parameters(ask, mode))
+        return ProviderRequest(mode, messages, settings, _parameters(ask, mode))
 
     def _mode(self, ask: Ask) -> Mode:
         profile = self._adapter.profile
@@ -202,7 +222,7 @@ class ProviderModel:
         reasons = profile.get("thinking_enabled_by_default", False) if is_thinking else False
         return bool(profile.get("openai_supports_reasoning_effort_none")) and not reasons
 
-    def _do_without(self, error: Exception, request: _Request) -> bool:
+    def _do_without(self, error: Exception, request: ProviderRequest) -> bool:
         """Whether the request was rejected for a feature that can be left out. Each is left out permanently, so this is
         true at most once for each."""
         if getattr(error, "status_code", None) not in (400, 422):
@@ -217,15 +237,6 @@ class ProviderModel:
                 self._refused.add(feature)
                 return True
         return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    mode: Mode
-    messages: list[ModelMessage]
-    settings: Any
-    """A `ModelSettings`, with keys of one provider in it."""
-    parameters: ModelRequestParameters
 
 
 def _parameters(ask: Ask, mode: Mode) -> ModelRequestParameters:

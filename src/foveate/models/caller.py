@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.events import EventBus
 from foveate.models import Answer, Ask, Model, Purpose
-from foveate.models.accounts import CANCELLED, Accounts, CallBooking, with_believed_usage
+from foveate.models.accounts import CANCELLED, Accounts, CallBooking, CallReport, with_believed_usage
+from foveate.models.batches import Batches
 from foveate.models.limits import (
     PROVIDER_FAULTS,
     About,
@@ -54,19 +55,6 @@ PATIENCE_SECONDS = 5.0
 """Limit in seconds that an urgent call waits for a rate, a pause or the breaker; others are held back at once."""
 LEAST_JITTER = 0.5
 """A pause is between this and 1 times as long as the doubling says."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallReport:
-    """An answer, and the calls it took."""
-
-    answer: Answer
-    calls: int
-    nano_usd: int
-    number: int | None
-    """Of the call that was answered, in the accounts; None if it could not be booked."""
-    seconds: float = 0.0
-    """What the calls took; getting the model ready, and waiting for a limit, not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +117,7 @@ class Caller:
         self._bulletin = Bulletin(events, self._clock)
         self._providers = Providers(settings, calls, self._clock)
         self._models: dict[str, asyncio.Future[_Loaded]] = {}
+        self.batches = Batches(self._priced, self._accounts, settings.timeout_seconds)
         self._unavailable: dict[str, tuple[float, ModelUnavailable]] = {}
 
     async def ask(
@@ -328,6 +317,10 @@ class Caller:
         if loading is None:
             loading = self._models[name] = asyncio.ensure_future(self._make(name, self._load))
         return await asyncio.shield(loading)
+
+    async def _priced(self, name: str) -> tuple[Model, Tariff]:
+        loaded = await self._loaded(name)
+        return loaded.model, loaded.tariff
 
     async def _make(self, name: str, load: Load | None) -> _Loaded:
         try:

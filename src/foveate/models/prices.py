@@ -60,11 +60,13 @@ class Tariff:
     source: Price | PriceEntry
     is_estimate: bool = False
     """The price is assumed, since no list has it."""
+    share: float = 1.0
+    """Of this price that is paid, e.g. in a batch."""
 
     def nano_usd(self, usage: Usage) -> int:
         """In whole nano-dollars, rounded up; of a usage that is `believed`."""
         usd = self.source.usd(usage) if isinstance(self.source, PriceEntry) else _usd(self.source, usage)
-        return int((usd * NANO).to_integral_value(ROUND_CEILING))
+        return int((usd * Decimal(str(self.share)) * NANO).to_integral_value(ROUND_CEILING))
 
     def most_nano_usd(self, input_tokens: int, output_tokens: int) -> int:
         """The most that such a call can cost: some providers take more for what goes into their cache."""

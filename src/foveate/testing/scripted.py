@@ -13,7 +13,7 @@ import json
 import random
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from foveate.errors import ModelFailed, ModelUnavailable
+from foveate.errors import ModelError, ModelFailed, ModelUnavailable
 from foveate.models import Answer, Ask
 from foveate.models.settings import ModelsSettings, Price
 from foveate.testing.behaviours import (
@@ -80,6 +80,7 @@ class ScriptedModel:
         window_tokens: int | None = None,
         price: Price = FREE,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        batch_polls: int | None = None,
     ) -> None:
         self.name = name
         self.provider = provider
@@ -90,6 +91,10 @@ class ScriptedModel:
         """Calls that are under way."""
         self.most_running = 0
         self.is_closed = False
+        self.batch_polls = batch_polls
+        """How often a batch is still in progress; None: there is no batch endpoint."""
+        self.batches: list[str] = []
+        """The handles of the batches that were submitted."""
         self._sleep = sleep
         self._next = script if callable(script) else _in_turn(script)
         self._prompts: deque[list[str]] = deque(maxlen=REMEMBERED_PROMPTS)
@@ -113,6 +118,27 @@ class ScriptedModel:
                 yield piece
         finally:
             self.running -= 1
+
+    @property
+    def takes_batches(self) -> bool:
+        return self.batch_polls is not None
+
+    async def submit(self, asks: Mapping[str, Ask]) -> str:
+        self.batches.append(f"batch-{len(self.batches) + 1}:{','.join(asks)}")
+        return self.batches[-1]
+
+    async def collect(self, handle: str, asks: Mapping[str, Ask]) -> dict[str, Answer | ModelError] | None:
+        """The script's answers to the requests of a batch, which may be one of another process."""
+        if self.batch_polls:
+            self.batch_polls -= 1
+            return None
+        found: dict[str, Answer | ModelError] = {}
+        for key in handle.partition(":")[2].split(","):
+            try:
+                found[key] = await self.ask(asks[key])
+            except ModelError as error:
+                found[key] = error
+        return found
 
     async def close(self) -> None:
         self.is_closed = True

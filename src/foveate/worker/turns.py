@@ -16,7 +16,7 @@ from foveate.compress.model import PROMPT_VERSION, Assignment, Group, assign, is
 from foveate.context.costs import content_tokens
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable, SessionNotFound, contained
 from foveate.models import Answer
-from foveate.models.caller import CallReport
+from foveate.models.accounts import CallReport
 from foveate.models.prompts import overridden
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import TINY_TOKENS, Level, shape_level, without_recalled
