@@ -1,12 +1,18 @@
 """What every test runs under."""
 
+import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
+
+from foveate.store.settings import StoreSettings
+from foveate.store.sqlite import PRIVATE_MODE, SqliteFile
 
 # A process per store would cost each test half a second; the tests of the pool ask for one.
 os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
@@ -21,6 +27,40 @@ pytest_plugins = ["support.local_model", "support.provider_server"]
 settings.register_profile("default", deadline=None, print_blob=True, max_examples=10, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1_000)
 settings.load_profile("default")
+
+# Thousands of tests are collected and stay: looking through them again and again would take a fifth of the collection.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on what was collected is left out of garbage collection."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _new_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new store is a copy of an empty one, since its migrations take 15 ms; the tests of the store run them."""
+    empty = tmp_path_factory.mktemp("empty") / "empty.db"
+    SqliteFile(str(empty), StoreSettings()).prepare()
+    image = empty.read_bytes()
+    create = SqliteFile._create_private
+
+    def copy(file: SqliteFile) -> None:
+        is_new = file.path.parent.is_dir() and not file.path.exists()
+        if is_new and not os.environ.get("PYTEST_CURRENT_TEST", "").startswith("tests/store/"):
+            with file.errors(), TemporaryDirectory(dir=file.path.parent) as folder:
+                made = Path(folder) / "new.db"
+                made.write_bytes(image)
+                made.chmod(PRIVATE_MODE)
+                with suppress(FileExistsError):  # another opened it at the same moment
+                    file.path.hardlink_to(made)
+        create(file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteFile, "_create_private", copy)
+        yield
 
 
 @pytest.fixture(scope="session")

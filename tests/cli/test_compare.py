@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,13 +28,30 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
+@dataclass(frozen=True)
+class Compared:
+    page: Path
+    said: str
+
+
 @pytest.fixture(scope="module")
-def page(demo: Shell) -> Path:
-    """Of all strategies at two budgets."""
+def compared(demo: Shell) -> Compared:
+    """All strategies at two budgets, as a page and a table."""
     path = demo.db.with_name("report.html")
     said = demo("compare", "demo", "--budgets", "3k,6k", "--html", str(path))
     assert str(path) in said.replace("\n", "")
-    return path
+    return Compared(path, said)
+
+
+@pytest.fixture(scope="module")
+def page(compared: Compared) -> Path:
+    return compared.page
+
+
+@pytest.fixture(scope="module")
+def answer(demo: Shell) -> Any:
+    """Two strategies at one budget, in JSON."""
+    return demo.json("compare", "demo", *QUICK, "--needle", "no such thing")
 
 
 class Outline(HTMLParser):
@@ -72,8 +90,8 @@ def outline(page: str) -> Outline:
     return found
 
 
-def test_the_table_has_every_strategy_and_marks_the_best_of_each_row(demo: Shell) -> None:
-    said = demo("compare", "demo", "--budgets", "3k")
+def test_the_table_has_every_strategy_and_marks_the_best_of_each_row(compared: Compared) -> None:
+    said = compared.said
     assert "At 3,000 tokens  (* best of its row)" in said
     head = next(line for line in said.splitlines() if "checkpoint" in line)
     assert head.split() == ["checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"]
@@ -84,8 +102,7 @@ def test_the_table_has_every_strategy_and_marks_the_best_of_each_row(demo: Shell
     assert "all 58 calls" in said.replace("\n", " ")
 
 
-def test_the_answer_in_json_has_every_run_with_its_figures(demo: Shell) -> None:
-    answer = demo.json("compare", "demo", *QUICK, "--needle", "no such thing")
+def test_the_answer_in_json_has_every_run_with_its_figures(answer: Any) -> None:
     assert (answer["subject"], answer["turns"], answer["sampling"]["every"]) == ("demo", 24, 1)
     gradient, standard = answer["runs"]
     assert (gradient["strategy"], standard["strategy"]) == ("gradient", "standard")
@@ -96,7 +113,7 @@ def test_the_answer_in_json_has_every_run_with_its_figures(demo: Shell) -> None:
 
 
 def test_what_was_never_said_is_told_to_be(demo: Shell) -> None:
-    said = demo("compare", "demo", *QUICK, "--needle", "no such thing")
+    said = demo("compare", "demo", *QUICK, "--turns", "2", "--needle", "no such thing")
     assert "Never said in it, so that nothing could find it: 'no such thing'" in said
 
 
@@ -193,8 +210,6 @@ def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
     assert 'data-tip="' in ran.stdout
 
 
-def test_the_demos_facts_are_looked_for(demo: Shell) -> None:
-    answer = demo.json("compare", "demo", *QUICK)
-    planted = [fact.needle for fact in load_conversation(24).facts]
-    assert [needle["text"] for needle in answer["runs"][0]["needles"]] == planted
-    assert json.dumps(answer)
+def test_the_demos_facts_are_looked_for(answer: Any) -> None:
+    planted = {fact.needle for fact in load_conversation(24).facts}
+    assert {needle["text"] for needle in answer["runs"][0]["needles"]} == {*planted, "no such thing"}

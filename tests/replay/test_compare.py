@@ -20,7 +20,8 @@ from foveate.replay.script import Surroundings
 from support.engine import settings
 from support.paths import ROOT
 
-CONVERSATION = make_conversation(40)
+TURNS = 24
+CONVERSATION = make_conversation(TURNS)
 SIX = ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics")
 BUDGETS = (3_000, 200_000)
 NEVER = "no such thing was ever said"
@@ -34,7 +35,7 @@ def compared(turns: int = 8, **options: Any) -> Comparison:
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     needles = [*(fact.needle for fact in CONVERSATION.facts), NEVER]
-    return compared(40, budgets_tokens=BUDGETS, needles=needles)
+    return compared(TURNS, budgets_tokens=BUDGETS, needles=needles)
 
 
 def run(comparison: Comparison, strategy: str, budget: int = BUDGETS[0]) -> StrategyRun:
@@ -53,14 +54,14 @@ def test_every_strategy_is_played_at_every_budget_and_none_exceeds_it(comparison
 
 def test_levels_add_up_at_the_end_and_on_average(comparison: Comparison) -> None:
     for one in comparison.runs:
-        assert len(one.strip) == comparison.turns == 40
+        assert len(one.strip) == comparison.turns == TURNS
         assert sum(one.levels_at_end.values()) == pytest.approx(1)
         assert sum(one.levels_on_average.values()) == pytest.approx(1)
 
 
 def test_where_all_fits_all_is_kept(comparison: Comparison) -> None:
     one = run(comparison, "standard", 200_000)
-    assert one.strip == "R" * 40
+    assert one.strip == "R" * TURNS
     assert (one.facts_kept, one.facts_on_average, one.old_facts_kept) == (1, 1, 1)
     assert one.needles_found == len(CONVERSATION.facts)
     assert one.cached_share > 0.8
@@ -160,7 +161,7 @@ def test_mistakes_are_told_before_any_work_is_done() -> None:
 
 def test_a_run_that_can_not_be_played_says_which_and_why() -> None:
     with pytest.raises(InputError, match=r"standard at 3,000 tokens: .*tokens"):
-        compared(30, strategies=["gradient", "standard"], strategy_settings={"standard": {"when_full": "fail"}})
+        compared(TURNS, strategies=["gradient", "standard"], strategy_settings={"standard": {"when_full": "fail"}})
     with pytest.raises(InputError, match="gradient at 50 tokens: the budget is 50 tokens"):
         compared(strategies=["gradient"], budgets_tokens=[50])
 

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, Protocol
 
@@ -167,19 +168,21 @@ def keep_record(connection: Connection, table: Table, session: int, name: str, d
 
 
 def latest_version() -> int:
-    return max(number for number, _ in _migration_files())
+    return _migration_files()[-1][0]
 
 
 def migrations(after: int, types: Mapping[str, str]) -> Iterator[tuple[int, list[str]]]:
     """Each later version with the statements that lead to it."""
-    for number, text in sorted(_migration_files()):
+    for number, text in _migration_files():
         if number > after:
             lines = (line for line in text.splitlines() if not line.startswith("--"))
             script = "\n".join(lines).format_map(types)
             yield number, [statement for part in script.split(";") if (statement := part.strip())]
 
 
-def _migration_files() -> Iterator[tuple[int, str]]:
-    for entry in files("foveate.store").joinpath("migrations").iterdir():
-        if entry.name.endswith(".sql"):
-            yield int(entry.name[:4]), entry.read_text("utf-8")
+@cache
+def _migration_files() -> Sequence[tuple[int, str]]:
+    """The number and text of each migration, in order."""
+    folder = files("foveate.store").joinpath("migrations")
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in found)
