@@ -28,8 +28,8 @@ _MARK_CHARS = 16
 """No mark is longer, without the backslashes before it."""
 _SCALAR_CHARS = 4
 """The assumed length of a number or a truth value."""
-_OBJECTS = (dict, Mapping)
-_LISTS = (list, Sequence)
+OBJECTS = (dict, Mapping)
+LISTS = (list, Sequence)
 """The class that most values have comes first: the check of an abstract class is ten times slower."""
 json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """JSON without spaces, at once; see `json_slices`."""
@@ -230,10 +230,10 @@ def weigh_json(value: object, most: int = sys.maxsize) -> int:
         node = pending.pop()
         if isinstance(node, str):
             weight += len(node)
-        elif isinstance(node, _OBJECTS):
+        elif isinstance(node, OBJECTS):
             weight += len(node) + sum([len(key) for key in node if isinstance(key, str)])
             pending += node.values()
-        elif isinstance(node, _LISTS):
+        elif isinstance(node, LISTS):
             weight += len(node)
             pending += node
         else:

@@ -10,7 +10,7 @@ import pytest
 from foveate.formats.media_tokens import image_rule, image_size, media_note, media_tokens
 from foveate.formats.sizes import SentSizes
 from foveate.tokens import O200K
-from foveate.turn import Attachment, Message
+from foveate.turn import Attachment, Message, ToolCall
 
 
 def encoded(data: bytes) -> str:
@@ -99,3 +99,17 @@ def test_a_note_says_the_size_and_the_way_to_get_it() -> None:
     image = Attachment("image", data=png(640, 480, 9_000), media_type="image/png", name="plan.png")
     note = media_note(image, 425)
     assert all(word in note for word in ("plan.png", "640x480", "bytes", "425 tokens", "send it again"))
+
+
+def test_a_text_is_counted_once_however_many_formats_send_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = ToolCall("read", {"path": "harbour.md", "lines": [1, 20]}, id="c1")
+    counted: list[str] = []
+
+    def noted(text: str, *_: object) -> int:
+        counted.append(text)
+        return len(text)
+
+    monkeypatch.setattr("foveate.tokens.count_tokens", noted)
+    SentSizes.of(None).extra_tokens([Message("assistant", (call,))])
+    assert counted
+    assert len(counted) == len(set(counted))

@@ -18,7 +18,7 @@ from foveate.formats.exchanges import wrap_system
 from foveate.formats.files import encode_json
 from foveate.formats.media_tokens import ImageRule, block_media, image_rule, media_note, media_tokens
 from foveate.formats.parse import Record
-from foveate.text import compact_json
+from foveate.text import LISTS, OBJECTS, compact_json
 from foveate.tokens import Counter, EncodingName, session_counter
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -70,6 +70,14 @@ class SentParts:
     media: list[Attachment] = field(default_factory=list)
     signature_tokens: int = 0
 
+    @classmethod
+    def of(cls, records: Iterable[Json]) -> SentParts:
+        """The parts of a provider's messages."""
+        sent = cls()
+        for record in records:
+            sent.add(record)
+        return sent
+
     def add(self, value: Json, key: str = "") -> None:
         """Add a message, or a value inside one under a key."""
         if isinstance(value, str):
@@ -77,9 +85,9 @@ class SentParts:
                 self.signature_tokens += math.ceil(len(value) / SIGNATURE_CHARS_PER_TOKEN)
             elif key not in _STRUCTURE and key not in _SIGNATURES and value:
                 self.texts.append(value)
-        elif isinstance(value, Mapping):
+        elif isinstance(value, OBJECTS):
             self._add_object(value, key)
-        elif isinstance(value, Sequence):
+        elif isinstance(value, LISTS):
             for element in value:
                 self.add(element, key)
 
@@ -131,18 +139,23 @@ class SentSizes:
         if message.kind == "display" or _is_plain(message):
             return 0
         said, written = Tally(_same_texts(message)), Tally(_written_texts(message))
-        return max(0, *(self._beyond(records, said, written) for records in _renderings(message)))
+        # Most formats send the same texts: each way of sending them is counted once, and each text.
+        ways: list[SentParts] = []
+        for records in _renderings(message):
+            sent = SentParts.of(records)
+            if sent not in ways:
+                ways.append(sent)
+        counts: dict[str, int] = {}
+        return max(0, *(self._beyond(sent, said, written, counts) for sent in ways))
 
-    def _beyond(self, records: Sequence[Json], said: Tally[str], written: Tally[str]) -> int:
-        sent = SentParts()
-        for record in records:
-            sent.add(record)
+    def _beyond(self, sent: SentParts, said: Tally[str], written: Tally[str], counts: dict[str, int]) -> int:
         tokens = sum(map(self.media_tokens, sent.media)) + sent.signature_tokens
         texts = Tally(sent.texts) - said
         if fresh := texts - written:
             spared = written - texts
-            tokens += sum(self.counter.base(text) * number for text, number in fresh.items()) - MARK_TOKENS
-            tokens -= sum((self.counter.base(text) + MARK_TOKENS) * number for text, number in spared.items())
+            counts |= {text: self.counter.base(text) for text in [*fresh, *spared] if text not in counts}
+            tokens += sum(counts[text] * number for text, number in fresh.items()) - MARK_TOKENS
+            tokens -= sum((counts[text] + MARK_TOKENS) * number for text, number in spared.items())
         return tokens
 
     def fit_media(self, messages: Sequence[Message], room_tokens: int, tokens: int) -> tuple[Message, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from foveate.errors import SessionNotFound
@@ -61,7 +61,7 @@ def select_spans(
 ) -> list[tuple[Any, ...]]:
     """The rows of a span statement over a session and its ancestors, oldest turn first."""
     wanted = (span.clamp(first, last) for span in spans(chain))
-    return [row for span in wanted if span for row in connection.execute(statement, asdict(span))]
+    return [row for span in wanted if span for row in connection.execute(statement, span.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,15 @@ class TurnSpan:
     first: int
     last: int
     last_position: int
+
+    def values(self) -> Values:
+        """The parameters of a span statement."""
+        return {
+            "session": self.session,
+            "first": self.first,
+            "last": self.last,
+            "last_position": self.last_position,
+        }
 
     def clamp(self, first: int, last: int) -> TurnSpan | None:
         """The part between two turns."""
