@@ -37,7 +37,7 @@ TWINS = [
     (checkpoints.Checkpoints, sync.Checkpoints),
     (goals.Goals, sync.Goals),
     (keys.Keys, sync.Keys),
-    (topical.Topics, sync.Topics),
+    (topical.SessionTopics, sync.SessionTopics),
 ]
 
 SAMPLE = """

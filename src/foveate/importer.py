@@ -30,7 +30,7 @@ MAX_NAME_SHOWN = 50
 MAX_DISPLAY_RECORDS = 5_000
 """A file without a message in this many records is not a conversation."""
 MAX_OF_A_NAME = 1_000
-"""So many different files of one name can be kept."""
+"""The limit of different files with one name."""
 
 OpenSession = Callable[[SessionHeader, Sequence[str]], Awaitable[Session]]
 """Opens or creates a session, given the keys of what it begins with (see `free_name`)."""

@@ -19,7 +19,7 @@ LEVELS: tuple[Level, ...] = ("R", "S", "C", "T")
 TINY_TOKENS = 50
 """No tiny rendition is longer."""
 NOTHING = "…"
-"""Stands for a turn in which nobody said anything."""
+"""The text of a turn without words."""
 
 Count = Callable[[str], int]
 """Tokens of a text."""

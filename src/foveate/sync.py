@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 from foveate import client as api
 from foveate import session
 from foveate.errors import StoreClosed
+from foveate.plugins import renamed
 from foveate.session import (
     cabinet,
     checkpoints,
@@ -187,7 +188,7 @@ Knowledge = _twin(knowledge.Knowledge)
 Memory = _twin(memory.Memory)
 Agents = _twin(subagents.Agents)
 Prompts = _twin(prompts.Prompts)
-Topics = _twin(topical.Topics)
+SessionTopics = _twin(topical.SessionTopics)
 Exchange = _twin(exchange.Exchange)
 Session = _twin(session.Session)
 
@@ -219,6 +220,8 @@ def open(location: str | Path, *, settings: Settings | None = None) -> Foveate: 
 
 def __getattr__(name: str) -> Any:
     """Everything else is the async library's own."""
+    if name == "Topics":
+        return renamed(__name__, name, {"Topics": f"{__name__}:SessionTopics"})
     import foveate  # noqa: PLC0415 - the package imports this module's neighbours lazily too
 
     return getattr(foveate, name)

@@ -44,9 +44,10 @@ from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport, SessionRow, Store
 from foveate.store.agent_rows import AgentKind, AgentLimits, AgentRow, AgentTotals
+from foveate.store.client_rows import Standing
 from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeState
 from foveate.store.protocol import AgentRows, Clients
-from foveate.store.rows import CostRow, IndexState, Standing
+from foveate.store.rows import CostRow, IndexState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import Counter
 from foveate.turn import Attachment as Attachment
@@ -204,7 +205,7 @@ class Prompts:
     def keys(self) -> tuple[str, ...]: ...
     def check_mode(self, name: str) -> str: ...
 
-class Topics:
+class SessionTopics:
     def add_message(
         self, message: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
     ) -> RecordedTurn: ...
@@ -259,7 +260,7 @@ class Session:
     @property
     def checkpoints(self) -> Checkpoints: ...
     @property
-    def topics(self) -> Topics: ...
+    def topics(self) -> SessionTopics: ...
     @property
     def compression_level(self) -> int: ...
     @property

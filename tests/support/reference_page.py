@@ -46,7 +46,7 @@ CHAPTERS = (
     Chapter("Checkpoints", "foveate.session.checkpoints", ("Checkpoints", "CheckpointInfo", "CheckpointStatus")),
     Chapter("Documents", "foveate.session.documents", ("Documents",)),
     Chapter("Files", "foveate.session.files", ("Files", "TrackedFiles")),
-    Chapter("Topics", "foveate.session.topics", ("Topics", "TopicsContext", "TopicsHistory")),
+    Chapter("Topics", "foveate.session.topics", ("SessionTopics", "TopicsContext", "TopicsHistory")),
     Chapter("A context", "foveate.context.context", ("Context", "Segment", "PlanReport", "LevelChange")),
     Chapter(
         "Values",

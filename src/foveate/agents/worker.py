@@ -141,7 +141,7 @@ class AgentWorker:
                         task.cancel()
 
     async def _work(self, row: AgentRow) -> None:
-        """Execute an agent, and store how it ended before anybody is told."""
+        """Execute an agent, and store how it ended before that is published."""
         with contained(_log, "agent %s failed", row.id) as failure, suppress(ClaimLost):
             try:
                 outcome = await execute(self._fov, self._rows, row, self._agents.limits)

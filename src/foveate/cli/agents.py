@@ -245,7 +245,7 @@ def cancel(*, agent_id: str, store_path: Path, as_json: bool) -> None:
 
 @command.command(name="approve")
 @click.argument("agent_id", metavar="AGENT")
-@click.option("--deny", is_flag=True, help="Do not execute the call; the model is told so.")
+@click.option("--deny", is_flag=True, help="Do not execute the call; the model gets a refusal.")
 @click.option("--for-session", is_flag=True, help="Do not ask about this tool again.")
 @store_option
 @json_option

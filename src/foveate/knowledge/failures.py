@@ -21,7 +21,7 @@ from foveate.knowledge.items import word_profile
 from foveate.knowledge.statements import own_words
 
 MIN_TURNS = 2
-"""An error is recurrent if so many turns have it."""
+"""An error is recurrent from this number of turns on."""
 MAX_LINE_CHARS = 160
 MAX_SAID_CHARS = 300
 MIN_SAID_WORDS = 5
@@ -30,7 +30,7 @@ MIN_SHARED_WEIGHT = 0.6
 MAX_LINES = 400
 """Lines of a text that are looked at, from its end."""
 REACH_TURNS = 5
-"""An error is ended within so many turns of its session, or not at all."""
+"""A fix is looked for in this number of turns after an error."""
 
 _NAMED = re.compile(
     r"\A(?:E\s+|>\s+|Unexpected error: |Uncaught )?"

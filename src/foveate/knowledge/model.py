@@ -49,7 +49,7 @@ MAX_ITEMS = 64
 MAX_SOURCES = 100
 MAX_KEYWORDS = 12
 MAX_REASONS = 12
-"""Rejections that a model is told."""
+"""The limit of rejections listed for a model."""
 KNOWN_TOKENS = 2_000
 """Titles of known items that are shown with a chunk."""
 SAME_ITEM = 0.9

@@ -46,7 +46,7 @@ STAGE = "stage"
 STOP = "stop"
 """Files of the scratch folder: what is to be played, and that nobody waits any more."""
 MOMENTS = 12
-"""So often, at even distances, facts are looked for on the way."""
+"""Number of moments, at even distances, at which facts are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

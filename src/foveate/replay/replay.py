@@ -60,7 +60,7 @@ class ReplayCall:
 
     turn: int
     position: int
-    """So many messages of the turn were said before it."""
+    """The number of messages of the turn before it."""
     tokens: int
     cached_tokens: int
     """What the prompt before it began with too."""

@@ -53,7 +53,7 @@ from foveate.session.record import (
 from foveate.session.shared import SharedParts
 from foveate.session.tenant import public_id
 from foveate.session.tools import Retrieval
-from foveate.session.topics import Topics
+from foveate.session.topics import SessionTopics
 from foveate.session.values import (
     BUDGET_LOWERED,
     Pin,
@@ -71,8 +71,8 @@ from foveate.session.values import (
 )
 from foveate.settings import make_strategy, session_strategy
 from foveate.store import Draft, Place, SessionRow
+from foveate.store.client_rows import Standing
 from foveate.store.codec import draft_messages, draft_turn
-from foveate.store.rows import Standing
 from foveate.text import compact_json
 from foveate.tokens import Counter, calibrate, session_counter
 from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id, turn_number
@@ -185,9 +185,9 @@ class Session:
         return Checkpoints(self.refresh, self.context, self._store, self._contexts.storyteller, self._key)
 
     @property
-    def topics(self) -> Topics:
+    def topics(self) -> SessionTopics:
         """Topics of the conversation: `topics.add_message(…)`, `get_context`, `seal_current_topic`, `get_history`."""
-        return Topics(self, self._store, self._contexts.storyteller, self._key)
+        return SessionTopics(self, self._store, self._contexts.storyteller, self._key)
 
     @property
     def compression_level(self) -> int:

@@ -14,7 +14,7 @@ from foveate.formats.files import encode_json
 from foveate.recall.dates import parse_moment
 from foveate.session.values import Pin, SessionInfo
 from foveate.store import Store
-from foveate.store.rows import TurnContentRow
+from foveate.store.cabinet_rows import TurnContentRow
 from foveate.text import compact_json
 from foveate.turn import (
     Attachment,

@@ -29,7 +29,7 @@ from foveate.models.prompts import (
 )
 from foveate.session.record import check_text
 from foveate.store import SessionRow, Store
-from foveate.store.rows import PromptRow
+from foveate.store.cabinet_rows import PromptRow
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.turn import from_us
 

@@ -23,6 +23,7 @@ from foveate.context.tags import parse_blocks
 from foveate.errors import FoveateError, InputError, Refused
 from foveate.history.driver import StatefulDriver
 from foveate.plan import Artefact
+from foveate.plugins import renamed
 from foveate.session.values import RecordedTurn, SessionInfo
 from foveate.store import Store
 from foveate.strategy.topics import state as topic_book
@@ -112,7 +113,7 @@ class TopicsHistory:
     current_turns: int
 
 
-class Topics:
+class SessionTopics:
     """The topics of one session, which must use the `topics` strategy."""
 
     def __init__(self, talk: Talk, store: Store, storyteller: StatefulDriver, key: str) -> None:
@@ -300,3 +301,7 @@ def _latest(made: Mapping[str, Artefact], beginning: str) -> Artefact | None:
     """Of several summaries of the same turns, the longest."""
     found: Sequence[Artefact] = [one for name, one in made.items() if name.startswith(beginning)]
     return max(found, key=lambda one: one.tokens, default=None)
+
+
+def __getattr__(name: str) -> object:
+    return renamed(__name__, name, {"Topics": f"{__name__}:SessionTopics"})

@@ -20,17 +20,9 @@ from foveate.plugins import renamed
 from foveate.recall.search import Hit
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
+from foveate.store.client_rows import KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.protocol import Clients
-from foveate.store.rows import (
-    Backlog,
-    CostRow,
-    Draft,
-    IndexState,
-    KnownPlace,
-    LocatedHistory,
-    ResponseRow,
-    Standing,
-)
+from foveate.store.rows import Backlog, CostRow, Draft, IndexState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import session_counter
 from foveate.turn import Json, from_us, turn_id

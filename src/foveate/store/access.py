@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from foveate.store.rows import AccessKeyRow
+from foveate.store.client_rows import AccessKeyRow
 from foveate.store.sql import Connection, now_us
 
 _COLUMNS = "id, name, digest, tenant, rights, created_us, revoked_us"

@@ -74,7 +74,7 @@ class AgentRow:
     started_us: int | None
     ended_us: int | None
     read_us: int | None
-    """When the session that it works for was told how it ended."""
+    """When its result was shown to the session it works for."""
     tenant: str
 
 

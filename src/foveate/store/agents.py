@@ -284,7 +284,7 @@ def delete_session(connection: Connection, session_id: str) -> None:
 
 
 def mark_read(connection: Connection, agent_id: str) -> None:
-    """Its end was told to the session that it works for."""
+    """Note that its result was shown to the session it works for."""
     connection.execute(MARK_READ, {"id": agent_id, "now_us": now_us()})
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from foveate.errors import Damaged
 from foveate.store import bodies
+from foveate.store.cabinet_rows import CabinetRow, NewContent, TurnContentRow
 from foveate.store.lineage import chain_of, get_session, select_spans
-from foveate.store.rows import CabinetRow, NewContent, SessionRow, TurnContentRow
+from foveate.store.rows import SessionRow
 from foveate.store.sql import Connection, Values
 
 KEY_CHARS = 12

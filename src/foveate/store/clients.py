@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from foveate.store import bodies
+from foveate.store.client_rows import KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.lineage import NO_LIMIT, SPAN, chain_of, number_of, select_spans
-from foveate.store.rows import KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.sql import Connection, now_us
 
 BATCH_KEYS = 400

@@ -224,7 +224,7 @@ def _remove(connection: Connection, condition: str, values: Values) -> int:
     statement = f"SELECT id, session, texts, texts_digest FROM passages WHERE {condition}"  # noqa: S608
     found = connection.execute(statement, values).fetchall()
     for row, session, packed, digest in found:
-        if is_intact(digest, packed):  # else its words can't be told any more; they lead nowhere
+        if is_intact(digest, packed):  # otherwise its words are unknown; their entries lead nowhere
             connection.words.remove(session, _entries(row, _unpack(packed)))
         connection.execute(DROP, {"id": row})
     return len(found)

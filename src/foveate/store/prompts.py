@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from foveate.store.rows import PromptRow
+from foveate.store.cabinet_rows import PromptRow
 from foveate.store.sql import Connection, now_us
 
 _COLUMNS = "tenant, key, version, text, created_us, digest"

@@ -19,6 +19,8 @@ from foveate.store.agent_rows import (
     ClaimRequest,
     NewAgent,
 )
+from foveate.store.cabinet_rows import CabinetRow, NewContent, PromptRow, TurnContentRow
+from foveate.store.client_rows import AccessKeyRow, KnownPlace, LocatedHistory, ResponseRow
 from foveate.store.knowledge_rows import (
     KnowledgeChanges,
     KnowledgeKind,
@@ -31,11 +33,9 @@ from foveate.store.knowledge_rows import (
 )
 from foveate.store.rows import (
     NEWEST_ID,
-    AccessKeyRow,
     ArtefactRow,
     ArtefactsMark,
     Backlog,
-    CabinetRow,
     CallRow,
     Claim,
     CostRow,
@@ -47,11 +47,8 @@ from foveate.store.rows import (
     GoalRow,
     IndexSnapshot,
     IndexState,
-    KnownPlace,
-    LocatedHistory,
     MessageOutline,
     MessageRow,
-    NewContent,
     NewPassages,
     NewRendition,
     NewSession,
@@ -60,17 +57,14 @@ from foveate.store.rows import (
     PinRow,
     Place,
     PostponedTurn,
-    PromptRow,
     PruneReport,
     RedoRequest,
     RefinedTurn,
     RenditionRow,
     RenditionSizes,
     RequestKind,
-    ResponseRow,
     SessionRow,
     StoredSizes,
-    TurnContentRow,
     TurnRow,
 )
 
@@ -330,7 +324,7 @@ class AgentRows(Protocol):
         """End an agent and all below it that have not ended; those that were cancelled."""
 
     async def mark_read(self, agent_id: str) -> None:
-        """Its end was told to the session that it works for."""
+        """Note that its result was shown to the session it works for."""
 
 
 class Derived(Protocol):

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from foveate.plugins import renamed
 from foveate.tokens import EncodingName
-from foveate.turn import Json, Kind, Role
+from foveate.turn import Kind, Role
 
 Head = Literal["closed", "preamble", "prompted"]
 """State of a session's newest turn: complete, without its prompt yet, or with it."""
@@ -529,124 +530,12 @@ class CostRow:
         return self.nano_usd / NANO
 
 
-@dataclass(frozen=True, slots=True)
-class AccessKeyRow:
-    """A key of the server; its secret is stored as a hash only."""
-
-    id: str
-    name: str
-    digest: bytes
-    tenant: str
-    rights: str
-    """Separated by spaces."""
-    created_us: int
-    revoked_us: int | None = None
+_CABINET = ("NewContent", "CabinetRow", "TurnContentRow", "PromptRow")
+_CLIENTS = ("AccessKeyRow", "KnownPlace", "Standing", "LocatedHistory", "ResponseRow")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPlace:
-    """A message that has the key of a client's history."""
-
-    key: str
-    session_id: str
-    turn: int
-    is_head: bool
-    """No later message of its session has a key."""
-    ends_turn: bool
-    """No later message of its turn has a key."""
-    updated_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A session and what its log holds."""
-
-    row: SessionRow
-    messages: int
-    """Messages that contexts show, those of the sessions it forked from included."""
-    keyed: int
-    """Of these, the ones with a key: those that a client knows."""
-    tokens: int
-    is_plain: bool
-    """No pin, document or board is shown beside them, and nothing of them was pruned."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocatedHistory:
-    """Where the longest known beginning of a client's history is; both None for an unknown one."""
-
-    place: KnownPlace | None
-    standing: Standing | None
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseRow:
-    """A response as a client got it, and the key of the history that it ends."""
-
-    id: str
-    session_id: str
-    turn: int
-    chain: str
-    data: Json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewContent:
-    """A content to file in the cabinet."""
-
-    tenant: str
-    digest: bytes
-    """SHA-256 of the content."""
-    size: int
-    is_packed: bool
-    data: bytes
-    """Compressed with zstd if `is_packed`."""
-    name: str
-    media_type: str
-    source: str
-    expires_us: int
-    session_id: str | None = None
-    """The session whose tool returned it; None: filed by hand."""
-
-
-@dataclass(frozen=True, slots=True)
-class CabinetRow:
-    """A key of the file cabinet."""
-
-    tenant: str
-    key: str
-    digest: bytes
-    size: int
-    name: str
-    media_type: str
-    source: str
-    session_id: str | None
-    turn: int | None
-    created_us: int
-    expires_us: int
-    removed_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnContentRow:
-    """A content that a turn refers to. `key` is empty if it has none any more."""
-
-    turn: int
-    tenant: str
-    digest: bytes
-    size: int
-    key: str
-    name: str
-    media_type: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class PromptRow:
-    """A version of a stored prompt. Without a text it is a return to the built-in one."""
-
-    tenant: str
-    key: str
-    version: int
-    text: str | None
-    created_us: int
+def __getattr__(name: str) -> object:
+    homes = {"cabinet_rows": _CABINET, "client_rows": _CLIENTS}
+    return renamed(
+        __name__, name, {one: f"foveate.store.{home}:{one}" for home, names in homes.items() for one in names}
+    )

@@ -43,9 +43,9 @@ MAX_NOTES = 6_000
 MIN_TURN_NOTES = 8
 MAX_NOTE_CHARS = 400
 GOAL_TOKENS = 200
-"""What a model is shown of one goal,"""
+"""The limit of one goal's text for a model."""
 MAX_GOALS = 8
-"""of so many."""
+"""The limit of goals."""
 
 
 class ClauseWording(ABC):

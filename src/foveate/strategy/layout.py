@@ -118,7 +118,7 @@ def make_cover(history: History, boundary: int, last: int, room_tokens: int, ove
 
     Its least cost fits the room if that of one named range does.
     """
-    assert boundary <= last, "eras stand for turns that are not shown"
+    assert boundary <= last, "eras replace turns that are not shown"
     reader = _Reader(history)
     found: list[Era | Block] = [stub_row(boundary + 1, last, overheads)] if boundary < last else []
     for level, index in _blocks(history, boundary, room_tokens, overheads):

@@ -1,4 +1,4 @@
-"""One tool: what a model is told about it, the rules for calling it, and the function that answers.
+"""One tool: its description for the model, the rules for calling it, and the function that answers.
 
 A function becomes a tool by its signature and docstring. A first parameter of type `Workspace` is filled in by the
 toolbox; all others are the model's arguments. A description of an argument is written as `Annotated[str, "…"]`.

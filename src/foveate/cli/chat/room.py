@@ -45,7 +45,7 @@ TITLE_CHARS = 60
 """A new session is called by what was said first."""
 MAX_FORKS = 1_000
 FEW_TURNS = 8
-"""So many that are not compressed yet are left to the background."""
+"""Up to this many turns without renditions are left to the background."""
 PREPARE_SECONDS = 60.0
 
 

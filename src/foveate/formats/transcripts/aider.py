@@ -5,9 +5,9 @@ A file is one session. Lines after `#### ` are prompts, lines after `> ` what Ai
 and the starts are display-only, as they are to Aider when it restores a chat. Each stretch is kept with its exact
 text, and with the time and the model of its run, so that the stretches joined are the file, byte for byte.
 
-Aider ends each prompt line and each output with two spaces. By them a heading or a quotation in a reply is told
-from a prompt or an output, and an output's further lines, which have no `> `, from a reply. In a file without
-them (an editor took them away) the line beginnings alone decide.
+Aider ends each prompt line and each output with two spaces. They distinguish a heading or a quotation in a
+reply from a prompt or an output, and further lines of an output, which have no `> `, from a reply. In a file without
+them (an editor removed them) the line beginnings alone decide.
 """
 
 from __future__ import annotations

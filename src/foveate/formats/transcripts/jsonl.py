@@ -43,7 +43,7 @@ from foveate.turn import Json, Message, Text
 
 NAME = "jsonl"
 SAMPLE_RECORDS = 50
-"""So many records at the beginning decide of what provider those are that could be anybody's."""
+"""Records at the beginning that decide the provider of ambiguous ones."""
 
 _LISTS = ("messages", "contents")
 _TELLING = (b'"role"', b'"messages"', b'"contents"', b'"parts"')

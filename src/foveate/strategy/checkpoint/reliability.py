@@ -15,7 +15,7 @@ from typing import Literal
 ReliabilityLevel = Literal["high", "medium", "low", "critical"]
 
 FACTORS: tuple[tuple[float, float], ...] = ((70, 0.95), (30, 0.85), (13, 0.70), (7, 0.50), (0, 0.30))
-"""From so many billion parameters on, the factor; one that is smaller than 3B gets the last too."""
+"""Minimum of parameters in billions, and the factor. The last one also applies below 3B."""
 UNKNOWN_FACTOR = 0.70
 HOSTED_FACTOR, HOSTED_SMALL_FACTOR = 0.95, 0.85
 """For families whose makers don't say how large they are."""
@@ -79,7 +79,7 @@ def reliability(
     penalty_each: float = 0.15,
     penalty_floor: float = 0.30,
 ) -> Reliability:
-    """The score of a conversation that was compressed so often."""
+    """The score of a conversation after a number of compressions."""
     factor = model_factor(model, unknown_factor)
     penalty = max(1.0 - penalty_each * compressions, penalty_floor)
     score = factor.value * penalty

@@ -30,7 +30,7 @@ class CheckpointEntry:
     """and the messages, counted from the session's first."""
     last_message: int
     original_tokens: int
-    """What it stands for: everything in its turns but the user's words."""
+    """Tokens of what it replaces: everything in its turns but the user's words."""
     text_tokens: int
     """What its text may take, without its tags and architecture decisions."""
     tokens: int

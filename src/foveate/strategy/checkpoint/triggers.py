@@ -33,8 +33,8 @@ WORKING_SHARE = 0.25
 ARCHITECTURE_SHARE = 0.20
 """Architecture decisions of a checkpoint may take this share of the room, or the setting if that is more."""
 TINY_SHARE = 0.25
-"""So much of the room rolled-over turns may take at least, or what a snapshot may take besides its checkpoints; eras
-stand for the oldest of them then."""
+"""Minimum share of the room for rolled-over turns, and for a snapshot besides its checkpoints; beyond it, eras replace
+the oldest of them."""
 
 
 Kind = Literal["compressed", "squeezed", "reduced", "rolled over"]

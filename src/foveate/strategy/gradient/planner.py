@@ -66,7 +66,7 @@ class GradientPlanner:
     """One plan in the making."""
 
     def __init__(self, settings: Gradient, history: History, budget_tokens: int, overheads: Overheads) -> None:
-        assert history.fanout > 1, "an era stands for two turns at least"
+        assert history.fanout > 1, "an era replaces two turns at least"
         self.settings = settings
         self.history = history
         self.budget = budget_tokens

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foveate.store import Store
-from foveate.store.rows import AccessKeyRow, KnownPlace, ResponseRow
+from foveate.store.client_rows import AccessKeyRow, KnownPlace, ResponseRow
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 
 MANY_KEYS = 1_000

@@ -35,7 +35,7 @@ def _refined(maker: str = "m", *, version: int = 1, calls: int = 1) -> RefinedTu
 
 
 async def _talked(store: Store, turns: int, session_id: str = "s") -> None:
-    """So many closed turns, all due, and an open one."""
+    """A session with this number of closed turns, all due, and an open one."""
     await store.create_session(new_session(session_id))
     await store.append(session_id, [draft(f"q{turn}") for turn in range(1, turns + 2)])
     await store.derived.add_renditions(session_id, [_due(turn) for turn in range(1, turns + 1)])

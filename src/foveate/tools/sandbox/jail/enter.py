@@ -25,7 +25,7 @@ READY = b"ready"
 def enter(spec: dict[str, Any], channel: socket.socket) -> None:
     """Confine this process as the specification says and execute the command. It does not return.
 
-    A layer that fails is told to the supervisor by its name, and the command is not executed.
+    The name of a layer that fails is reported to the supervisor, and the command is not executed.
     """
     layer = "limits"
     try:
