@@ -126,6 +126,27 @@ def test_a_wait_in_the_name_of_a_running_agent_is_a_conflict(stage: Stage) -> No
     assert (answer.status_code, "is an agent's that runs now" in answer.json()["detail"]) == (409, True)
 
 
+def test_an_agent_is_started_with_a_stored_prompt_whose_variables_are_checked(stage: Stage) -> None:
+    headers = stage.owner["write"]
+    stage.client.put(f"{API}/prompts/review", json={"text": "Review {code}."}, headers=headers)
+
+    def spawn(**body: Any) -> Any:
+        return stage.client.post(f"{API}/agents", json=body, headers=headers)
+
+    made = spawn(prompt="review", variables={"code": "a.py"}, kind="call")
+    assert (made.status_code, made.json()["task"].strip(), made.json()["kind"]) == (201, "Review a.py.", "call")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"prompt": "review"}, "code"),
+        ({"prompt": "review", "variables": {"code": "x", "colour": "red"}}, "colour"),
+        ({"prompt": "review", "task": "Look."}, "either a task or"),
+        ({"task": "Look.", "variables": {"code": "x"}}, "variables are for"),
+        ({}, "either a task or"),
+    ]
+    for body, problem in wrong:
+        answer = spawn(**body)
+        assert (answer.status_code, problem in answer.json()["detail"]) == (422, True), body
+
+
 def test_a_background_agent_of_a_tenant_has_no_mcp_servers(stage: Stage) -> None:
     body = {"task": "Look.", "mcp_servers": ["harbour"]}
     assert stage.client.post(f"{API}/agents", json=body, headers=stage.tenant).status_code == 403

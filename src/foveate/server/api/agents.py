@@ -34,7 +34,11 @@ class AgentsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class AgentBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An agent to start. Its tools are confined to the folders that the server's settings name (`agents.roots`)."""
 
-    task: Text
+    task: str = ""
+    prompt: str | None = None
+    """The key of a stored prompt, instead of `task`."""
+    variables: dict[str, str] = {}
+    """Values for the stored prompt."""
     kind: Literal["call", "run"] = "run"
     """`call`: one prompt and its answer. `run`: until the model says that the task is done."""
     session: str | None = None
@@ -82,7 +86,8 @@ async def get_agent(call: Call, agent: str) -> AgentInfo:
 
 @routes.add("POST", "/agents", right="write", status=201)
 async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
-    """Start an agent in the background. 409 if a limit of its tree is reached."""
+    """Start an agent in the background, with a task or a stored prompt. 409 if a limit of its tree is reached, 422 if
+    variables of the prompt are missing or unknown."""
     models = call.view.models_for("chat")
     if body.model is not None and body.model not in models:
         known = ", ".join(models) or "none; set models.chat"
@@ -91,12 +96,13 @@ async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
         raise InputError("fork needs session: the session whose turns it sees")
     if body.mcp_servers and call.principal.tenant:
         raise ProblemError(403, "MCP servers are for the owner of the store; use a key without a tenant")
+    task = await _task(call, body)
     settings = call.parts.fov.settings.agents
     given = {"tokens": body.max_tokens, "usd": body.max_usd}
     most = {"tokens": settings.max_tokens, "usd": settings.max_usd}
     limits = {name: min(value, most[name]) for name, value in given.items() if value is not None}
     return await call.view.agents.spawn(
-        body.task,
+        task,
         kind=body.kind,
         parent=body.session,
         fork=body.fork,
@@ -109,6 +115,17 @@ async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
         # Tenants have no folders in common.
         roots=() if call.principal.tenant else settings.roots,
     )
+
+
+async def _task(call: Call, body: AgentBody) -> str:
+    """The task, or the stored prompt with its variables, which are checked."""
+    if (body.prompt is None) == (not body.task.strip()):
+        raise InputError("give either a task or the key of a stored prompt")
+    if body.prompt is not None:
+        return await call.view.prompts.render(body.prompt, **body.variables)
+    if body.variables:
+        raise InputError("variables are for a stored prompt; give its key as 'prompt'")
+    return body.task
 
 
 @routes.add("POST", "/agents/{agent}/cancel", right="write")
