@@ -4,6 +4,7 @@
     python bench/recall.py --sets locomo-dev --budgets 4000 --methods both
     python bench/recall.py --joint                           # questions between turns, at the session's own budget
     python bench/recall.py --scope                           # one session for each sitting, all in one scope
+    python bench/recall.py --lessons                         # with and without lessons, and what is cached
     python bench/recall.py --needles                         # 100 facts in a chat, 100 in an agent's session
     python bench/recall.py --deadline                        # stages made slow on purpose
     python bench/recall.py --cost                            # what recall adds to a call, at 1,000 and 10,000 turns
@@ -34,6 +35,7 @@ from foveate.settings import Settings, load_settings
 from recall_cost import cost_all
 from recall_deadline import hold_all
 from recall_joint import play_all
+from recall_lessons import lessons_all
 from recall_needles import seek_all
 from recall_scope import scope_all
 from retention import OWN_BUDGET, SHARED, newest_rows, record
@@ -73,8 +75,9 @@ def main() -> None:
     parser.add_argument("--questions", type=int, help="only the first N of each conversation")
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     parser.add_argument("--joint", action="store_true")
-    parser.add_argument("--conversations", type=int, help="--joint: only the first N")
+    parser.add_argument("--conversations", type=int, help="--joint, --scope, replays of --lessons: the first N")
     parser.add_argument("--scope", action="store_true")
+    parser.add_argument("--lessons", action="store_true")
     parser.add_argument("--needles", action="store_true")
     parser.add_argument("--deadline", action="store_true")
     parser.add_argument("--cost", action="store_true")
@@ -89,7 +92,11 @@ def main() -> None:
         return print(play_all(load("locomo-dev")[: options.conversations]))
     if options.scope:
         conversations = load("locomo-dev")[: options.conversations]
-        return print(scope_all(conversations, settings_for("both"), options.budgets, score_scope))
+        return print(scope_all(conversations, settings_for("both"), options.budgets, score_way))
+    if options.lessons:
+        return print(
+            lessons_all({name: load(name) for name in options.sets}, options.budgets, score_way, options.conversations)
+        )
     results = [result for name in options.sets for result in measure(name, options)]
     table = "\n".join([*render(results), *by_type(results)])
     print(table)
@@ -175,8 +182,8 @@ def score(
     return Result(name, method, budget, fact, every, types, median, digest)
 
 
-def score_scope(way: str, budget: int, rows: Sequence[dict[str, Any]], folder: Path) -> tuple[float, float]:
-    result = score("locomo-dev", way, budget, rows=rows, times=(), folder=folder)
+def score_way(name: str, way: str, budget: int, rows: Sequence[dict[str, Any]], folder: Path) -> tuple[float, float]:
+    result = score(name, way, budget, rows=rows, times=(), folder=folder)
     return result.fact, result.every
 
 

@@ -13,7 +13,7 @@ from foveate.settings import Settings
 from retention import OWN_BUDGET, record
 
 WAYS = {"in a new session": "new", "in the session of the last sitting": "last"}
-Score = Callable[[str, int, list[dict[str, Any]], Path], tuple[float, float]]
+Score = Callable[[str, str, int, list[dict[str, Any]], Path], tuple[float, float]]
 
 
 def scope_all(conversations: Sequence[dict[str, Any]], settings: Settings, budgets: Sequence[int], score: Score) -> str:
@@ -30,7 +30,7 @@ def scope_all(conversations: Sequence[dict[str, Any]], settings: Settings, budge
                 cells = []
                 for budget in budgets:
                     rows = [row for each in conversations for row in make_rows(fov, each, way, budget)]
-                    fact, every = score(way, budget, rows, Path(folder))
+                    fact, every = score("locomo-dev", way, budget, rows, Path(folder))
                     cells.append(f"{fact:.3f} ({every:.3f})")
                 lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -303,3 +303,21 @@ def test_a_filter_can_leave_nothing_and_the_judge_sees_the_newest_turns(tmp_path
             assert memory(await session.context(f"{QUESTION} Tell me!")) == ""
 
     asyncio.run(job())
+
+
+def test_with_models_each_search_has_its_own_limit(tmp_path: Path) -> None:
+    """Without time for one, what the other finds is used."""
+    model = ScriptedModel(lambda _: Says('{"numbers": [1]}'))
+    limits = {"keyword_seconds": 0, "vector_seconds": 30, "filter_seconds": 30, "deadline_seconds": 60}
+
+    async def job() -> None:
+        async with scripted_store(tmp_path / "chat.db", model, recall={"filter_model": "small", **limits}) as fov:
+            session = await fov.session("s", budget_tokens=2_500)
+            for said in (FACT, *(TALK.format(number) for number in range(30))):
+                await session.record([{"role": "user", "content": said}, {"role": "assistant", "content": "I see."}])
+            await fov.settle()
+            context = await session.context(QUESTION, budget_tokens=2_000)
+            assert "KH-731" in memory(context)
+            assert context.planned.notes["recall_late"] == ["words"]
+
+    asyncio.run(job())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from foveate import Foveate
 from support.engine import settings, with_store
-from support.scope_table import MAY_SEE, QUESTION, SESSIONS, asking, fill, secrets_in, view
+from support.scope_table import LESSONS, MAY_SEE, QUESTION, SESSIONS, asking, fill, lessons, secrets_in, view
 
 EXACT = settings(recall={"deadline_seconds": None, "gate": False})
 
@@ -27,6 +27,23 @@ def test_no_scope_shows_anything_of_another_scope_or_tenant(tmp_path: Path) -> N
             assert secrets_in(found) == expected
             read = [await session.call_tool("get_turn", {"turn_id": f"{name}/T-1"}) for name in _names()]
             assert secrets_in("".join(read)) == expected
+            await view(fov, tenant).delete_session("asking")
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, EXACT))
+
+
+def test_no_session_sees_a_lesson_of_another_scope_or_tenant(tmp_path: Path) -> None:
+    """In the memory layer, and by the tool that reads one."""
+
+    async def job(fov: Foveate) -> None:
+        for tenant, items in lessons().items():
+            await fov._store.knowledge.add(tenant, items)
+        ids = [each.id for items in lessons().values() for each in items]
+        for (tenant, scope), secret in LESSONS.items():
+            session = await asking(fov, tenant, scope)
+            assert secrets_in((await session.context(QUESTION)).text) == {secret}, (tenant, scope)
+            read = [await session.call_tool("get_turn", {"turn_id": each}) for each in ids]
+            assert secrets_in("".join(read)) == {secret}
             await view(fov, tenant).delete_session("asking")
 
     asyncio.run(with_store(tmp_path / "chat.db", job, EXACT))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foveate import Foveate, Session
+from foveate.store.knowledge_rows import NewKnowledge
+from foveate.testing.stores.knowledge import item
 
 QUESTION = "Which code opens the harbour gate?"
 ROW = "The harbour gate opens with the code {0}."
@@ -32,8 +34,6 @@ SESSIONS = (
     Placed("acme", "anna-3", "user:anna", None, "KX-707"),
     Placed("other", "anna-1", "user:anna", None, "KY-808"),
 )
-SECRETS = tuple(placed.secret for placed in SESSIONS)
-
 MAY_SEE: dict[tuple[str, str], set[str]] = {
     ("", "user:anna"): {"KA-101", "KA-202"},
     ("", "user:bert"): {"KB-303"},
@@ -49,6 +49,19 @@ MAY_SEE: dict[tuple[str, str], set[str]] = {
     ("other", "session:plain"): set(),
 }
 """By tenant and scope."""
+
+
+LESSONS = {place: f"LS-{number:03}" for number, place in enumerate(MAY_SEE, 900)}
+"""The secret of the lesson of each tenant and scope."""
+
+
+def lessons() -> dict[str, list[NewKnowledge]]:
+    """By tenant, a lesson for each scope."""
+    made: dict[str, list[NewKnowledge]] = {}
+    for (tenant, scope), secret in LESSONS.items():
+        plain = replace(item(f"k-{secret.lower()}", scope=scope), title="Harbour gate", state="approved", keywords=())
+        made.setdefault(tenant, []).append(replace(plain, text=ROW.format(secret)))
+    return made
 
 
 def view(fov: Foveate, tenant: str) -> Foveate:
@@ -71,4 +84,4 @@ async def asking(fov: Foveate, tenant: str, scope: str) -> Session:
 
 
 def secrets_in(text: str) -> set[str]:
-    return {secret for secret in SECRETS if secret in text}
+    return {secret for secret in (*(placed.secret for placed in SESSIONS), *LESSONS.values()) if secret in text}

@@ -224,7 +224,14 @@ class Recaller:
         return _Searched(session, every, sessions) if is_ready else own
 
     async def _measure(self, where: _Searched, query: str, deadline: Deadline) -> _Measures:
-        """Scores of passages, from the stages ready in time. A large index is loaded after the first context."""
+        """Scores of passages and of items of knowledge, from the stages ready in time."""
+        passages, (items, late) = await asyncio.gather(
+            self._passages(where, query, deadline), self._items(where.session, query, deadline)
+        )
+        return replace(passages, items=items, late=tuple(dict.fromkeys((*passages.late, *late))))
+
+    async def _passages(self, where: _Searched, query: str, deadline: Deadline) -> _Measures:
+        """Scores of passages. A large index is loaded after the first context."""
         session, index, wanted = where.session, where.index, where.wanted
         if deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded:
             glance = {"glance": lambda: index.glance(query, session.last_turn)}
@@ -232,14 +239,11 @@ class Recaller:
             seen = glanced.results.get("glance")
             asyncio.get_running_loop().call_later(LOAD_DELAY_SECONDS, index.load_soon)
             return _Measures(*seen) if seen else _Measures(None, None, glanced.late)
-        passages, items = await asyncio.gather(
-            self._stages(
-                lambda: index.measure_words(query, wanted), lambda: index.measure_vectors(query, wanted), deadline
-            ),
-            self._items(session, query, deadline),
+        found = await self._stages(
+            lambda: index.measure_words(query, wanted), lambda: index.measure_vectors(query, wanted), deadline
         )
-        words, vectors = (where.sessions.renumber(passages.results.get(name)) for name in (WORDS, VECTORS))
-        return _Measures(words, vectors, passages.late, items)
+        words, vectors = (where.sessions.renumber(found.results.get(name)) for name in (WORDS, VECTORS))
+        return _Measures(words, vectors, found.late)
 
     async def _stages(self, words: Stage[T], vectors: Stage[T], deadline: Deadline) -> StageResults[T]:
         """Keyword and vector search side by side. They have times of their own if models check what they find."""
@@ -253,21 +257,24 @@ class Recaller:
         )
         return StageResults({**one.results, **other.results}, (*one.late, *other.late), {**one.failed, **other.failed})
 
-    async def _items(self, session: SessionRow, query: str, deadline: Deadline) -> list[FoundItem]:
-        """Lessons and references of the session's scopes that match the prompt."""
+    async def _items(
+        self, session: SessionRow, query: str, deadline: Deadline
+    ) -> tuple[list[FoundItem], tuple[str, ...]]:
+        """Lessons and references of the session's scopes that match the prompt, and the stages that were late."""
         settings, knowledge = self._settings, self._searcher.knowledge
         if not settings.knowledge_items:
-            return []
+            return [], ()
         found = await self._stages(
             lambda: knowledge.measure_words(session, query), lambda: knowledge.measure_vectors(session, query), deadline
         )
-        return best_items(
+        items = best_items(
             found.results.get(WORDS),
             found.results.get(VECTORS),
             least=settings.knowledge_score,
             confidence=settings.knowledge_confidence,
             limit=settings.candidates if self._judge.is_asked else settings.knowledge_items,
         )
+        return items, found.late
 
     def _is_needed(self, measured: _Measures, *, wish: RecallRequest, need: Need) -> bool:
         """Whether a passage clearly matches the prompt. A preview has no cached prefix to protect."""
