@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +22,8 @@ AIDER = "aider-chat"
 TIMEOUT_SECONDS = 180
 LONG_TIMEOUT_SECONDS = 1_800
 """Of a prompt that is repeated."""
+EDIT_MARGIN_MS = 500
+"""OpenCode stores a message this long before its parts, at most."""
 KEY = "test-key"
 SDKS = ("openai", "openai-responses", "anthropic", "gemini")
 
@@ -62,6 +66,19 @@ class Agent:
     forks: Sequence[str] = ()
     """Options that continue a conversation as a new one."""
     extra: Mapping[str, str] = field(default_factory=dict)
+    transcripts: str = ""
+    """Where the client keeps its conversations, below its home or work folder."""
+
+    def forget(self, place: Place, prompt: str) -> None:
+        """Take a prompt and all behind it out of the client's newest conversation, as its editor of prompts does."""
+        if self.name == "opencode":
+            _forget_rows(place.home / self.transcripts, prompt)
+            return
+        folder = place.work if self.name == "aider" else place.home
+        newest = max(folder.glob(self.transcripts), key=lambda path: path.stat().st_mtime)
+        lines = newest.read_text("utf-8").splitlines(keepends=True)
+        first = next(index for index, line in enumerate(lines) if prompt in line)
+        newest.write_text("".join(lines[:first]), "utf-8")
 
     def call(self, command: str) -> str:
         """Text that makes the scripted model run a command."""
@@ -88,6 +105,15 @@ class Agent:
             raise RuntimeError(f"{self.name} ended with {done.returncode}: {done.stdout[-800:]}{done.stderr[-800:]}")
         talk.number += 1
         return done.stdout
+
+
+def _forget_rows(path: Path, prompt: str) -> None:
+    """The same in the database of OpenCode."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        query = "SELECT min(time_created) FROM part WHERE instr(data, ?)"
+        (since,) = connection.execute(query, (prompt,)).fetchone()
+        for table in ("part", "message"):
+            connection.execute(f"DELETE FROM {table} WHERE time_created >= ?", (since - EDIT_MARGIN_MS,))
 
 
 def install(cache: Path) -> None:
@@ -216,26 +242,41 @@ AGENTS = {
                 _claude_files,
                 ("--fork-session",),
                 {"model": model},
+                ".claude/projects/*/*.jsonl",
             )
             for name, model in (("claude-code", ""), ("claude-code-haiku", "--model claude-haiku-4-5"))
         ),
-        Agent("codex", _call("exec_command", '{"cmd": "COMMAND"}'), _codex, _codex_files),
+        Agent(
+            "codex",
+            _call("exec_command", '{"cmd": "COMMAND"}'),
+            _codex,
+            _codex_files,
+            transcripts=".codex/sessions/*/*/*/*.jsonl",
+        ),
         Agent(
             "opencode",
             _call("bash", '{"command": "COMMAND", "description": "run it"}'),
             _opencode,
             _opencode_files,
             ("--fork",),
+            transcripts=".local/share/opencode/opencode.db",
         ),
         *(
-            Agent(f"pi-{short}", _call("bash", '{"command": "COMMAND"}'), _pi, _pi_files, extra={"api": api})
+            Agent(
+                f"pi-{short}",
+                _call("bash", '{"command": "COMMAND"}'),
+                _pi,
+                _pi_files,
+                extra={"api": api},
+                transcripts=".pi/agent/sessions/*/*.jsonl",
+            )
             for short, api in (
                 ("chat", "openai-completions"),
                 ("responses", "openai-responses"),
                 ("messages", "anthropic-messages"),
             )
         ),
-        Agent("aider", "Please say COMMAND", _aider, _aider_files),
+        Agent("aider", "Please say COMMAND", _aider, _aider_files, transcripts=".aider.chat.history.md"),
         *(
             Agent(f"sdk-{name}", _call("run", '{"command": "COMMAND"}'), _sdk, _sdk_files, extra={"format": name})
             for name in SDKS

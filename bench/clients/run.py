@@ -3,7 +3,8 @@
     python bench/clients/run.py install                      # by name from the package indexes, into the cache
     python bench/clients/run.py record OUT [CLIENT…]         # straight: what each client sends, as OUT/CLIENT.jsonl
     python bench/clients/run.py check [CLIENT…]              # through `foveate serve`
-    python bench/clients/run.py long [CLIENT…]               # 2 MB of history, and 300 turns in 16,000 tokens
+    python bench/clients/run.py large [CLIENT…]              # 2 MB of history in each agent
+    python bench/clients/run.py long [CLIENT…]               # the packages: 2 MB of history, 300 turns in 16,000 tokens
     python bench/clients/run.py session                      # a session of Claude Code as docs/gateway.md shows it
 
 The cache is $FOVEATE_CLIENTS, or ~/.cache/foveate-clients. Not part of `make test`.
@@ -91,7 +92,7 @@ def gateway(db: Path, provider: str, budget_tokens: int) -> Iterator[str]:
 
 
 def talk(agent: Agent, place: Place, url: str) -> list[str]:
-    """A conversation: a fact, a tool, a resumption, a fork, and where the client has them a sub-agent and /compact."""
+    """A conversation: a fact, a tool, a resumption, a fork, an edit, and of Claude Code a sub-agent and /compact."""
     known = Conversation()
     done: list[str] = []
     """The prompts that were answered."""
@@ -112,6 +113,9 @@ def talk(agent: Agent, place: Place, url: str) -> list[str]:
     ask("And what is the code?")
     if agent.name.startswith("sdk-"):
         ask("edit: And what was the code again?")
+    else:
+        agent.forget(place, "And what is the code?")
+        ask("And what was the code again?")
     return done
 
 
@@ -221,6 +225,35 @@ def check(names: Sequence[str]) -> None:
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     print(f"{name} failed: {error}")
         print(examine(log, db, asked, 100_000).line(", ".join(names)))
+        for name in names:
+            own = [prompt for prompt in asked if prompt.endswith(f"({name})")]
+            print(f"  {name}: {len(own)} prompts, {_missing(db, own)}", flush=True)
+
+
+def _missing(db: Path, asked: Sequence[str]) -> str:
+    texts = [text.replace('\\"', '"') for texts in prompts_of(db).values() for text in texts]
+    counts = Counter({prompt: sum(prompt in text for text in texts) for prompt in asked})
+    wrong = {prompt[:60]: count for prompt, count in counts.items() if count != 1}
+    return f"not once in the log: {wrong}" if wrong else "each once in the log"
+
+
+def check_large(names: Sequence[str]) -> None:
+    """A history of 2 MB in each real client, one prompt at a time."""
+    for name in names or [name for name in AGENTS if not name.startswith("sdk-")]:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            log, db = root / "large.jsonl", root / "large.db"
+            started, known, asked = time.monotonic(), Conversation(), []
+            place = Place(CACHE, root / "home", root / "work")
+            with upstream(log) as provider, gateway(db, provider, 100_000) as url:
+                try:
+                    for number in range(1, 7):
+                        AGENTS[name].ask(place, url, f"This is number {number} of them: go on. [[big 400]]", known)
+                        asked.append(f"number {number} ")
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    print(f"{name} failed: {error}")
+            found = examine(log, db, asked, 100_000).line(f"{name}, {len(asked)} prompts, 2 MB")
+            print(f"{found}, {time.monotonic() - started:.0f} s", flush=True)
 
 
 def check_long(names: Sequence[str]) -> None:
@@ -281,6 +314,8 @@ def main(words: Sequence[str]) -> None:
             record(Path(out), names or list(AGENTS))
         case ["check", *names]:
             check(names or list(AGENTS))
+        case ["large", *names]:
+            check_large(names)
         case ["long", *names]:
             check_long(names)
         case ["session"]:
