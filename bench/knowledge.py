@@ -5,7 +5,7 @@
     python bench/knowledge.py --ranking           # whether the topics of turns help a search to find the evidence
     python bench/knowledge.py --scale 100 1000    # time and memory, each size in a process of its own
 
-Needs ../shared/data. `--simple` finds clusters without scikit-learn.
+Needs ../shared/data. `--simple` finds clusters without scikit-learn; `--keep DIRECTORY` keeps the stores for next time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--one-size", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
     parser.add_argument("--simple", action="store_true")
+    parser.add_argument("--keep", type=Path, metavar="DIRECTORY")
     options = parser.parse_args()
     if options.simple:
         sys.modules["sklearn.cluster"] = None  # type: ignore[assignment]
@@ -90,12 +91,12 @@ def main() -> None:
         subprocess.run([sys.executable, __file__, "--one-size", str(size), *simple], check=True)
     if options.purity:
         for name in options.sets:
-            asyncio.run(report_purity(name))
+            asyncio.run(report_purity(name, options.keep))
     if options.log:
-        asyncio.run(report_log())
+        asyncio.run(report_log(options.keep))
     if options.ranking:
         for name in options.sets:
-            asyncio.run(report_ranking(name))
+            asyncio.run(report_ranking(name, options.keep))
 
 
 def turns_of(conversation: Conversation, name: str) -> Iterator[tuple[list[Message], dict[str, Any]]]:
@@ -115,14 +116,23 @@ def turns_of(conversation: Conversation, name: str) -> Iterator[tuple[list[Messa
     yield messages, first
 
 
+@asynccontextmanager
+async def store(name: str, keep: Path | None) -> AsyncIterator[Foveate]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with foveate.open((keep or Path(folder)) / f"{name}.db") as fov:
+            yield fov
+
+
 async def labelled(fov: Foveate, name: str) -> Labelled:
-    """All conversations of a set, a session each, in one project."""
+    """All conversations of a set, a session each, in one project. What a kept store has is not recorded again."""
     chats: dict[KnowledgeSource, str] = {}
     sittings: dict[KnowledgeSource, str] = {}
     for conversation in json.loads((DATA / "qa" / f"{name}.json").read_text()):
         session = await fov.session(conversation["id"], channel=SCOPE.name)
+        recorded = session.info.turns
         for number, (messages, said) in enumerate(turns_of(conversation, name), 1):
-            await session.record(Turn(tuple(messages)), at=moment(said["date"]))
+            if number > recorded:
+                await session.record(Turn(tuple(messages)), at=moment(said["date"]))
             source = KnowledgeSource(conversation["id"], number)
             chats[source], sittings[source] = conversation["id"], f"{conversation['id']} {said['session']}"
     await fov.settle()
@@ -130,10 +140,9 @@ async def labelled(fov: Foveate, name: str) -> Labelled:
     return Labelled(gathered, await vectors_of(fov, gathered), chats, sittings)
 
 
-async def report_purity(name: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        async with foveate.open(Path(folder) / "chat.db") as fov:
-            known = await labelled(fov, name)
+async def report_purity(name: str, keep: Path | None) -> None:
+    async with store(name, keep) as fov:
+        known = await labelled(fov, name)
     found = find_topics(known.gathered, known.vectors, ())
     main_topics = heaviest(found)
     report: dict[str, object] = {
@@ -201,13 +210,12 @@ def as_rows(found: TopicsFound) -> list[KnowledgeRow]:
     ]
 
 
-async def report_log() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        async with foveate.open(Path(folder) / "chat.db") as fov:
-            session = (await fov.import_file(AIDER)).sessions[0]
-            await fov.settle()
-            gathered = await gather(fov, Scope("session", session.id))
-            vectors = await vectors_of(fov, gathered)
+async def report_log(keep: Path | None) -> None:
+    async with store("aider", keep) as fov:
+        session = (await fov.import_file(AIDER)).sessions[0]
+        await fov.settle()
+        gathered = await gather(fov, Scope("session", session.id))
+        vectors = await vectors_of(fov, gathered)
     topics = find_topics(gathered, vectors, ())
     print(f"{len(gathered.turns)} turns, {len(topics.items)} topics\n")
     print("| error | turns | what ended it |\n| --- | --- | --- |")
@@ -222,24 +230,23 @@ async def report_log() -> None:
             print(f"\n{item.kind} {item.id}, weight {item.weight}, from {turns}\n{item.text}")
 
 
-async def report_ranking(name: str) -> None:
+async def report_ranking(name: str, keep: Path | None) -> None:
     """Evidence among the first turns of a search, before and after turns on the question's likely topics move up."""
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
-        async with foveate.open(Path(folder) / "chat.db") as fov:
-            await labelled(fov, name)
-            for conversation in json.loads((DATA / "qa" / f"{name}.json").read_text()):
-                gathered = await gather(fov, Scope("session", conversation["id"]))
-                topics = find_topics(gathered, await vectors_of(fov, gathered), ())
-                weights: dict[int, dict[str, float]] = defaultdict(dict)
-                for _, row in topics.turn_topics:
-                    weights[row.turn][row.topic] = row.weight
-                numbers = _numbers(conversation, name)
-                session = await fov.open_session(conversation["id"])
-                for question in conversation["questions"]:
-                    evidence = {numbers[str(each)] for each in question["evidence"] if str(each) in numbers}
-                    if evidence:
-                        await _rank(session, question["question"], evidence, weights, found)
+    async with store(name, keep) as fov:
+        await labelled(fov, name)
+        for conversation in json.loads((DATA / "qa" / f"{name}.json").read_text()):
+            gathered = await gather(fov, Scope("session", conversation["id"]))
+            topics = find_topics(gathered, await vectors_of(fov, gathered), ())
+            weights: dict[int, dict[str, float]] = defaultdict(dict)
+            for _, row in topics.turn_topics:
+                weights[row.turn][row.topic] = row.weight
+            numbers = _numbers(conversation, name)
+            session = await fov.open_session(conversation["id"])
+            for question in conversation["questions"]:
+                evidence = {numbers[str(each)] for each in question["evidence"] if str(each) in numbers}
+                if evidence:
+                    await _rank(session, question["question"], evidence, weights, found)
     for (method, depth), values in sorted(found.items()):
         print(f"{name:14} {method:24} evidence in the first {depth:2}: {sum(values) / len(values):.4f}", flush=True)
 

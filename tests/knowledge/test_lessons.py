@@ -130,6 +130,17 @@ def test_a_recurring_error_is_a_lesson_with_what_ended_it() -> None:
     assert [source.turn for source in lesson.sources] == [1, 3, 4]
 
 
+def test_what_a_linter_finds_again_is_known_by_its_code() -> None:
+    found = [
+        "app/a.py:3:1: F821 undefined name 'os'\napp/b.py:9:5: E402 import not at top",
+        "lib/c.py:77:2: F821 undefined name 'G'",
+    ]
+    turns = [turn(number, f"fix it {number}\n{text}") for number, text in enumerate(found, 1)]
+    (gap,) = learned(*turns, kind="recommendation")
+    assert "F821 undefined name 'G'" in gap.text
+    assert [source.turn for source in gap.sources] == [1, 2]
+
+
 def test_an_error_that_nothing_ended_is_a_gap() -> None:
     turns = [turn(1, "go", "", (FAILED,)), turn(2, "once more", "", (FAILED,))]
     assert learned(*turns) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foveate.compress.clauses import cut_text
 from foveate.compress.lexicon import ERRORS, OUTCOMES
@@ -27,6 +27,8 @@ MAX_SAID_CHARS = 300
 MIN_SAID_WORDS = 5
 MIN_SHARED_WEIGHT = 0.6
 """A word that a sentence shares with an error says that it is about that error if it is this rare."""
+MAX_LOCATED = 8
+"""Errors of a linter or a compiler that count in one text."""
 MAX_LINES = 400
 """Lines of a text that are looked at, from its end."""
 REACH_TURNS = 5
@@ -43,6 +45,9 @@ _PLAIN = re.compile(
     r"|bash: |sh: |zsh: |make: \*\*\*|error\[\w+\])\s*:?\s*(\S.*)\Z",
     re.IGNORECASE,
 )
+_LOCATED = re.compile(r"\A[\w./\\@+-]+:\d+(?::\d+)?:\s+(?:error:?\s+)?([A-Z]{1,4}\d{2,5}:?\s+\S.*)\Z")
+"""What a linter or a compiler says of a line: `app/main.py:12:1: F401 'os' imported but unused`."""
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _ORDER = re.compile(
     r"\b(?:ignore|disregard|forget|remember|always|never|from now on|you (?:must|should|are now|have to)"
     r"|instructions?|obey"
@@ -64,6 +69,7 @@ _FIX = re.compile(
     re.IGNORECASE,
 )
 _MARKS = re.compile(r"\W+")
+_CODE = re.compile(r"[A-Z]{1,4}\d{2,5}:?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +141,22 @@ def error_line(text: str, *, is_error: bool) -> str:
     return _shown(plain)
 
 
+def located_errors(text: str) -> list[str]:
+    """What a linter or a compiler found, one line of each code, without orders."""
+    found: dict[str, str] = {}
+    for raw in text.splitlines()[-MAX_LINES:]:
+        if match := _LOCATED.match(one_line(visible(raw))):
+            line = _shown(match[1])
+            if line:
+                found.setdefault(line.split()[0], line)
+    return list(found.values())[:MAX_LOCATED]
+
+
 def signature_of(line: str) -> str:
     """The line without what differs from one time to the next."""
+    code = line.split(maxsplit=1)[0] if line else ""
+    if _CODE.fullmatch(code):
+        return f"{code} {_MARKS.sub(' ', _QUOTED.sub(' ', line[len(code) :])).strip()}".casefold()
     return " ".join(_MARKS.sub(" ", _VARIABLE.sub(" ", line)).casefold().split())
 
 
@@ -150,8 +170,10 @@ def _signs(turn: LearnedTurn) -> Iterator[tuple[str, tuple[str, ToolOutcome | No
     texts: list[tuple[str, ToolOutcome | None, bool]] = [(turn.user, None, False)]
     texts += [(outcome.text, outcome, outcome.is_error) for outcome in turn.tools]
     for text, outcome, is_error in texts:
-        line = error_line(text, is_error=is_error)
-        if line and (signature := signature_of(line)):
+        lines = located_errors(text) or [error_line(text, is_error=is_error)]
+        for line in filter(None, lines):
+            if not (signature := signature_of(line)):
+                continue
             yield signature, (line, outcome if outcome is None or outcome.name != DISPLAY else None)
 
 
@@ -159,7 +181,7 @@ def _ending(
     turns: Sequence[LearnedTurn], places: Sequence[int], signature: str, line: str, failed: ToolOutcome | None
 ) -> Ending | None:
     """What came after an error in the turns from its own on, unless it came again before."""
-    is_reported = signature_of(error_line(turns[places[0]].user, is_error=False)) == signature
+    is_reported = any(sign == signature for sign, _ in _signs(replace(turns[places[0]], tools=())))
     for number, place in enumerate(places):
         turn = turns[place]
         outcomes = list(turn.tools)
@@ -170,8 +192,7 @@ def _ending(
         if failed is not None:
             for outcome in outcomes:
                 if outcome.name == failed.name and _program(outcome) == _program(failed) and not outcome.is_error:
-                    again = error_line(outcome.text, is_error=False)
-                    if again and signature_of(again) == signature:
+                    if any(sign == signature for sign, _ in _signs(replace(turn, user="", tools=(outcome,)))):
                         continue
                     said = _said(turn.assistant)
                     return Ending(place, _call(outcome), "assistant" if said else "", said)

@@ -70,7 +70,7 @@ _ADDED_BLOCK = re.compile(
     r"|(?:ide|local-command|bash|cross-session|teammate)[-_](?!input)[a-z-]+)\b[^>]*>.*?</\1>",
     re.DOTALL,
 )
-_ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception): ")
+_ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception): |^\S+:\d+:\d+: [A-Z]+\d+ ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
