@@ -71,6 +71,7 @@ MIN_WORD_CHARS = 3
 TITLE_WORDS = 3
 EXAMPLES = 3
 EXAMPLE_CHARS = 200
+MIN_WEIGHT = 0.05
 HALF_LIFE_DAYS = 30
 """A turn that is this much older than the newest counts half as much for the weight of its topic."""
 BATCH = 4_096
@@ -117,7 +118,7 @@ def find_topics(gathered: Gathered, vectors: Floats, known: Sequence[KnowledgeRo
             (turns[place].source.session_id, TurnTopicRow(turns[place].source.turn, topic, round(weight, 2)))
             for place, weight in cluster.every
         ]
-        weight = round(_attention(turns, cluster) / heaviest, 2)
+        weight = max(MIN_WEIGHT, round(_attention(turns, cluster) / heaviest, 2))
         items.append(_item(gathered, topic, cluster, keywords, before=by_id.get(topic), weight=weight))
     rows.sort(key=lambda row: (row[0], row[1].turn, -row[1].weight, row[1].topic))
     return TopicsFound(tuple(sorted(items, key=lambda item: item.id)), tuple(rows))
