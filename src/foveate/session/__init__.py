@@ -32,7 +32,7 @@ from foveate.session import export as exports
 from foveate.session.agent import TriggerAgent
 from foveate.session.cabinet import Cabinet, CabinetEntry, filed_note
 from foveate.session.checkpoints import Checkpoints
-from foveate.session.context import Contexts, Request, given_settings
+from foveate.session.context import Contexts, given_settings
 from foveate.session.documents import Documents
 from foveate.session.exchange import Exchange
 from foveate.session.files import Files
@@ -50,6 +50,7 @@ from foveate.session.record import (
     pin_number,
     read_messages,
 )
+from foveate.session.request import Request
 from foveate.session.shared import SharedParts
 from foveate.session.tenant import public_id
 from foveate.session.tools import Retrieval

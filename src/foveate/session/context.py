@@ -24,7 +24,6 @@ from foveate.context.assemble import (
     REPLY_TOKENS,
     BlockText,
     ContextParts,
-    Order,
     assemble,
     leading_results,
     prompt_messages,
@@ -37,13 +36,11 @@ from foveate.context.tags import SUMS, Section, tag_document
 from foveate.errors import (
     BudgetExceeded,
     HistoryExceedsBudget,
-    InvalidMessage,
     InvalidPrompt,
     InvariantBroken,
     PromptNotFound,
 )
 from foveate.events import Event, EventBus, EventKind
-from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.driver import StatefulDriver
 from foveate.history.low_water import CachePrices
 from foveate.history.memory_layer import MemoryLayer
@@ -57,13 +54,12 @@ from foveate.session.board import SessionBoard
 from foveate.session.cabinet import KeyRenewals
 from foveate.session.documents import check_size, stand_in
 from foveate.session.prompts import load_overrides, mode_text, overridden
+from foveate.session.request import Request, check_prompt, fit_prompt, prompt_tokens, said_by_user
 from foveate.session.uses import KnowledgeUses
-from foveate.session.values import Pin
 from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import SessionRow, Store
 from foveate.strategy import Strategy
 from foveate.strategy.standard import Standard
-from foveate.text import turn_text
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, turn_id
 from foveate.worker.loop import Worker
@@ -91,25 +87,6 @@ MAX_PROBLEM_CHARS = 300
 Fallback = Literal["whole-turns", "text", "none"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a context is asked for."""
-
-    prompt: str | Sequence[Message]
-    budget_tokens: int
-    system: str
-    pins: Sequence[Pin]
-    tools_tokens: int
-    """Base tokens of the tools that are sent along."""
-    history_tools_tokens: int
-    """Of these, what is sent only with a history in tags."""
-    order: Order
-    strategy: str | None = None
-    """To look at the session through another than its own, as a preview."""
-    recall: bool = True
-    """Show again what the prompt brings up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +169,7 @@ class Contexts:
 
     async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
         """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
-        _check_prompt(request.prompt)
+        check_prompt(request.prompt)
         with self.viewer.snapshot(session), overridden(await load_overrides(self._store)):
             request = await self._in_mode(session, request)
             try:
@@ -242,10 +219,10 @@ class Contexts:
         exact = exact_counter(session.encoding)
         part = await self._fixed_part(session, chosen.strategy, request, exact)
         fixed = part.tokens
-        request = replace(request, prompt=_fitted(request.prompt, session, budget - fixed))
-        prompt = _prompt_tokens(request.prompt, session)
+        request = replace(request, prompt=fit_prompt(request.prompt, session, budget - fixed))
+        prompt = prompt_tokens(request.prompt, session)
         allotments = self._settings.allotments
-        ends_turn = bool(_said_by_user(prompt_messages(request.prompt)))
+        ends_turn = bool(said_by_user(prompt_messages(request.prompt)))
         board = await self.board.shown(session, ends_turn=ends_turn, keep=not one_off)
         takes_rest = one_off or not chosen.strategy.holds_back or chosen.gives_back
         room = allotments.split(budget, fixed, prompt, takes_rest=takes_rest)
@@ -449,10 +426,10 @@ class Contexts:
         has_past = session.last_turn or session.scope or session.channel
         if not (request.recall and self._settings.recall.enabled and has_past):
             return ""
-        said = _said_by_user(prompt_messages(request.prompt))
+        said = said_by_user(prompt_messages(request.prompt))
         if said or session.head == "closed":
             return said
-        return _said_by_user(await self.viewer.raw(session.last_turn))
+        return said_by_user(await self.viewer.raw(session.last_turn))
 
     async def _waits(self, session: SessionRow, request: Request) -> bool:
         """Whether the newest turn is what a model is to answer: a request that does not show it asks nothing."""
@@ -552,7 +529,7 @@ def given_settings(session: SessionRow) -> dict[str, object]:
 
 def _at_work(session: SessionRow, blocks: Sequence[BlockText], prompt: str | Sequence[Message]) -> int:
     """How many of the blocks are of the turn in progress, unless a prompt ends it."""
-    if session.head == "closed" or _said_by_user(prompt_messages(prompt)):
+    if session.head == "closed" or said_by_user(prompt_messages(prompt)):
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
 
@@ -561,22 +538,6 @@ def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
     """Whether the turn itself is shown, and not only a range it is in."""
     rows = (block.row for block in blocks)
     return any(row.first <= turn <= row.last and row.level not in SUMS for row in rows)
-
-
-def _check_prompt(prompt: str | Sequence[Message]) -> None:
-    """A call at the end of a prompt has no result yet, and no provider answers one."""
-    open_calls = () if isinstance(prompt, str) else loose_ends(prompt).calls
-    if open_calls:
-        name = open_calls[0].name
-        raise InvalidMessage(
-            "prompt", f"has a call of {name!r} without its result; add the result, or leave the call out"
-        )
-
-
-def _said_by_user(messages: Sequence[Message]) -> str:
-    """The last words."""
-    said = (one.text for one in reversed(messages) if one.role == "user" and one.kind == "message")
-    return next((text for text in said if text.strip()), "")
 
 
 def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
@@ -607,19 +568,3 @@ def _recall_room(chosen: ChosenStrategy, frame: Frame, room: Split, used_tokens:
     if frame.is_one_off:
         return left
     return room.recall if chosen.strategy.holds_back else min(room.recall, left)
-
-
-def _prompt_tokens(prompt: str | Sequence[Message], session: SessionRow) -> int:
-    sizes = SentSizes.of(session.model, session.encoding)
-    if isinstance(prompt, str):
-        return sizes.counter.base(prompt)
-    messages = prompt_messages(prompt)
-    return sizes.counter.base(turn_text(messages)) + sizes.extra_tokens(messages)
-
-
-def _fitted(prompt: str | Sequence[Message], session: SessionRow, room_tokens: int) -> str | Sequence[Message]:
-    """The prompt, with notes in the place of attachments that do not fit beside the fixed part."""
-    if isinstance(prompt, str) or not has_media(prompt):
-        return prompt
-    tokens = _prompt_tokens(prompt, session)
-    return SentSizes.of(session.model, session.encoding).fit_media(prompt, room_tokens, tokens)
