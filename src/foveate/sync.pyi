@@ -29,6 +29,7 @@ from foveate.session.files import TrackedFiles
 from foveate.session.goals import Goal, GoalStep
 from foveate.session.keys import KeyInfo, NewKey
 from foveate.session.knowledge import KnowledgeDraft, KnowledgeItem, LearningRun, StateFilter
+from foveate.session.picture import PastPicture
 from foveate.session.prompts import PromptInfo
 from foveate.session.record import Recordable
 from foveate.session.subagents import AgentInfo, AgentSpec
@@ -339,6 +340,7 @@ class Session:
         tools: bool | None = None,
     ) -> Context: ...
     def look(self, *, budget_tokens: int | None = None, strategy: str | None = None) -> Context: ...
+    def pictures(self) -> list[PastPicture]: ...
     def context_with(
         self,
         offer: ToolSet | None,

@@ -38,6 +38,7 @@ from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.fork import fork_session
 from foveate.session.goals import Goals
+from foveate.session.picture import PastPicture, past_picture
 from foveate.session.prompts import Prompts
 from foveate.session.read import Reader
 from foveate.session.record import (
@@ -456,6 +457,10 @@ class Session:
             self._shared.asked.pop(self.id)
             if asked is not None:
                 self._shared.asked[self.id] = asked
+
+    async def pictures(self) -> list[PastPicture]:
+        """What contexts showed each time the plan had changed, oldest first; the newest 500 are kept."""
+        return [past_picture(row) for row in await self._shared.store.pictures.list_pictures(self._key)]
 
     async def context_with(
         self,

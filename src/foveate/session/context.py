@@ -42,6 +42,7 @@ from foveate.errors import (
 )
 from foveate.events import Event, EventBus, EventKind
 from foveate.history.driver import StatefulDriver
+from foveate.history.late_writes import LateWrites
 from foveate.history.low_water import CachePrices
 from foveate.history.memory_layer import MemoryLayer
 from foveate.history.newest_step import PendingRequest, PendingSteps, native_framing_tokens
@@ -53,6 +54,7 @@ from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
 from foveate.session.cabinet import KeyRenewals
 from foveate.session.documents import check_size, stand_in
+from foveate.session.picture import keep_row
 from foveate.session.prompts import load_overrides, mode_text, overridden
 from foveate.session.request import Request, check_prompt, fit_prompt, prompt_tokens, said_by_user
 from foveate.session.uses import KnowledgeUses
@@ -164,6 +166,7 @@ class Contexts:
         self._settings = settings
         self._renewals = renewals
         self._uses = uses
+        self._late = LateWrites()
         self.board = SessionBoard(store, session_id, self.viewer, settings, self._publish)
         self._pending = PendingSteps(self.viewer, self.storyteller)
 
@@ -265,13 +268,21 @@ class Contexts:
                 board = noted
                 shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
         context = await self._assembled(session, counter, request, part, view, memory=layer.text, board=shown)
-        if not one_off:
-            await self._renewals.renew(session.tenant, context.text)
-            self._uses.show(session, layer.knowledge, query, ends_turn=ends_turn)
         room_tokens = counter.scale(room.history, session.calibration)
         notes = {**view.planned.notes, **_recall_notes(layer)}
         planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name, notes=notes)
-        return replace(context, planned=planned, board=board)
+        context = replace(context, planned=planned, board=board)
+        if not one_off:
+            self._uses.show(session, layer.knowledge, query, ends_turn=ends_turn)
+            await self._note_sent(session, context, has_changed=planned.is_new or bool(view.events))
+        return context
+
+    async def _note_sent(self, session: SessionRow, context: Context, *, has_changed: bool) -> None:
+        """Keep the cabinet's keys that a context refers to, and its picture if the plan has changed."""
+        await self._renewals.renew(session.tenant, context.text)
+        if has_changed:
+            row = keep_row(context, session.last_turn)
+            await self._late.write(lambda: self._store.pictures.add(session.id, row))
 
     async def _fixed_part(
         self, session: SessionRow, strategy: Strategy, request: Request, counter: Counter

@@ -1,13 +1,20 @@
-"""What a picture of a context shows: a cell for each turn, what each level takes, and the parts beside the history."""
+"""What a picture of a context shows: a cell for each turn, what each level takes, and the parts beside the history.
+
+Each time a plan changes, the cells are kept, so that people can see how the picture changed.
+"""
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from foveate.plan import Cause, ShownLevel
 from foveate.session.values import Context, Segment
+from foveate.store.pictures import PictureRow
+from foveate.turn import from_us, to_us
 
 LEVEL_NAMES: Mapping[ShownLevel, str] = {
     "R": "raw",
@@ -73,6 +80,42 @@ def joined(cells: Sequence[Cell]) -> Iterator[Cell]:
     for (level, is_cached), group in itertools.groupby(cells, key=lambda cell: (cell.level, cell.is_cached)):
         same = list(group)
         yield Cell(same[0].first, same[-1].last, level, is_cached)
+
+
+@dataclass(frozen=True, slots=True)
+class PastPicture:
+    """What a context showed when the plan had just changed."""
+
+    at: datetime
+    turn: int
+    """The newest turn at that time."""
+    strategy: str
+    cause: str
+    tokens: int
+    budget_tokens: int
+    cells: tuple[Cell, ...]
+    """Ranges of turns at one level, oldest first."""
+
+
+_RANGE = re.compile(r"([A-Z])(\d+)-(\d+)")
+
+
+def keep_row(context: Context, turn: int) -> PictureRow:
+    """What is kept of a context."""
+    cells = joined([Cell(cell.first, cell.last, cell.level) for cell in cells_of(context.segments)])
+    strip = " ".join(f"{cell.level}{cell.first}-{cell.last}" for cell in cells)
+    planned = context.planned
+    at_us = to_us(datetime.now(UTC))
+    cause = planned.cause or ""
+    return PictureRow(at_us, turn, planned.strategy, cause, context.tokens, context.budget_tokens, strip)
+
+
+def past_picture(row: PictureRow) -> PastPicture:
+    """A kept picture."""
+    levels: dict[str, ShownLevel] = {level: level for level in LEVEL_NAMES}
+    found = (Cell(int(first), int(last), levels[level]) for level, first, last in _RANGE.findall(row.strip))
+    cause = next((said for name, said in CAUSES.items() if name == row.cause), "the strategy changed what it shows")
+    return PastPicture(from_us(row.made_us), row.turn, row.strategy, cause, row.tokens, row.budget_tokens, tuple(found))
 
 
 def fixed_tokens(context: Context) -> dict[str, int]:

@@ -32,6 +32,7 @@ from foveate.store import (
     lineage,
     log,
     passages,
+    pictures,
     prompts,
     queue,
 )
@@ -412,6 +413,11 @@ class _Knowledge(_Part):
     fail_run = _writes(knowledge.fail_run)
 
 
+class _Pictures(_Part):
+    add = _writes(pictures.add)
+    list_pictures = _reads(pictures.list_pictures)
+
+
 class DatabaseStore(_Part):
     """See `foveate.store.protocol.Store`."""
 
@@ -428,6 +434,7 @@ class DatabaseStore(_Part):
         self.cabinet = _Cabinet(self._database)
         self.prompts = _Prompts(self._database)
         self.knowledge = _Knowledge(self._database)
+        self.pictures = _Pictures(self._database)
         self._dialect = dialect
 
     @classmethod

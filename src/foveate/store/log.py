@@ -109,7 +109,7 @@ COPY_TO_FORK = (
     SELECT :to, name, text, updated_us FROM documents WHERE session = :from""",
 )
 
-_MADE = ("eras", "plans", "offers", "recalled", "states", "boards", "requests", "artefacts")
+_MADE = ("eras", "plans", "offers", "recalled", "states", "boards", "requests", "artefacts", "pictures")
 _OWNED = (
     "passages",
     "renditions",

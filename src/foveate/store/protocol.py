@@ -31,6 +31,7 @@ from foveate.store.knowledge_rows import (
     RunRow,
     TurnTopicRow,
 )
+from foveate.store.pictures import PictureRow
 from foveate.store.rows import (
     NEWEST_ID,
     ArtefactRow,
@@ -109,6 +110,10 @@ class Store(Protocol):
     @property
     def knowledge(self) -> KnowledgeRows:
         """What past conversations teach, topics of turns, and the runs that learn."""
+
+    @property
+    def pictures(self) -> Pictures:
+        """What contexts showed each time a plan changed."""
 
     @property
     def artefacts(self) -> Artefacts:
@@ -196,6 +201,16 @@ class Store(Protocol):
         """Verify everything; yields progress and problems."""
 
     async def close(self) -> None: ...
+
+
+class Pictures(Protocol):
+    """What the contexts of a session showed each time its plan changed; see `foveate.store.pictures`."""
+
+    async def add(self, session_id: str, picture: PictureRow) -> None:
+        """Add a picture; of too many the oldest go."""
+
+    async def list_pictures(self, session_id: str) -> list[PictureRow]:
+        """The pictures of a session, the oldest first."""
 
 
 class KnowledgeRows(Protocol):

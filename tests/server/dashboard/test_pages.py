@@ -179,6 +179,27 @@ def test_looking_at_a_context_leaves_the_next_answer_alone(client: ServerClient)
     assert before is after is not None
 
 
+def test_the_picture_is_kept_each_time_the_plan_changes(client: ServerClient) -> None:
+    async def grow(fov: Foveate) -> list[tuple[int, str]]:
+        session = await fov.session("grown", budget_tokens=2_000)
+        for number in range(24):
+            said = [{"role": "user", "content": f"{number} " + "word " * 60}, {"role": "assistant", "content": "Yes."}]
+            await session.record(said)
+            await fov.settle(session_id="grown")
+            await session.context("And now?")
+        await session.look(budget_tokens=4_000)
+        return [(picture.turn, "".join(cell.level for cell in picture.cells)) for picture in await session.pictures()]
+
+    kept = call(client, grow, client.fov)
+    assert kept[0][1] == "R"
+    assert len(kept) > 1
+    assert kept[-1][0] > kept[0][0]
+    assert set(kept[-1][1]) > {"R"}
+    first = client.get("/ui/sessions/grown/past?at=1").text
+    assert f"Plan 1 of {len(kept)}" in first
+    assert "the first one" in first
+
+
 def test_a_preview_says_so_and_bad_numbers_are_explained(client: ServerClient) -> None:
     shown = client.get(f"/ui/sessions/{SESSION}/picture?budget=4k&strategy=standard").text
     assert "A preview as <b>standard</b> at 4,000 tokens" in shown

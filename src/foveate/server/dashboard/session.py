@@ -81,6 +81,17 @@ async def show_picture(visit: Visit, session: str) -> Response:
     return visit.part("picture.html", picture=picture, info=info, is_preview=is_preview)
 
 
+@pages.add("GET", f"{BASE}/sessions/{{session}}/past", right="read")
+async def show_past(visit: Visit, session: str) -> Response:
+    """What contexts showed when the plan had changed, by its number, oldest first."""
+    found = await visit.view.open_session(session)
+    pictures = await found.pictures()
+    if not pictures:
+        return visit.part("past.html", info=found.info, picture=None, place=0, total=0)
+    place = min(len(pictures), whole_number(visit.query("at"), "at") or len(pictures))
+    return visit.part("past.html", info=found.info, picture=pictures[place - 1], place=place, total=len(pictures))
+
+
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns", right="read")
 async def list_turns(visit: Visit, session: str) -> Response:
     """Turns, the newest first, in pages."""

@@ -6,8 +6,10 @@ Run it as `foveate.testing.stores` says; its cases take the same arguments.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from foveate.store import Store, bodies
+from foveate.store.pictures import PictureRow
 from foveate.store.rows import ERA_FANOUT, EraRow, NewPassages, NewRendition, PassageText
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 
@@ -218,7 +220,18 @@ async def pruning_takes_what_was_made_along(store: Store, _: OpenStore) -> None:
     assert await store.derived.pruned("s") is not None
 
 
+async def pictures_are_kept_in_order_and_the_oldest_go(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    made = [PictureRow(moment, moment, "gradient", "full", 10, 100, f"R1-{moment}") for moment in range(1, 504)]
+    for picture in reversed(made):
+        await store.pictures.add("s", picture)
+    await store.pictures.add("s", replace(made[-1], strip="another of the same moment"))
+    assert await store.pictures.list_pictures("s") == made[-500:]
+    await store.delete_session("s")
+
+
 CASES: tuple[Case, ...] = (
+    pictures_are_kept_in_order_and_the_oldest_go,
     turns_without_renditions_are_claimed_once,
     concurrent_claims_share_the_turns,
     an_expired_lease_is_free_again,
