@@ -67,6 +67,19 @@ def test_the_same_store_gives_the_same_bytes_and_no_items_if_none_are_wanted(tmp
     assert "k-1a2b3c" not in asyncio.run(with_store(tmp_path / "chat.db", job, none))
 
 
+def test_behind_the_first_turn_a_lesson_alone_needs_a_clear_match(tmp_path: Path) -> None:
+    async def shown(fov: Foveate) -> list[bool]:
+        session = await fov.session("s", channel="shop")
+        await fov._store.knowledge.add("", [lesson()])
+        first = (await session.context(PROMPT)).text
+        await say(session, "I do not know.", prompt="Hello!")
+        return ["k-1a2b3c" in text for text in (first, (await session.context(f"And now: {PROMPT}")).text)]
+
+    assert asyncio.run(with_store(tmp_path / "1.db", shown, EXACT)) == [True, True]
+    never = settings(recall={"deadline_seconds": None, "knowledge_alone_score": 2.0})
+    assert asyncio.run(with_store(tmp_path / "2.db", shown, never)) == [True, False]
+
+
 def test_a_retired_lesson_is_not_shown_again_to_the_same_prompt(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s", channel="shop")

@@ -205,9 +205,12 @@ class Recaller:
         ranked = None
         if measured.is_any and self._is_needed(measured, wish=wish, need=need):
             ranked = self._rank(query, measured, wish)
-        if ranked is None and not measured.items:
+        items = measured.items
+        if ranked is None and wish.is_gated and not (wish.is_first or wish.is_one_off):
+            items = [item for item in items if item.score >= self._settings.knowledge_alone_score]
+        if ranked is None and not items:
             return MemoryLayer(late=measured.late)
-        found = _Found(where, counter, ranked, measured.items)
+        found = _Found(where, counter, ranked, items)
         found = await self._judged(query, found, measured, deadline)
         layer = await self._fill(found, wish)
         return replace(layer, late=measured.late)

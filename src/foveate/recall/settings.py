@@ -53,6 +53,9 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Maximum number of lessons and references in the memory layer; together they take at most 30 % of it. 0: none."""
     knowledge_score: Annotated[float, Meta(ge=0, le=2)] = 0.8
     """Minimum score of a lesson or reference: the share of common words plus the similarity of meaning."""
+    knowledge_alone_score: Annotated[float, Meta(ge=0, le=2)] = 1.2
+    """The same where no passage passes the gate, so that a lesson alone would cost cached tokens. Does not apply before
+    the first turn and in previews, where nothing is cached. 2: practically never."""
     knowledge_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.6
     """Minimum confidence of a proposed lesson or reference. Approved and pinned ones are always considered, retired
     ones never."""

@@ -123,6 +123,8 @@ class _Asked:
     board: Board
     board_tokens: int
     pending: PendingRequest | None
+    ends_turn: bool
+    """The prompt begins a turn, so that the newest one is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +250,7 @@ class Contexts:
         has_results = bool(leading_results(prompt_messages(request.prompt)))
         is_pending = fallback is None and (has_results or not ends_turn)
         pending = PendingRequest(chosen.name, chosen.strategy, frame, limit, has_results) if is_pending else None
-        asked = _Asked(chosen, frame, room, query, board, used, pending)
+        asked = _Asked(chosen, frame, room, query, board, used, pending, ends_turn)
         try:
             view, layer = await self._history(session, asked, fallback)
         except HistoryExceedsBudget as error:
@@ -423,7 +425,7 @@ class Contexts:
             is_gated=self._settings.recall.gate,
             is_one_off=one_off,
             asking=session.last_turn if session.head != "closed" else None,
-            is_first=session.last_turn - (session.head != "closed") <= 0,
+            is_first=session.last_turn <= (0 if asked.ends_turn or session.head == "closed" else 1),
         )
         exact = exact_counter(session.encoding)
         if one_off:
