@@ -75,17 +75,40 @@ def openai_results() -> Reply:
     return Reply(200, "\n".join(map(json.dumps, lines)), content_type="application/jsonl")
 
 
+def google(state: str) -> Reply:
+    done = {"output": {"responsesFile": "files/out"}} if state == "SUCCEEDED" else {}
+    when = "2026-11-15T10:00:00Z"
+    job = {"name": "batches/1", "model": "models/gemini-2.5-flash", "state": f"BATCH_STATE_{state}", "createTime": when}
+    failed = {"error": {"code": 13, "message": "out of order"}} if state == "FAILED" else {}
+    return Reply(200, {"name": "batches/1", "metadata": {**job, **done}, "response": done, **failed})
+
+
+def google_upload(url: str) -> tuple[Reply, ...]:
+    begun = Reply(200, {}, headers={"X-Goog-Upload-URL": f"{url}/upload/1", "X-Goog-Upload-Status": "active"})
+    file = {"name": "files/in", "uri": f"{url}/files/in", "mimeType": "application/jsonl", "state": "ACTIVE"}
+    return begun, Reply(200, {"file": file}, headers={"X-Goog-Upload-Status": "final"})
+
+
+def google_results() -> Reply:
+    response = json.loads(plain("google", Said(TEXT)).payload)
+    lines = [{"key": "1", "response": response}, {"key": "2", "error": {"code": 4, "message": "expired"}}]
+    return Reply(200, "\n".join(map(json.dumps, lines)), content_type="application/jsonl")
+
+
 SUBMITTED: Mapping[Protocol, Callable[[str], tuple[Reply, ...]]] = {
     "anthropic": lambda url: (anthropic("in_progress", url),),
     "openai": lambda _: (OPENAI_FILE, openai("validating")),
+    "google": lambda url: (*google_upload(url), google("PENDING")),
 }
 RUNNING: Mapping[Protocol, Callable[[str], tuple[Reply, ...]]] = {
     "anthropic": lambda url: (anthropic("in_progress", url),),
     "openai": lambda _: (openai("in_progress"),),
+    "google": lambda _: (google("RUNNING"),),
 }
 ENDED: Mapping[Protocol, Callable[[str], tuple[Reply, ...]]] = {
     "anthropic": lambda url: (anthropic("ended", url), anthropic("ended", url), anthropic_results()),
     "openai": lambda _: (openai("completed"), openai_results(), OPENAI_FILE),
+    "google": lambda _: (google("SUCCEEDED"), google("SUCCEEDED"), Reply(200, {}), google_results()),
 }
 
 
@@ -103,7 +126,7 @@ def collect(handle: str) -> Any:
     return run
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
+@pytest.mark.parametrize("protocol", ["anthropic", "openai", "google"])
 def test_a_batch_is_submitted_and_collected_by_another_model_of_the_name(protocol: Protocol, asking: Asking) -> None:
     url = asking.server.url
     asking.server.will(*SUBMITTED[protocol](url))
@@ -146,3 +169,20 @@ def test_a_request_in_a_batch_is_the_one_that_would_be_sent_alone(asking: Asking
     sent = {key: value for key, value in asking.sent().body.items() if key != "stream"}
     assert (first["custom_id"], second["custom_id"]) == ("1", "2")
     assert first["params"] == sent
+
+
+def test_a_job_that_failed_as_a_whole_fails_each_of_its_requests(asking: Asking) -> None:
+    asking.server.will(*SUBMITTED["google"](asking.server.url))
+    handle = asking.use(MODELS["google"], submit)
+    asking.server.will(google("FAILED"), google("FAILED"), Reply(200, {}))
+    found = asking.use(MODELS["google"], collect(handle))
+    assert {key: error.reason for key, error in found.items()} == {"1": "server", "2": "server"}
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_results_that_can_not_be_read_now_are_an_error_of_the_call(status: int, asking: Asking) -> None:
+    url = asking.server.url
+    asking.server.will(*SUBMITTED["anthropic"](url))
+    handle = asking.use(MODELS["anthropic"], submit)
+    asking.server.will(anthropic("ended", url), anthropic("ended", url), refused("anthropic", status, "later"))
+    assert isinstance(asking.use_failing(MODELS["anthropic"], collect(handle)), ModelFailed)

@@ -164,8 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         sent = self.rfile.read(length)
-        is_form = "multipart" in (self.headers.get("Content-Type") or "")
-        body = sent.decode() if is_form else json.loads(sent or b"null")
+        is_file = "multipart" in self.headers.get("Content-Type", "") or "X-Goog-Upload-Offset" in self.headers
+        body = sent.decode() if is_file else json.loads(sent or b"null")
         behaviour = self.server.faulty.take(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
         try:
             self._behave(behaviour)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["text", "native", "tool", "prompted"]
 """How an answer gets its shape."""
+JOB_ERROR = "BatchJobError"
+"""What pydantic-ai raises for a job that ended without results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,15 @@ class ProviderBatch:
             return None
         found: dict[str, Answer | ModelError] = {}
         for batch in batches:
-            for result in await self._adapter.batch_results(batch):
+            with contained() as outcome:
+                results = await self._adapter.batch_results(batch)
+            if outcome.error is not None:
+                if type(outcome.raised).__name__ != JOB_ERROR:
+                    raise outcome.raised
+                # The job ended without results, and does not say which requests it had.
+                found |= {key: failure(outcome.raised, target) for key in requests if key not in found}
+                continue
+            for result in results:
                 request = requests.get(result.custom_id)
                 if request is None:
                     continue
