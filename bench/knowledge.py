@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -274,21 +274,28 @@ async def _rank(
         votes.update(dict(weights.get(turn_number(hit.turn_id) or 0, {})))
     total = sum(votes.values()) or 1.0
     span = hits[0].score - hits[-1].score if hits else 0.0
-    for share in (0.0, *SHARES):
+    near = {number + step for hit in hits[:VOTERS] for step in (-1, 1) if (number := turn_number(hit.turn_id) or 0)}
 
-        def score(hit: Hit, share: float = share) -> float:
-            on = weights.get(turn_number(hit.turn_id) or 0, {})
-            return hit.score + share * span * sum(weight * votes[topic] / total for topic, weight in on.items())
+    def on_topics(hit: Hit) -> float:
+        on = weights.get(turn_number(hit.turn_id) or 0, {})
+        return sum(weight * votes[topic] / total for topic, weight in on.items())
 
-        ranked = sorted(hits, key=score, reverse=True)
+    def is_neighbour(hit: Hit) -> float:
+        return float(turn_number(hit.turn_id) in near)
+
+    methods: list[tuple[str, float, Callable[[Hit], float]]] = [("as it is", 0.0, on_topics)]
+    methods += [(f"topics count {share:.2f}", share, on_topics) for share in SHARES]
+    methods += [(f"neighbours count {share:.2f}", share, is_neighbour) for share in SHARES]
+    for method, share, gain in methods:
+        scores = {hit.turn_id: hit.score + share * span * gain(hit) for hit in hits}
+        ranked = sorted(hits, key=lambda hit: -scores[hit.turn_id])
         for depth in DEPTHS:
             first = {turn_number(hit.turn_id) for hit in ranked[:depth]}
-            method = f"topics count {share:.2f}" if share else "as it is"
             found[method, depth].append(len(evidence & first) / len(evidence))
 
 
 async def measure(size: int) -> dict[str, object]:
-    """Time and memory of a run's steps over turns made of real prompts and answers."""
+    """Processor time and memory of a run's steps over turns made of real prompts and answers."""
     with tempfile.TemporaryDirectory() as folder:
         async with foveate.open(Path(folder) / "chat.db") as fov:
             session = await fov.session("s", channel=SCOPE.name)
@@ -299,23 +306,25 @@ async def measure(size: int) -> dict[str, object]:
                     messages, None, [None] * len(messages), session.sizes, session.compression_level
                 )
                 await session.append(drafts)
-            began = time.perf_counter()
+            began = time.process_time()
             before_mb = _peak_mb()
             gathered = await gather(fov, SCOPE)
-            gathered_at = time.perf_counter()
+            gathered_at = time.process_time()
+            print(f"gathered after {gathered_at - began:.1f} s, {_peak_mb()} MB", file=sys.stderr)
     vectors = _embedded(gathered)
     with suppress(ImportError):
         import sklearn.cluster  # type: ignore[import-untyped]  # noqa: F401 - loading it is not measured
-    embedded_at = time.perf_counter()
+    embedded_at = time.process_time()
     topics = find_topics(gathered, vectors, ())
-    topics_at = time.perf_counter()
+    topics_at = time.process_time()
+    print(f"topics after {topics_at - embedded_at:.1f} s, {_peak_mb()} MB", file=sys.stderr)
     items = find_lessons(gathered, topics)
-    ended = time.perf_counter()
+    ended = time.process_time()
     return {
         "turns": size,
-        "gather_seconds": round(gathered_at - began, 1),
-        "topics_seconds": round(topics_at - embedded_at, 1),
-        "lessons_seconds": round(ended - topics_at, 1),
+        "gather_cpu_seconds": round(gathered_at - began, 1),
+        "topics_cpu_seconds": round(topics_at - embedded_at, 1),
+        "lessons_cpu_seconds": round(ended - topics_at, 1),
         "topics": len(topics.items),
         "items": dict(Counter(item.kind for item in items)),
         "recorded_mb": before_mb,
