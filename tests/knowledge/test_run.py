@@ -14,8 +14,10 @@ import foveate
 from foveate.client import Foveate
 from foveate.errors import RunInProgress, RunLost
 from foveate.knowledge import run as module
+from foveate.knowledge.gather import Gathered, vectors_of
 from foveate.knowledge.run import LearnProgress, learn
 from foveate.recall.scopes import Scope
+from foveate.recall.vectors import Floats
 from foveate.settings import load_settings
 from foveate.store.knowledge_rows import NewKnowledge, TurnTopicRow
 from support.knowledge import SHOP, in_store, record
@@ -351,3 +353,29 @@ async def test_an_interrupted_run_whose_input_changed_begins_anew(fov: Foveate) 
     assert [run.state for run in await fov.store.knowledge.list_runs("")] == ["done", "replaced"]
     assert any("Friday" in row.text for row in await fov.store.knowledge.list_items("", scopes=[str(SHOP)]))
     assert Scope.parse(str(SHOP)) == SHOP
+
+
+def test_what_is_deleted_or_pruned_while_a_run_works_is_not_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = vectors_of
+    erased: list[str] = []
+
+    async def erase(fov: Foveate, gathered: Gathered) -> Floats:
+        if not erased:
+            await fov.delete_session("b")
+        elif len(erased) == 1:
+            await fov.prune("a", before="2026-01-01T00:30:00Z", dry_run=False)
+        erased.append("once")
+        return await real(fov, gathered)
+
+    async def work(fov: Foveate) -> None:
+        await fill(fov)
+        monkeypatch.setattr(module, "vectors_of", erase)
+        (report,) = (await learn(fov, SHOP)).scopes
+        assert (report.outcome, report.sessions, len(erased)) == ("learned", 1, 3)
+        texts = [row.text for row in await fov.store.knowledge.list_items("")]
+        assert texts
+        assert not any("make check" in text or "Emojis" in text for text in texts)
+
+    in_file(tmp_path / "chat.db", work)

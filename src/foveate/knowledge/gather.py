@@ -17,7 +17,7 @@ import msgspec
 
 from foveate.client import Foveate
 from foveate.errors import ModelError
-from foveate.models.secrets import scrub
+from foveate.models.secrets import redact
 from foveate.recall.embed import index_maker, load_embedder
 from foveate.recall.scopes import Scope
 from foveate.renditions import HISTORY_TOOLS, without_recalled
@@ -175,6 +175,13 @@ async def scope_spans(fov: Foveate, scope: Scope) -> list[SessionSpan]:
     ]
 
 
+async def erasures(fov: Foveate, scope: Scope) -> frozenset[tuple[str, int | None]]:
+    """The sessions of a scope, each with when its turns were pruned last."""
+    return frozenset(
+        [(span.row.id, await fov.store.derived.pruned(span.row.id)) for span in await scope_spans(fov, scope)]
+    )
+
+
 async def scopes_of(fov: Foveate) -> list[Scope]:
     """The scopes that are learned from by default: each project, and all sessions without a label together."""
     rows = await fov.store.list_sessions(tenant=fov.tenant_name)
@@ -270,12 +277,12 @@ class _Reader:
             assistant=self._clean(_answer_text(messages)),
             tools=tuple(_outcomes(messages)),
             compressed=self._clean(str(bodies.expand(made.compressed))) if made else "",
-            tiny=scrub(made.tiny) if made else "",
+            tiny=redact(made.tiny) if made else "",
             smoothed=self._clean(str(bodies.expand(made.smoothed))) if made and is_recent else "",
         )
 
     def _clean(self, text: str) -> str:
-        return ends(scrub(text.strip()), self._max_chars)
+        return ends(redact(text.strip()), self._max_chars)
 
 
 def typed_text(messages: Iterable[Message]) -> str:
@@ -319,9 +326,9 @@ def _outcome(call: ToolCall, result: ToolResult | None) -> ToolOutcome:
     said = "" if result is None else "\n".join(part_text(part) for part in result.content)
     return ToolOutcome(
         name=call.name,
-        arguments=ends(" ".join(scrub(arguments).split()), ARGUMENTS_CHARS).replace("\n", " "),
+        arguments=ends(" ".join(redact(arguments).split()), ARGUMENTS_CHARS).replace("\n", " "),
         is_error=result is not None and (result.is_error or bool(result.exit_code)),
-        text=_outer_lines(scrub(said)),
+        text=_outer_lines(redact(said)),
     )
 
 
@@ -329,7 +336,7 @@ def _displayed(messages: Iterable[Message]) -> Iterator[ToolOutcome]:
     """The errors that a program showed beside the conversation, as Aider does."""
     for message in messages:
         if message.kind == "display" and _ERROR_NAME.search(message.text):
-            yield ToolOutcome(name=DISPLAY, arguments="", is_error=False, text=_outer_lines(scrub(message.text)))
+            yield ToolOutcome(name=DISPLAY, arguments="", is_error=False, text=_outer_lines(redact(message.text)))
 
 
 def _outer_lines(text: str) -> str:

@@ -21,8 +21,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from foveate.client import Foveate
-from foveate.errors import ModelError, RunInProgress, RunLost, contained
-from foveate.knowledge.gather import Gathered, gather, scope_spans, scopes_of, vectors_of, watermark
+from foveate.errors import ModelError, Refused, RunInProgress, RunLost, SessionNotFound, contained
+from foveate.knowledge.gather import Gathered, erasures, gather, scope_spans, scopes_of, vectors_of, watermark
 from foveate.knowledge.lessons import find_lessons
 from foveate.knowledge.merge import merge
 from foveate.knowledge.model import Proposed
@@ -46,6 +46,7 @@ LEARN_VERSION = 1
 """Changes when rules find other things in the same turns, so that they are read again."""
 STEPS = ("gather", "topics", "lessons", "merge", "finish")
 RENEWALS_PER_LEASE = 3
+MAX_ATTEMPTS = 3
 LOOKED_BACK = 100
 """Runs of a scope among which the last one that ended is looked for."""
 
@@ -108,7 +109,19 @@ async def _views(fov: Foveate) -> list[Foveate]:
     return [fov, *map(fov.tenant, tenants)]
 
 
+class _InputErased(Exception):
+    """Turns that a run has read were deleted or pruned before it ended."""
+
+
 async def _learn_scope(fov: Foveate, scope: Scope, *, dry_run: bool, progress: Progress | None) -> ScopeReport:
+    """Learn from a scope; anew if what was read is deleted meanwhile, so that nothing of it is stored."""
+    for _ in range(MAX_ATTEMPTS):
+        with suppress(_InputErased, SessionNotFound):
+            return await _attempt(fov, scope, dry_run=dry_run, progress=progress)
+    raise Refused(f"turns of {scope} are deleted while they are learned from; try again later")
+
+
+async def _attempt(fov: Foveate, scope: Scope, *, dry_run: bool, progress: Progress | None) -> ScopeReport:
     spans = await scope_spans(fov, scope)
     blank = ScopeReport(scope=str(scope), tenant=fov.tenant_name, outcome="empty", sessions=len(spans))
     if not spans:
@@ -170,10 +183,13 @@ class _Run:
 
     async def execute(self, blank: ScopeReport, version: str) -> ScopeReport:
         """Do what is left of the run, and store everything."""
+        before = await erasures(self._fov, self._scope)
         gathered = await gather(self._fov, self._scope)
         async with self._leased(gathered, version):
             self._kept = await self._rows.steps(self._id)
             known, changes, found = await self._found(gathered)
+            if not before <= await erasures(self._fov, self._scope):
+                raise _InputErased
             return await self._finished(blank, gathered, known, changes, found)
 
     async def preview(self, blank: ScopeReport) -> ScopeReport:
