@@ -28,8 +28,8 @@ def test_the_help_of_every_command_has_an_example(words: str) -> None:
     assert examples, HELPS[words]
 
 
-WITHOUT_JSON = (["mcp"],)
-"""Commands whose output is a protocol."""
+WITHOUT_JSON = (["mcp"], ["ui"])
+"""Commands whose output is a protocol or a browser."""
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
