@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from foveate.cache import BoundedCache
-from foveate.errors import FoveateError
+from foveate.errors import FoveateError, contained
 from foveate.server.access import Principal
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.problems import ProblemError, problem_of
@@ -130,20 +130,27 @@ class Jobs:
             job.done += steps
 
         try:
-            async with self._slots:
-                job.status = "running"
-                job.result = await work(advance)
-            job.status, job.done = "done", job.total
+            with contained() as outcome:
+                async with self._slots:
+                    job.status = "running"
+                    job.result = await work(advance)
+                job.done = job.total
+            job.status, job.problem = _ending(outcome.error, job.tenant)
         except asyncio.CancelledError:
             job.status = "cancelled"
             raise
-        except FoveateError as error:
-            job.status, job.problem = "failed", problem_of(error, job.tenant).detail
-        except Exception:  # noqa: BLE001 - the boundary of the server: one job's defect is reported with it
-            _log.exception("a job failed")
-            job.status, job.problem = "failed", "the server failed; its log has the details"
         finally:
             job.ended_at = datetime.now(UTC)
+
+
+def _ending(error: Exception | None, tenant: str) -> tuple[JobStatus, str | None]:
+    """How a job ended, and what it reports; a defect is in the log."""
+    if error is None:
+        return "done", None
+    if isinstance(error, FoveateError):
+        return "failed", problem_of(error, tenant).detail
+    _log.error("a job failed", exc_info=error)
+    return "failed", "the server failed; its log has the details"
 
 
 @routes.add("GET", "/jobs", right="read")

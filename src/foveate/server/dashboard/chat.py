@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -12,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import AnswerPiece, AnswerSummary, Chat, ChatEvent, Notice, ToolRequest, ToolResponse
-from foveate.errors import FoveateError
+from foveate.errors import FoveateError, contained
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit
 from foveate.server.problems import ProblemError, problem_of
 
@@ -63,17 +62,16 @@ async def _open(visit: Visit, session: str, model: str) -> Chat:
 
 
 async def _stream(chat: Chat, text: str, tenant: str) -> AsyncIterator[bytes]:
-    try:
+    with contained() as outcome:
         async with aclosing(chat.say(text)) as events:
             async for event in events:
                 if data := _data(event):
                     yield _event(*data)
-    except FoveateError as error:
+    error = outcome.error
+    if isinstance(error, FoveateError):
         yield _event("problem", problem_of(error, tenant).detail)
-    except asyncio.CancelledError:
-        raise
-    except Exception:  # noqa: BLE001 - the boundary of the server: the page says that it failed
-        _log.exception("a chat failed")
+    elif error is not None:
+        _log.error("a chat failed", exc_info=error)
         yield _event("problem", "the server failed; its log has the details")
 
 
