@@ -15,6 +15,7 @@ from foveate.client import Foveate
 from foveate.errors import RunInProgress, RunLost
 from foveate.knowledge import run as module
 from foveate.knowledge.gather import Gathered, vectors_of
+from foveate.knowledge.report import LearnReport
 from foveate.knowledge.run import LearnProgress, learn
 from foveate.recall.scopes import Scope
 from foveate.recall.vectors import Floats
@@ -138,10 +139,13 @@ async def test_no_history_and_one_turn_are_learned_from(fov: Foveate) -> None:
 
 
 @in_store
-async def test_of_two_runs_at_once_one_is_rejected(fov: Foveate) -> None:
+async def test_of_two_runs_at_once_one_learns(fov: Foveate) -> None:
     await fill(fov)
     results = await asyncio.gather(learn(fov, SHOP), learn(fov, SHOP), return_exceptions=True)
-    assert sorted(type(result).__name__ for result in results) == ["LearnReport", "RunInProgress"]
+    reports = [result for result in results if not isinstance(result, RunInProgress)]
+    # The other is rejected or, if it comes late, finds nothing to do.
+    outcomes = [report.scopes[0].outcome for report in reports if isinstance(report, LearnReport)]
+    assert sorted(outcomes) in (["learned"], ["learned", "unchanged"])
     assert len(await fov.store.knowledge.list_runs("")) == 1
 
 

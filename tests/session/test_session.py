@@ -297,7 +297,8 @@ def test_a_large_message_is_encoded_in_slices_so_that_the_event_loop_runs_meanwh
         async with foveate.open(tmp_path / "f.db") as fov:
             session = await fov.session("s")
             await session.record({"role": "user", "content": "Hello."})
-            monkeypatch.setattr("foveate.text._encode", encode)
+            monkeypatch.setattr("foveate.text.json_text", encode)
+            monkeypatch.setattr("foveate.store.bodies.json_text", encode)
             turn = await session.record(shapes[shape])
             monkeypatch.undo()
             return (await session.get_turn(turn.id)).content
