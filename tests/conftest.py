@@ -24,7 +24,7 @@ os.environ["FOVEATE_COMPRESS__CLOSE_SECONDS"] = "0"
 pytest_plugins = ["support.local_model", "support.provider_server"]
 
 # The same examples in every run; `make thorough` tries many others, and what it finds becomes a fixed example.
-settings.register_profile("default", deadline=None, print_blob=True, max_examples=10, derandomize=True, database=None)
+settings.register_profile("default", deadline=None, print_blob=True, max_examples=6, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1_000)
 settings.load_profile("default")
 

@@ -23,7 +23,7 @@ from support.engine import assistant, talk
 MODEL = "scripted:test"
 
 
-@examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(900, 6_000),
     st.lists(st.tuples(st.text(min_size=1).filter(str.strip), st.integers(1, 300)), min_size=1, max_size=8),

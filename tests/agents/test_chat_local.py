@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from local_chat import MOST_APART, Limits, chat
 
 LIMITS = Limits(turns=5, budget_tokens=600, max_output_tokens=8)
 
 
+@pytest.mark.thorough  # test_run_local.py goes on with a real server after a kill; this takes 20 seconds
 def test_a_chat_outlives_its_budget_and_a_kill_and_predicts_what_is_cached(local_url: str, tmp_path: Path) -> None:
     done = chat(local_url, LIMITS, kills=[3], directory=tmp_path)
     assert done.turns == LIMITS.turns

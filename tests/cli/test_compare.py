@@ -24,7 +24,7 @@ QUICK = ("--budgets", "2k", "--strategies", "gradient,standard")
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     shell = Shell(tmp_path_factory.mktemp("compare") / "chat.db")
-    shell("demo", "--turns", "24", "--no-replay", "--json")
+    shell("demo", "--turns", "14", "--no-replay", "--json")
     return shell
 
 
@@ -97,13 +97,13 @@ def test_the_table_has_every_strategy_and_marks_the_best_of_each_row(compared: C
     assert head.split() == ["checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"]
     assert re.search(r"over budget( +0){6}", said)
     assert re.search(r"cached.*\*\d+%", said)
-    assert re.search(r"needles \(of 6\)", said)
-    assert re.search(r"standard: \d+ of 24 turns word for word, \d+ out of sight; ", said)
+    assert re.search(r"needles \(of 5\)", said)
+    assert re.search(r"standard: \d+ of 14 turns word for word, \d+ out of sight; ", said)
     assert "all 58 calls" in said.replace("\n", " ")
 
 
 def test_the_answer_in_json_has_every_run_with_its_figures(answer: Any) -> None:
-    assert (answer["subject"], answer["turns"], answer["sampling"]["every"]) == ("demo", 24, 1)
+    assert (answer["subject"], answer["turns"], answer["sampling"]["every"]) == ("demo", 14, 1)
     gradient, standard = answer["runs"]
     assert (gradient["strategy"], standard["strategy"]) == ("gradient", "standard")
     assert gradient["budget_tokens"] == 2_000
@@ -182,7 +182,7 @@ def test_the_page_has_the_tables_figures(demo: Shell, page: Path) -> None:
     for name in ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"):
         assert name in found.attributes["data-strategy"]
     assert "Facts kept, by how many turns ago" in text
-    assert "needles (of 6)" in text
+    assert "needles (of 5)" in text
     assert "At 6,000 tokens" in text
 
 
@@ -211,5 +211,5 @@ def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
 
 
 def test_the_demos_facts_are_looked_for(answer: Any) -> None:
-    planted = {fact.needle for fact in load_conversation(24).facts}
+    planted = {fact.needle for fact in load_conversation(14).facts}
     assert {needle["text"] for needle in answer["runs"][0]["needles"]} == {*planted, "no such thing"}

@@ -118,7 +118,7 @@ def test_escaping_is_reversible_and_leaves_no_mark(text: str) -> None:
     assert " [user]" not in escaped
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(any_messages, max_size=4).map(tuple))
 def test_any_turn_gets_renditions_inside_their_limits(messages: tuple[Message, ...]) -> None:
     check_sizes(messages, compress(*messages))
@@ -144,7 +144,7 @@ prose = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(prose, prose)
 def test_any_talk_is_compressed_the_same_way_twice(question: str, answer: str) -> None:
     messages = said("user", question), said("assistant", answer)

@@ -107,7 +107,7 @@ def test_code_and_quotes_stay_to_the_letter(blocks: list[str], said: str) -> Non
 
 
 @given(any_text)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_smoothing_twice_changes_nothing_more(text: str) -> None:
     once = smooth_prose(text)
     assert smooth_prose(once) == once
@@ -250,7 +250,7 @@ def test_a_result_that_comes_again_is_named() -> None:
 
 
 @given(st.lists(any_messages, max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_smoothed_turn_never_takes_more_tokens_and_is_deterministic(messages: list[Message]) -> None:
     smoothed = smooth_messages(messages)
     assert count_tokens(smoothed) <= count_tokens(turn_text(tuple(messages)))

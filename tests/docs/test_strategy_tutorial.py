@@ -63,7 +63,7 @@ def test_the_tutorials_commands_show_its_summary(site: Path) -> None:
         "from foveate.demo import load_conversation\n"
         f"with foveate.open({str(site / 'chat.db')!r}) as fov:\n"
         "    session = fov.session('demo')\n"
-        "    for turn in load_conversation(24).turns: session.record(turn)\n"
+        "    for turn in load_conversation(14).turns: session.record(turn)\n"
         "    fov.settle()\n",
     )
     for line in "".join(_blocks("console")).splitlines():

@@ -20,7 +20,7 @@ from foveate.replay.script import Surroundings
 from support.engine import settings
 from support.paths import ROOT
 
-TURNS = 24
+TURNS = 20
 CONVERSATION = make_conversation(TURNS)
 SIX = ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics")
 BUDGETS = (3_000, 200_000)

@@ -139,7 +139,7 @@ def stages() -> list[tuple[Stage, int]]:
     chosen = settings(recall={"enabled": False})
     ready = []
     for name, turns in histories().items():
-        some, budget, every = (turns, 3_000, 24) if name.startswith("tau") else (turns[:16], 12_000, 60)
+        some, budget, every = (turns, 3_000, 48) if name.startswith("tau") else (turns[:12], 12_000, 90)
         script = asyncio.run(prepare(some, settings=chosen))
         ready.append((Stage(script, some, CallSample(every), chosen), budget))
     return ready

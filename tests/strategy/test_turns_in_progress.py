@@ -29,7 +29,7 @@ def in_progress(before: list[int], steps: list[int], nominal_tokens: int, fixed_
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "hybrid", "topics"])
-@examples(max_examples=150, deadline=None)
+@examples(max_examples=60, deadline=None)
 @example(before=[300] * 3, steps=[3_000, 4_000], nominal=8_000, share=0.05, overheads=USUAL_OVERHEADS)
 @example(before=[], steps=[400, 900], nominal=1_200, share=0.4, overheads=USUAL_OVERHEADS)
 @given(

@@ -360,7 +360,7 @@ _answers = st.one_of(
 )
 
 
-@examples(max_examples=150, deadline=None)
+@examples(max_examples=60, deadline=None)
 @given(
     text=_answers,
     finish=st.sampled_from(["stop", "stop", "length"]),

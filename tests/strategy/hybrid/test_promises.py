@@ -38,7 +38,7 @@ def stories(draw: st.DrawFn) -> ListedStory:
     return story_of(turns, in_steps=is_open and in_steps)
 
 
-@examples(max_examples=150, deadline=None)
+@examples(max_examples=60, deadline=None)
 @given(
     story=stories(),
     budget=st.integers(0, 60_000),
