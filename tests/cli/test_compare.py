@@ -99,7 +99,7 @@ def test_the_table_has_every_strategy_and_marks_the_best_of_each_row(compared: C
     assert re.search(r"cached.*\*\d+%", said)
     assert re.search(r"needles \(of 5\)", said)
     assert re.search(r"standard: \d+ of 14 turns word for word, \d+ out of sight; ", said)
-    assert "all 58 calls" in said.replace("\n", " ")
+    assert "all 33 calls" in said.replace("\n", " ")
 
 
 def test_the_answer_in_json_has_every_run_with_its_figures(answer: Any) -> None:
