@@ -186,6 +186,10 @@ class _Run:
         before = await erasures(self._fov, self._scope)
         gathered = await gather(self._fov, self._scope)
         async with self._leased(gathered, version):
+            last = await _last_summary(self._fov, self._scope, gathered.watermark, version)
+            if last.is_done:  # another run ended since this one looked
+                await self._rows.fail_run(self._id, self._owner, "{}")
+                return replace(blank, outcome="unchanged", turns=len(gathered.turns))
             self._kept = await self._rows.steps(self._id)
             known, changes, found = await self._found(gathered)
             if not before <= await erasures(self._fov, self._scope):
