@@ -547,6 +547,7 @@ class Foveate:
             model=model,
             encoding=counter_for(model).encoding,
             mode=said.get("mode", ""),
+            scope=said.get("scope", ""),
         )
         return await self._store.create_session(new)
 

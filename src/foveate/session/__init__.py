@@ -450,17 +450,11 @@ class Session:
 
     async def look(self, *, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
         """The context as it is now, for a person to look at: no answer will come from it. See `context`."""
-        asked = self._shared.asked.get(self.id)
-        try:
-            return await self.context(budget_tokens=budget_tokens, strategy=strategy, tools=False)
-        finally:
-            self._shared.asked.pop(self.id)
-            if asked is not None:
-                self._shared.asked[self.id] = asked
+        return await self._make_context(None, budget_tokens=budget_tokens, strategy=strategy)
 
     async def pictures(self) -> list[PastPicture]:
         """What contexts showed each time the plan had changed, oldest first; the newest 500 are kept."""
-        return [past_picture(row) for row in await self._shared.store.pictures.list_pictures(self._key)]
+        return [past_picture(row) for row in await self._store.pictures.list_pictures(self._key)]
 
     async def context_with(
         self,
@@ -474,6 +468,23 @@ class Session:
         recall: bool = True,
     ) -> Context:
         """`context` with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
+        context = await self._make_context(
+            offer, prompt, budget_tokens=budget_tokens, system=system, order=order, strategy=strategy, recall=recall
+        )
+        self.came_from(context)
+        return context
+
+    async def _make_context(
+        self,
+        offer: ToolSet | None,
+        prompt: str | Sequence[Message] = "",
+        *,
+        budget_tokens: int | None = None,
+        system: str = "",
+        order: Order | None = None,
+        strategy: str | None = None,
+        recall: bool = True,
+    ) -> Context:
         await self._reload()
         said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         request = Request(
@@ -490,9 +501,7 @@ class Session:
         context = await self._contexts.make(self._row, self._counter, request)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
         drops = self._shared.settings.context.drop_unbound_thinking
-        context = replace(context, offer=sent, drops_unbound_thinking=drops)
-        self.came_from(context)
-        return context
+        return replace(context, offer=sent, drops_unbound_thinking=drops)
 
     def came_from(self, context: Context) -> None:
         """The answer that is recorded next came from this context."""

@@ -24,7 +24,7 @@ MAX_CHARS = 20_000
 LEAST_WEIGHT = 0.6
 """Facts that weigh less tell nothing."""
 LEAST_WORDS = 3
-"""So many telling words of an item in an answer show that it was used; of names and numbers one is enough."""
+"""Telling words of an item in an answer that show that it was used; of names and numbers one is enough."""
 SPECIFIC_KINDS = "in#@/uq"
 """Identifiers, names, numbers, dates, paths, addresses and quotations."""
 

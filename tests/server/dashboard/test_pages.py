@@ -179,6 +179,28 @@ def test_looking_at_a_context_leaves_the_next_answer_alone(client: ServerClient)
     assert before is after is not None
 
 
+def test_a_request_made_while_somebody_looks_keeps_its_answer(
+    client: ServerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look(fov: Foveate) -> tuple[object, object]:
+        session = await fov.open_session(SESSION)
+        make = session._contexts.make
+
+        async def make_beside(*given: object) -> object:
+            made = await make(*given)  # type: ignore[arg-type]
+            await (await fov.open_session(SESSION)).context("Sent meanwhile")
+            return made
+
+        monkeypatch.setattr(session._contexts, "make", make_beside)
+        asked = session._shared.asked.get(session.id)
+        await session.look()
+        return asked, session._shared.asked.get(session.id)
+
+    before, after = call(client, look, client.fov)
+    assert after is not None
+    assert after is not before
+
+
 def test_the_picture_is_kept_each_time_the_plan_changes(client: ServerClient) -> None:
     async def grow(fov: Foveate) -> list[tuple[int, str]]:
         session = await fov.session("grown", budget_tokens=2_000)
@@ -216,6 +238,12 @@ def test_files_are_imported_and_one_that_is_none_does_not_stop_the_others(client
     assert "<b>talk.jsonl</b>: 2 of 2 messages are new" in page
     assert page.count('class="problem"') == 2
     assert "/tmp" not in page
+    assert "foveate-import-" not in page
+
+
+def test_an_import_without_a_size_is_refused(client: ServerClient) -> None:
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    assert client.post("/ui/import", content=iter([b"--x--\r\n"]), headers=kind).status_code == 411
 
 
 def test_with_keys_a_browser_logs_in_and_other_tenants_are_not_seen(tmp_path: Path) -> None:

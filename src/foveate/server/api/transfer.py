@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 from msgspec import Meta, Struct
@@ -77,19 +77,13 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
     """Import a transcript, sent as the body. A second import adds only new messages."""
     if Path(query.name).name != query.name or query.name in (".", "..") or "\0" in query.name:
         raise ProblemError(422, f"name: {query.name[:50]!r} is not the name of a file")
-    with tempfile.TemporaryDirectory(prefix="foveate-import-") as folder:
-        path = Path(folder) / query.name
-        try:
-            with path.open("wb") as file:
-                await spool_body(call.request, file, max_mb=call.parts.settings.max_body_mb)
-            report = await call.view.import_file(path, format=query.format, session_id=query.session)
-        except (OSError, ValueError) as error:
-            raise ProblemError(422, f"the transcript can't be read: {type(error).__name__}") from error
-        except InputError as error:
-            error.args = (str(error).replace(str(path), query.name),)
-            raise
-        report.source = query.name
-        return report
+    return await import_named(
+        call.view,
+        query.name,
+        lambda file: spool_body(call.request, file, max_mb=call.parts.settings.max_body_mb),
+        format_name=query.format,
+        session_id=query.session,
+    )
 
 
 @routes.add("GET", "/sessions/{session}/export", right="read", media="text/plain")
@@ -111,6 +105,30 @@ async def compare_strategies(call: Call, session: str, body: CompareBody) -> Job
 
     name = comparison.info.id
     return call.parts.jobs.start(call.principal, "compare", name, total=comparison.total, work=work).shown()
+
+
+async def import_named(
+    view: Foveate,
+    name: str,
+    write: Callable[[BinaryIO], Awaitable[object]],
+    *,
+    format_name: str | None = None,
+    session_id: str | None = None,
+) -> ImportReport:
+    """Import a transcript that `write` puts into a file of this name. Errors name the file as the client does."""
+    with tempfile.TemporaryDirectory(prefix="foveate-import-") as folder:
+        path = Path(folder) / name
+        try:
+            with path.open("wb") as file:
+                await write(file)
+            report = await view.import_file(path, format=format_name, session_id=session_id)
+        except (OSError, ValueError) as error:
+            raise ProblemError(422, f"the transcript can't be read: {type(error).__name__}") from error
+        except InputError as error:
+            error.args = (str(error).replace(str(path), name),)
+            raise
+        report.source = name
+        return report
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -35,7 +35,6 @@ class Total:
     cached_tokens: int = 0
     output_tokens: int = 0
     usd: float = 0.0
-    parts: list[str] = field(default_factory=list)
 
     def add(self, row: CostRow) -> None:
         self.calls += row.calls

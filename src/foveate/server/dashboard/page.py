@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote, unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -255,10 +255,3 @@ def whole_number(text: str, name: str, *, least: int = 1, most: int = 100_000_00
     if not (digits.isascii() and digits.isdigit()) or not least <= int(digits) * scale <= most:
         raise ProblemError(422, f"{name} takes a number from {least:,} to {most:,}, e.g. 8000 or 8k; got {text[:40]!r}")
     return int(digits) * scale
-
-
-def any_of(handlers: dict[str, Any], name: str, what: str) -> Any:
-    """The entry of this name; a clear error if there is none."""
-    if name not in handlers:
-        raise ProblemError(404, f"there is no {what} {name[:50]!r}; available: {', '.join(handlers)}")
-    return handlers[name]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path, PurePath
+from functools import partial
+from pathlib import PurePath
+from typing import BinaryIO
 
 from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
 from foveate.errors import FoveateError
-from foveate.server.api.transfer import export_stream
+from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, problem_of
+from foveate.server.settings import MB
 
 MAX_FILES = 50
 PIECE = 1 << 20
+MAX_NAME_CHARS = 100
 SUFFIXES = {"json": "json", "markdown": "md"}
 pages = Pages()
 
@@ -28,34 +31,32 @@ async def show_import(visit: Visit) -> Response:
 @pages.add("POST", f"{BASE}/import", right="write")
 async def import_files(visit: Visit) -> Response:
     """Import transcripts; one that can't be read does not stop the others."""
-    limit = visit.parts.settings.max_body_mb * 1_000_000
-    if int(visit.request.headers.get("content-length", "0") or 0) > limit:
-        raise ProblemError(413, f"the files have more than {limit // 1_000_000:,} MB together; use 'foveate import'")
+    most = visit.parts.settings.max_body_mb
+    length = visit.request.headers.get("content-length", "")
+    if not length.isdecimal():
+        raise ProblemError(411, "the size of the files is missing: send Content-Length")
+    if int(length) > most * MB:
+        raise ProblemError(413, f"the files have more than {most:,} MB together; use 'foveate import'")
     results, problems = [], []
     async with visit.request.form(max_files=MAX_FILES) as form:
         for upload in form.getlist("file"):
             if not isinstance(upload, UploadFile) or not upload.filename:
                 continue
-            name = PurePath(upload.filename.replace("\\", "/")).name or "transcript.jsonl"
+            name = PurePath(upload.filename.replace("\\", "/")).name[-MAX_NAME_CHARS:] or "transcript.jsonl"
             try:
-                results.append((name, await _import(visit, upload, name)))
-            except (FoveateError, OSError, ValueError) as error:
-                detail = problem_of(error, visit.principal.tenant).detail if isinstance(error, FoveateError) else ""
-                problems.append((name, detail or f"it can't be read: {type(error).__name__}"))
+                results.append((name, await import_named(visit.view, name, partial(_copy, upload))))
+            except ProblemError as error:
+                problems.append((name, error.detail))
+            except FoveateError as error:
+                problems.append((name, problem_of(error, visit.principal.tenant).detail))
     if not results and not problems:
         problems.append(("", "choose at least one file"))
     return visit.page("import.html", title="Import", results=results, problems=problems)
 
 
-async def _import(visit: Visit, upload: UploadFile, name: str) -> object:
-    with tempfile.TemporaryDirectory(prefix="foveate-import-") as folder:
-        path = Path(folder) / name[-100:]
-        with path.open("wb") as file:
-            while piece := await upload.read(PIECE):
-                file.write(piece)
-        report = await visit.view.import_file(path)
-        report.source = name
-        return report
+async def _copy(upload: UploadFile, file: BinaryIO) -> None:
+    while piece := await upload.read(PIECE):
+        file.write(piece)
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/export", right="read")
