@@ -134,7 +134,7 @@ MANY_PROCESSES = (
 )
 MEMORY = "blocks = []\nwhile True: blocks.append(bytearray(10_000_000))"
 SHARED_MEMORY = (
-    "import mmap, os, time\nfor i in range(8): os.fork()\nblock = mmap.mmap(-1, 20_000_000)\n"
+    "import mmap, os, time\nfor i in range(5): os.fork()\nblock = mmap.mmap(-1, 20_000_000)\n"
     "for at in range(0, 20_000_000, 4096): block[at] = 1\ntime.sleep(30)"
 )
 MANY_FILES = "for i in $(seq 3000); do head -c 1000000 /dev/zero > file$i || exit 3; done; echo filled"
