@@ -100,7 +100,7 @@ _OPTIONS = (
         "mcp",
         multiple=True,
         metavar="NAME|FILE",
-        help="MCP server whose tools the model may use: a name in tools.mcp_servers, or a file of servers (agents: names only); repeatable.",
+        help="MCP server with tools for the model: a name in tools.mcp_servers, or a file (not for agents); repeatable.",
     ),
 )
 
