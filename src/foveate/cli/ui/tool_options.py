@@ -100,7 +100,7 @@ _OPTIONS = (
         "mcp",
         multiple=True,
         metavar="NAME|FILE",
-        help="MCP server with tools for the model: a name in tools.mcp_servers, or a file (not for agents); repeatable.",
+        help="MCP server with tools for the model: a name in tools.mcp_servers or a file (not for agents); repeatable.",
     ),
 )
 
