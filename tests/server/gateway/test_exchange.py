@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 import foveate
 from foveate.client import Foveate
 from foveate.errors import StoreBusy
+from foveate.intake.recorder import Recorder
 from foveate.server.access import OWNER
-from foveate.server.gateway.recorder import Recorder
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database

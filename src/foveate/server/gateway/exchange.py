@@ -23,10 +23,10 @@ import msgspec
 
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage
 from foveate.events import Event
-from foveate.server.gateway.chain import read_history
-from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice, own_results
+from foveate.intake.chain import read_history
+from foveate.intake.recorder import Placement, Recorder, SessionChoice
+from foveate.intake.sessions import ClientId, SessionDecision
 from foveate.server.gateway.reply import GatewayReply, reply_soon
-from foveate.server.gateway.sessions import ClientId, SessionDecision
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.whole import CACHE_CONTROL, with_breakpoints
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
@@ -34,6 +34,7 @@ from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.values import Context
+from foveate.turn import Message, Text, ToolResult
 
 T = TypeVar("T")
 Record = dict[str, Any]
@@ -392,7 +393,7 @@ class Gateway:
             await self._finish(call, prepared, answer, results)
             return None
         said = answer.round_messages
-        await self._recorder.add_round(prepared.placement, call.wire.format, said, own_results(results))
+        await self._recorder.add_round(prepared.placement, call.wire.format, said, _own_messages(results))
         following = answer.follow_up(body, list(results))
         answer.next_round()
         return following
@@ -445,7 +446,7 @@ class Gateway:
                 call.wire.format,
                 said=answer.round_messages,
                 shown=answer.shown_messages(),
-                results=own_results(results),
+                results=_own_messages(results),
             )
             if call.wire.format == "openai-responses" and call.request.body.get("store") is not False:
                 await self._recorder.add_response(prepared.placement, answer.result())
@@ -466,9 +467,9 @@ class Gateway:
             prepared.placement = None
 
 
-def _turn_header(placed: Placement) -> dict[str, str]:
-    """Where a request is in the log; nothing if it could not be recorded."""
-    return {"x-foveate-turn": placed.turn_id} if placed.turn else {}
+def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
+    """Results of own calls as messages."""
+    return [Message("tool", (ToolResult(call.id or None, (Text(text),), name=call.name),)) for call, text in results]
 
 
 def limit_breakpoints(body: Record) -> Record:

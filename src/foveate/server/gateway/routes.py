@@ -16,10 +16,10 @@ from starlette.routing import BaseRoute, Route
 
 from foveate.client import Foveate
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
+from foveate.server.gateway.client_ids import client_id
 from foveate.server.gateway.exchange import ClientCall, Gateway
-from foveate.server.gateway.recorder import Recorder, SessionChoice
-from foveate.server.gateway.sessions import client_id
 from foveate.server.gateway.transport import upstream_client
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from foveate.server.gateway.chain import RequestHistory
+from foveate.intake.chain import RequestHistory
 
 Record = dict[str, Any]
 

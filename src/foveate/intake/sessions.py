@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from string import hexdigits
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from foveate.cache import BoundedCache
-from foveate.server.gateway.additions import asks_for_summary, is_compaction, is_for_summary
-from foveate.server.gateway.chain import RequestHistory, read_history
-from foveate.server.gateway.wires import ClientRequest
+from foveate.intake.additions import asks_for_summary, is_for_summary
+from foveate.intake.chain import RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
 
-MAX_ID_CHARS: Final = 200
 BRANCH: Final = "~"
 """Between the name of a session and what its branches and sub-agents add to it."""
 BRANCH_BYTES: Final = 3
@@ -90,6 +88,19 @@ class SessionDecision:
         return self.standing.keyed == keyed and self.standing.messages <= self.count
 
 
+class Incoming(Protocol):
+    """What is asked of a client's request beside its messages."""
+
+    @property
+    def system(self) -> str: ...
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]: ...
+
+    @property
+    def max_output_tokens(self) -> int | None: ...
+
+
 class Places(Protocol):
     """Where known histories are, within one tenant."""
 
@@ -100,43 +111,7 @@ class Places(Protocol):
     async def family(self, tenant: str, session_id: str) -> list[str]: ...
 
 
-def client_id(headers: Mapping[str, str], hints: Mapping[str, str], path_session: str | None) -> ClientId | None:
-    """The session that a request names, by the rank of what names it; None if nothing does."""
-    if ours := _clean(path_session or headers.get("x-foveate-session")):
-        return ClientId(ours, "path" if path_session else "x-foveate-session", is_ours=True)
-    if claude := _clean(headers.get(CLAUDE_CODE_ID)):
-        return _with_agent("claude-code", claude, headers.get("x-claude-code-agent-id"), CLAUDE_CODE_ID)
-    agent = headers.get("user-agent", "").lower()
-    if "codex" in agent or "x-codex-turn-metadata" in headers:
-        session, thread = _clean(headers.get("session-id")), _clean(headers.get("thread-id"))
-        if session:
-            codex = _with_agent("codex", session, thread if thread != session else None, "session-id")
-            return replace(codex, is_summary=is_compaction(headers))
-    for header in ("x-session-id", "x-session-affinity", "session_id"):
-        if named := _clean(headers.get(header)):
-            parent = _clean(headers.get("x-parent-session-id"))
-            return ClientId(named, header, parent=parent)
-    for hint in ("session_id", "prompt_cache_key"):
-        if named := _clean(hints.get(hint)):
-            return ClientId(named, hint)
-    return None
-
-
-def _with_agent(client: str, session: str, agent: str | None, source: str) -> ClientId:
-    name = f"{client}-{session}"
-    if agent := _clean(agent):
-        return ClientId(f"{name}{BRANCH}{agent}", source, parent=name)
-    return ClientId(name, source)
-
-
-def _clean(value: str | None) -> str | None:
-    """The id, if it can be one."""
-    if not value or not value.strip() or len(value) > MAX_ID_CHARS or not value.isprintable():
-        return None
-    return value.strip()
-
-
-def is_auxiliary(request: ClientRequest, history: RequestHistory) -> bool:
+def is_auxiliary(request: Incoming, history: RequestHistory) -> bool:
     """Whether this looks like a client's own housekeeping: a title, a summary, a probe for a token count."""
     if request.tools or history.last_answer is not None:
         return False
@@ -177,7 +152,7 @@ class Resolver:
 
     async def resolve(
         self,
-        request: ClientRequest,
+        request: Incoming,
         history: RequestHistory,
         named: ClientId | None,
         count_turns: TurnCount,
@@ -231,7 +206,7 @@ class Resolver:
         return SessionDecision("continue", "an answer with the same calls", history, name, count, turn=turn)
 
     async def _unmatched(
-        self, request: ClientRequest, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
+        self, request: Incoming, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
     ) -> SessionDecision:
         """A history that the named session does not know."""
         if not named.is_ours and not request.tools:
@@ -248,7 +223,7 @@ class Resolver:
         forked = _placed(history, found, "a history that another session begins with", always_fork=True)
         return replace(forked, session=name) if forked.action == "fork" else None
 
-    async def _by_content(self, request: ClientRequest, history: RequestHistory) -> SessionDecision:
+    async def _by_content(self, request: Incoming, history: RequestHistory) -> SessionDecision:
         found = await self._best(history, None)
         if found and (found.place.is_head or history.has_answer(history.index_behind(found.place.key))):
             return await self._behind(history, found, "the history is known")
@@ -265,7 +240,7 @@ class Resolver:
         name = f"chat-{secrets.token_hex(6)}"
         return SessionDecision("new", "no part of the history is known", history, name, after="")
 
-    async def _first(self, request: ClientRequest, history: RequestHistory, named: ClientId) -> SessionDecision:
+    async def _first(self, request: Incoming, history: RequestHistory, named: ClientId) -> SessionDecision:
         """The first request of a session that its client names."""
         if not named.is_ours and is_auxiliary(request, history):
             return SessionDecision("pass", "a title or a probe", history)

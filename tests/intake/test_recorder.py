@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import foveate
 from foveate.client import Foveate
 from foveate.errors import StoreBusy
-from foveate.server.gateway.chain import read_history
-from foveate.server.gateway.recorder import Placement, Recorder, SessionChoice
-from foveate.server.gateway.sessions import ClientId, SessionDecision
+from foveate.intake.chain import read_history
+from foveate.intake.recorder import Placement, Recorder, SessionChoice
+from foveate.intake.sessions import ClientId, SessionDecision
 from foveate.server.gateway.wires import WIRES
 from foveate.session import Session
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from foveate.cache import BoundedCache
-from foveate.server.gateway.additions import Addition, addition, without_reminders
+from foveate.intake.additions import Addition, addition, without_reminders
 from foveate.session.record import as_messages
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 

@@ -20,10 +20,9 @@ from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.errors import FoveateError, SessionContinued, SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
-from foveate.server.gateway.additions import without_reminders
-from foveate.server.gateway.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
-from foveate.server.gateway.sessions import TITLE_CHARS, ClientId, Resolver, SessionDecision, branch_of
-from foveate.server.gateway.wires import ClientRequest, OwnCall
+from foveate.intake.additions import without_reminders
+from foveate.intake.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
+from foveate.intake.sessions import TITLE_CHARS, ClientId, Incoming, Resolver, SessionDecision, branch_of
 from foveate.session import Session
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id, stored_id
@@ -100,7 +99,7 @@ class Recorder:
         return public_id(self._tenant, stored)
 
     async def place(
-        self, request: ClientRequest, history: RequestHistory, named: ClientId | None, choice: SessionChoice
+        self, request: Incoming, history: RequestHistory, named: ClientId | None, choice: SessionChoice
     ) -> Placement | SessionDecision:
         """Record what is new of a request. A decision to pass it on unrecorded is returned as it is."""
         placed = await self.begin(request, history, named, choice)
@@ -113,7 +112,7 @@ class Recorder:
         return placed
 
     async def begin(
-        self, request: ClientRequest, history: RequestHistory, named: ClientId | None, choice: SessionChoice
+        self, request: Incoming, history: RequestHistory, named: ClientId | None, choice: SessionChoice
     ) -> Placement | SessionDecision:
         """Find the session of a request, and begin to record what is new: `Placement.recorded` waits for that.
 
@@ -147,7 +146,7 @@ class Recorder:
             task.exception()  # whoever waits for the record raises it
 
     async def _resolve(
-        self, request: ClientRequest, history: RequestHistory, named: ClientId | None, own: Placement | None = None
+        self, request: Incoming, history: RequestHistory, named: ClientId | None, own: Placement | None = None
     ) -> SessionDecision:
         """The decision for a request; its `own` placement does not make a session busy."""
         mine = own.name if own is not None and own.is_held else None
@@ -402,11 +401,6 @@ class Recorder:
     def _announce(self, session_id: str, decision: SessionDecision, placement: Placement) -> None:
         data: dict[str, Json] = {"action": decision.action, "reason": decision.reason, "known_messages": decision.count}
         self._view.publish(Event("session-resolved", session_id, datetime.now(UTC), placement.turn_id, data))
-
-
-def own_results(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
-    """Results of own calls as messages."""
-    return [Message("tool", (ToolResult(call.id or None, (Text(text),), name=call.name),)) for call, text in results]
 
 
 def _keys(history: RequestHistory, first: int) -> list[str | None]:
