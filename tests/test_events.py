@@ -17,8 +17,8 @@ from foveate import sync
 from foveate.errors import InputError
 from foveate.events import EVENT_KINDS, Event, EventBus, EventKind, EventSettings, Subscription
 from foveate.settings import Settings
+from support.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 20.0
 HELLO = {"role": "user", "content": "Hello"}
 EXCHANGE = [HELLO, {"role": "assistant", "content": "Good day"}]
 

@@ -27,6 +27,7 @@ from foveate.errors import (
 )
 from foveate.session import checkpoints, documents, goals, keys
 from foveate.session import topics as topical
+from support.patience import PATIENCE_SECONDS
 from support.stubs import STUB, generate
 
 HELLO = {"role": "user", "content": "Hello"}
@@ -230,7 +231,7 @@ def test_closing_under_other_threads_ends_their_calls_and_loses_nothing_acknowle
         while fov.open_session("s").info.turns < 8:
             pass
         fov.close()
-        acknowledged = {turn for talk_ in talks for turn in talk_.result(timeout=30)}
+        acknowledged = {turn for talk_ in talks for turn in talk_.result(timeout=PATIENCE_SECONDS)}
     with sync.open(tmp_path / "chat.db") as again:
         assert acknowledged <= {turn.id for turn in again.session("s").load_turns()}
 

@@ -27,6 +27,7 @@ from foveate.tools import Toolbox, Workspace, registry, tool
 from foveate.tools.toolbox import Approver
 from foveate.turn import Text
 from support.chats import scripted_store
+from support.patience import PATIENCE_SECONDS
 
 MODEL = "scripted:test"
 QUICK = {"poll_seconds": 0.01}
@@ -194,10 +195,10 @@ def test_a_cancel_ends_the_whole_tree_and_interrupts_a_call_in_progress(tmp_path
             assert (child.parent, child.depth, child.tree) == (top.id, 2, top.id)
             worker = AgentWorker(fov)
             running = asyncio.create_task(worker.run(drain=True))
-            await asyncio.wait_for(started.wait(), 20)
+            await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
             cancelled = await fov.agents.cancel(top.id)
             assert {agent.id for agent in cancelled} == {top.id, child.id}
-            await asyncio.wait_for(running, 20)
+            await asyncio.wait_for(running, PATIENCE_SECONDS)
             assert {agent.state for agent in await fov.agents.list()} == {"cancelled"}
             assert await fov.agents.cancel(top.id) == []
 
@@ -348,7 +349,7 @@ def test_a_model_spawns_agents_waits_without_a_worker_and_reads_their_results(tm
     async def test() -> None:
         async with store(tmp_path / "a.db", reply, concurrency=1) as fov:  # a parent that kept it busy would deadlock
             top = await fov.agents.spawn("Count all sheep.", model=MODEL, packs=["agents"])
-            await asyncio.wait_for(drained(fov), 60)
+            await asyncio.wait_for(drained(fov), PATIENCE_SECONDS)
             ended = await fov.agents.get(top.id)
             assert ended.state == "done", ended.problem
             assert "1 sheep" in str(ended.result)
@@ -373,7 +374,9 @@ def test_an_agent_goes_on_when_its_wait_for_another_times_out(tmp_path: Path) ->
 
     async def test() -> None:
         async with store(tmp_path / "a.db", reply) as fov:
-            ended = await asyncio.wait_for(fov.agents.run("Count sheep.", model=MODEL, packs=["agents"]), 60)
+            ended = await asyncio.wait_for(
+                fov.agents.run("Count sheep.", model=MODEL, packs=["agents"]), PATIENCE_SECONDS
+            )
             assert ended.state == "done"
             assert "waits for a person to answer: The left one?" in str(ended.result)
 

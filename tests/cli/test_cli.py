@@ -17,6 +17,7 @@ from foveate import sync
 from foveate.cli import cli
 from support.command_line import AWKWARD, SHOWN, Shell, command, shell_with
 from support.command_line_page import PAGE, generate, helps
+from support.patience import PATIENCE_SECONDS
 
 HELPS = dict(helps())
 COMMANDS = [words.split()[1:] for words in HELPS if words != "foveate"]
@@ -239,7 +240,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], tmp_
         assert process.stdout.read(100)
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) in (0, 1)
+        assert process.wait(PATIENCE_SECONDS) in (0, 1)
 
 
 def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_p
     while not shell.db.exists() or not _has_turns(shell.db):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert told.decode().strip() == "Interrupted; what was recorded before is kept."
     assert shell.json("doctor")["ok"]

@@ -6,12 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from support.command_line import Shell, command
+from support.patience import wait_until
 
 CALC = "def add(a, b):\n    return a - b\n"
 TEST = "import unittest\nfrom calc import add\n\n\nclass Sum(unittest.TestCase):\n    def test_add(self):\n        \
@@ -22,7 +22,6 @@ PATCH = (
 RUN_TESTS = f"{sys.executable} -m unittest -q"
 FOREVER = 600
 """Seconds: until the kill."""
-LIMIT_SECONDS = 60
 
 
 def script(path: Path, last: dict[str, object], *, slow: str = "", tests: str = RUN_TESTS) -> None:
@@ -49,7 +48,6 @@ def call(name: str, **arguments: object) -> dict[str, object]:
 
 def killed(words: list[str], shell: Shell, *, given: str, until: str = "", appears: Path | None = None) -> None:
     """Start a command, and kill it once it has printed a line with this text, or made this file."""
-    end = time.monotonic() + LIMIT_SECONDS
     with subprocess.Popen(
         words,
         stdin=subprocess.PIPE,
@@ -62,8 +60,7 @@ def killed(words: list[str], shell: Shell, *, given: str, until: str = "", appea
         child.stdin.write(given.encode())
         child.stdin.close()
         if appears is not None:
-            while not appears.exists() and time.monotonic() < end and child.poll() is None:
-                time.sleep(0.01)
+            wait_until(lambda: appears.exists() or child.poll() is not None)
             assert appears.exists(), child.stdout.read().decode()
         else:
             lines: list[bytes] = []

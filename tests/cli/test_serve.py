@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from support.command_line import Shell, command
+from support.patience import PATIENCE_SECONDS
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def served(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
 
 def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    with served(shell) as (process, ready), httpx2.Client(base_url=ready["url"], timeout=30) as client:
+    with served(shell) as (process, ready), httpx2.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
         assert set(ready) == {"url", "pid", "db"}
         assert client.get("/healthz").json()["status"] == "ok"
         client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
@@ -48,7 +49,7 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
             assert next(lines) == ": events"
             os.kill(ready["pid"], signal.SIGTERM)
             assert "data" not in "".join(lines)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
         assert process.stderr.read() == ""
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
@@ -59,7 +60,10 @@ def test_tools_over_http_use_the_folders_and_commands_that_the_server_was_starte
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "a.txt").write_text("A wall.")
     options = ("--allow-exec", "--root", str(tmp_path / "work"))
-    with served(shell, *options) as (_, ready), httpx2.Client(base_url=ready["url"], timeout=30) as client:
+    with (
+        served(shell, *options) as (_, ready),
+        httpx2.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client,
+    ):
         read = client.post("/api/v1/tools/read_file/call", json={"arguments": {"path": "a.txt"}}).json()
         assert "A wall." in read["text"]
         body = {"arguments": {"command": "cat a.txt; exit 3"}, "approve": True}

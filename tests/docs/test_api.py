@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from support.paths import ROOT
+from support.patience import PATIENCE_SECONDS
 from support.servers import listening
 
 PAGE = ROOT / "docs" / "api.md"
@@ -21,7 +22,7 @@ ANY = "…"
 def test_the_examples_of_the_api_page_run_in_order(tmp_path: Path) -> None:
     examples = EXAMPLE.findall(PAGE.read_text("utf-8"))
     assert len(examples) >= 8
-    with listening(tmp_path / "a.db") as url, httpx2.Client(timeout=30) as client:
+    with listening(tmp_path / "a.db") as url, httpx2.Client(timeout=PATIENCE_SECONDS) as client:
         for command, shown in examples:
             answer = _curl(client, command, url)
             assert answer.is_success, (command, answer.text)

@@ -22,6 +22,7 @@ from foveate.recall.vectors import Floats
 from foveate.settings import load_settings
 from foveate.store.knowledge_rows import NewKnowledge, TurnTopicRow
 from support.knowledge import SHOP, in_store, record
+from support.patience import PATIENCE_SECONDS
 
 RULES = (
     "Always run the tests with make check before you push.",
@@ -252,7 +253,9 @@ asyncio.run(main())
 
 
 def killed_process(location: Path, step: str, stage: str) -> None:
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(location), step, stage], check=False, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(location), step, stage], check=False, timeout=PATIENCE_SECONDS
+    )
     assert ended.returncode == 9
 
 

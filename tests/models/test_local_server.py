@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,11 +26,11 @@ from foveate.tokens import SMOLLM
 from foveate.turn import Json, Message, Text
 from support.local_model import WINDOW_TOKENS, count_exactly
 from support.paths import ROOT
+from support.patience import PATIENCE_SECONDS, wait_until
 
 SETTINGS = ModelsSettings()
 SHORT_TOKENS = 6
 """Each token of an answer takes a hundredth of a second or more; what is said does not matter here."""
-END_LIMIT_SECONDS = 120.0
 TOOL: dict[str, Json] = {
     "type": "function",
     "function": {
@@ -70,7 +69,7 @@ async def ask_once(url: str, ask: Ask) -> Answer:
 
 def is_served(url: str) -> bool:
     try:
-        with urlopen(f"{url}/models", timeout=10) as response:
+        with urlopen(f"{url}/models", timeout=PATIENCE_SECONDS) as response:
             return bool(response.status == 200)
     except (URLError, ConnectionError):
         return False
@@ -189,10 +188,7 @@ def test_a_server_ends_with_the_program_that_started_it() -> None:
         url = parent.stdout.readline().strip()
         assert is_served(url)
         os.kill(parent.pid, signal.SIGKILL)
-    given_up = time.monotonic() + END_LIMIT_SECONDS
-    while is_served(url):
-        assert time.monotonic() < given_up, "the server is still there"
-        time.sleep(0.02)
+    wait_until(lambda: not is_served(url))
 
 
 @pytest.mark.parametrize("name", ["local:", "local:12", "local:99999999", "locale", "local:/no/such/file.gguf"])

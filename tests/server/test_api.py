@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from foveate.server.api.table import ENDPOINTS
 from foveate.server.metrics import Metrics
 from foveate.server.problems import problem_of
 from foveate.store.agent_rows import ClaimRequest
+from support.patience import PATIENCE_SECONDS, wait_until
 from support.servers import ServerClient, bearer, call, client_of, listening
 
 API = "/api/v1"
@@ -240,12 +240,11 @@ def test_a_comparison_is_a_job_with_progress(client: ServerClient, chat: str) ->
 
 
 def _ended(client: ServerClient, job_id: str) -> dict[str, Any]:
-    for _ in range(600):
-        job: dict[str, Any] = client.get(f"{API}/jobs/{job_id}").json()
-        if job["ended_at"]:
-            return job
-        time.sleep(0.05)
-    raise AssertionError("the job did not end")
+    def job() -> dict[str, Any]:
+        return dict(client.get(f"{API}/jobs/{job_id}").json())
+
+    wait_until(lambda: job()["ended_at"])
+    return job()
 
 
 def test_pages_of_sessions_have_each_once_while_others_are_used(client: ServerClient) -> None:
@@ -435,7 +434,7 @@ def _events(lines: Iterator[str], count: int) -> list[tuple[int, str, dict[str, 
 
 
 def test_events_are_streamed_and_resumed(tmp_path: Path) -> None:
-    with listening(tmp_path / "a.db") as url, httpx2.Client(base_url=f"{url}{API}", timeout=30) as client:
+    with listening(tmp_path / "a.db") as url, httpx2.Client(base_url=f"{url}{API}", timeout=PATIENCE_SECONDS) as client:
         client.post("/sessions", json={"id": "chat"})
 
         def record() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from support.patience import wait_until
 from support.servers import ServerClient, bearer, call, client_of
 
 API = "/api/v1/knowledge"
@@ -101,12 +101,8 @@ def test_learning_is_a_job_whose_result_says_what_changed(client: ServerClient) 
 
 
 def finished(client: ServerClient, job: str) -> Any:
-    for _ in range(6_000):
-        found = client.get(f"/api/v1/jobs/{job}").json()
-        if found["ended_at"]:
-            return found
-        time.sleep(0.01)
-    raise AssertionError("the job did not end")
+    wait_until(lambda: client.get(f"/api/v1/jobs/{job}").json()["ended_at"])
+    return client.get(f"/api/v1/jobs/{job}").json()
 
 
 def test_a_tenant_neither_sees_nor_changes_the_knowledge_of_another(tmp_path_factory: pytest.TempPathFactory) -> None:

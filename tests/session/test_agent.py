@@ -16,7 +16,8 @@ from foveate.settings import Settings
 from foveate.testing.scripted import Behaviour, Fails, Refuses, Says, ScriptedModel, Stalls
 from support.agents import good_agent, work
 from support.engine import settings
-from support.refining import MODEL, scripted_store, until, until_asked
+from support.patience import until
+from support.refining import MODEL, scripted_store, until_asked
 
 WINDOW_TOKENS = 10_500
 

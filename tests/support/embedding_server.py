@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from foveate.recall.embed import static
+from support.patience import PATIENCE_SECONDS
 
 
 class EmbeddingServer(ThreadingHTTPServer):
@@ -56,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append({"path": self.path, **asked})
         self.server.keys.append(self.headers.get("Authorization"))
-        self.server.stalled.wait(10)
+        self.server.stalled.wait(PATIENCE_SECONDS)
         status, said = self.server.answer or (200, self._vectors(asked["input"]))
         data = said.encode()
         try:

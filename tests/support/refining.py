@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from foveate.store import open_store
 from foveate.testing.faithful import faithful_answer
 from foveate.testing.scripted import Behaviour, Says, Script, ScriptedModel
 from support.engine import assistant, settings, user
+from support.patience import until
 
 MODEL = "scripted:test"
-QUICK_SECONDS = 60.0
 
 
 def honest(ask: Ask) -> Behaviour:
@@ -69,15 +68,6 @@ async def talk(session: Session, turns: int, *, first: int = 1) -> None:
     await session.record([*messages, user("Thanks.")])
 
 
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that is bound to come."""
-    async with asyncio.timeout(QUICK_SECONDS):
-        while True:
-            if await is_so():
-                return
-            await asyncio.sleep(0.01)
-
-
 async def until_asked(model: ScriptedModel, times: int = 1) -> None:
     async def is_so() -> bool:
         return len(model.asks) >= times
@@ -86,6 +76,6 @@ async def until_asked(model: ScriptedModel, times: int = 1) -> None:
 
 
 def kept(path: Path, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
-    """What stands in the file."""
+    """Columns of the renditions in the file."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(f"SELECT {columns} FROM renditions {rest}").fetchall()

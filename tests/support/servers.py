@@ -17,6 +17,7 @@ from foveate.client import Foveate
 from foveate.server.app import create_app
 from foveate.server.process import QuietServer, server_config
 from foveate.settings import load_settings
+from support.patience import PATIENCE_SECONDS
 
 LOCAL = ("127.0.0.1", 50_000)
 URL = "http://127.0.0.1"
@@ -82,9 +83,9 @@ def listening(location: Path, **server: Any) -> Iterator[str]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert ready.wait(30), "the server did not start"
+    assert ready.wait(PATIENCE_SECONDS), "the server did not start"
     try:
         yield f"{URL}:{running['server'].port}"
     finally:
         running["server"].should_exit = True
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)

@@ -8,9 +8,8 @@ import threading
 from types import TracebackType
 
 from support.command_line import Shell, command
+from support.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 120.0
-"""For a machine that is busy with other tests."""
 AGAIN_SECONDS = 10.0
 """A person presses a key again that had no effect for so long."""
 CTRL_C = "\x03"

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -30,6 +29,7 @@ from foveate.tools.settings import ExecSettings, ToolsSettings, WebSettings
 from foveate.tools.web import fetch, guard
 from foveate.tools.workspace import JOURNAL
 from support import escape_attempts
+from support.patience import wait_until
 
 LAYERS = layers.detect()
 needs_sandbox = pytest.mark.skipif(bool(LAYERS.missing()), reason=LAYERS.summary())
@@ -205,8 +205,7 @@ def test_cancelling_kills_the_command_and_its_processes(tmp_path: Path) -> None:
         started = tmp_path / "started"
         command = f"setsid {CANCELLED} & {CANCELLED} & touch {started}; wait"
         task = asyncio.ensure_future(run.run(workspace(tmp_path), command, folder=tmp_path, seconds=60))
-        while not started.exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, started.exists)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -226,15 +225,10 @@ def test_a_killed_program_leaves_no_process_behind(tmp_path: Path) -> None:
         asyncio.run(run(place, command, folder=place.roots[0], seconds=60))"""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", program], env=environment) as it:
-        while not (tmp_path / "started").exists():
-            assert it.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: (tmp_path / "started").exists() or it.poll() is not None)
+        assert it.poll() is None
         it.kill()
-    for _ in range(1_000):
-        if ORPHANED not in _processes():
-            return
-        time.sleep(0.01)
-    pytest.fail("the command goes on")
+    wait_until(lambda: ORPHANED not in _processes())
 
 
 @needs_sandbox

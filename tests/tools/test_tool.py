@@ -17,6 +17,7 @@ import foveate
 from foveate.errors import InputError, InvalidToolCall
 from foveate.tools import Tool, Toolbox, ToolError, Workspace, packs, registry, tool
 from foveate.tools.definitions import FORMATS, definitions
+from support.patience import PATIENCE_SECONDS
 
 
 @tool
@@ -183,7 +184,7 @@ def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
     @tool(timeout_seconds=0.01)
     def hang() -> str:
         """Wait for a long time."""
-        released.wait(5)
+        released.wait(PATIENCE_SECONDS)
         ended.append(threading.current_thread().daemon)
         return "late"
 
@@ -192,5 +193,5 @@ def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
     assert not ended  # the loop is closed, and did not wait for it
     thread = next(thread for thread in threading.enumerate() if thread.name == "hang")
     released.set()
-    thread.join(10)
+    thread.join(PATIENCE_SECONDS)
     assert ended == [True]

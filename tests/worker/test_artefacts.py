@@ -22,7 +22,8 @@ from foveate.turn import Json
 from foveate.worker.artefacts import unpack_made
 from support.contexts import forgeries
 from support.engine import assistant, recounted, settings, user
-from support.refining import MODEL, scripted_store, until, until_asked
+from support.patience import until
+from support.refining import MODEL, scripted_store, until_asked
 from support.wording import clauses_of, noted, worded
 
 BUDGET = 8_000

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +24,31 @@ from foveate.store import MessageRow, open_store
 from foveate.worker.loop import Worker
 from foveate.worker.renditions import make_rendition
 from support.engine import assistant, settings, talk, tool_step, user, with_store
-
-QUICK_SECONDS = 15.0
+from support.patience import PATIENCE_SECONDS, until, wait_until
 
 
 async def until_made(session: foveate.Session, turn: int, level: str = "T") -> str:
     """The turn's text, waiting for the background to make it."""
-    async with asyncio.timeout(QUICK_SECONDS):
-        while True:
-            try:
-                return (await session.get_turn(turn, level, format="plain")).content
-            except LevelNotReady:
-                await asyncio.sleep(0.02)
+    found: list[str] = []
+
+    async def is_made() -> bool:
+        with suppress(LevelNotReady):
+            found.append((await session.get_turn(turn, level, format="plain")).content)
+        return bool(found)
+
+    await until(is_made)
+    return found[0]
 
 
 def counted(path: Path, table: str = "renditions") -> int:
     with closing(sqlite3.connect(path)) as connection:
         (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         return int(count)
+
+
+async def until_begun(path: Path) -> None:
+    """Wait until the background works on a turn."""
+    await asyncio.to_thread(wait_until, lambda: counted(path, "leases"))
 
 
 def test_renditions_of_closed_turns_appear_by_themselves(tmp_path: Path) -> None:
@@ -74,7 +81,7 @@ def test_nothing_is_made_while_compression_is_off_and_settle_makes_it_then(tmp_p
 
     async def job(fov: Foveate) -> None:
         await talk(await fov.session("s"), 5)
-        await asyncio.sleep(0.3)
+        assert len(asyncio.all_tasks()) == 1, "no worker runs"
         assert counted(path) == 0
         await fov.settle()
         assert counted(path) == 5
@@ -148,7 +155,7 @@ def test_several_processes_on_one_file_never_double_a_rendition(tmp_path: Path) 
 
     asyncio.run(with_store(path, record, settings(compress={"enabled": False})))
     running = [subprocess.Popen([sys.executable, "-c", SETTLER, str(path)]) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    assert [process.wait(timeout=PATIENCE_SECONDS) for process in running] == [0, 0]
     assert counted(path) == 120
     assert counted(path, "leases") == 0
 
@@ -277,10 +284,10 @@ def test_closing_ends_though_the_session_at_work_was_deleted(tmp_path: Path) -> 
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
         await talk(session, 60, words=300)
-        await asyncio.sleep(0.15)  # the worker has begun, or will find nothing
+        await until_begun(tmp_path / "chat.db")
         await fov.delete_session("s")
 
-    asyncio.run(asyncio.wait_for(with_store(tmp_path / "chat.db", job), QUICK_SECONDS))
+    asyncio.run(asyncio.wait_for(with_store(tmp_path / "chat.db", job), PATIENCE_SECONDS))
 
 
 @pytest.mark.parametrize("name", sorted(HISTORY_TOOLS))
@@ -364,14 +371,16 @@ def test_a_session_of_large_turns_takes_turns_with_the_others(tmp_path: Path) ->
     recorded: list[int] = []
 
     async def job(fov: Foveate) -> None:
-        fov.subscribe(lambda event: order.append(event.session_id), ["compressed", "compression-failed"])
+        events = fov.subscribe(lambda event: order.append(event.session_id), ["compressed", "compression-failed"])
         large, small = await fov.session("large"), await fov.session("small")
         for _ in range(6):
             await large.record([user("port " * 60_000), assistant("Done.")])
         await talk(small, 3)
+        assert events.drain(PATIENCE_SECONDS)
         recorded.append(len(order))
         await until_made(small, 2)
         await until_made(large, 5)
+        assert events.drain(PATIENCE_SECONDS)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
     assert order.index("small") < order.index("large", order.index("small"))
@@ -380,18 +389,14 @@ def test_a_session_of_large_turns_takes_turns_with_the_others(tmp_path: Path) ->
 
 
 def test_a_session_that_closes_while_a_turn_is_compressed_ends_at_once(tmp_path: Path) -> None:
-    """The job is killed, not waited for: it would take longer than the limit of this test."""
-
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
         await session.record([user("warm")])
         await fov.settle()
         for _ in range(3):
             await session.record([user("Port 8443 never answers. " * 40_000), assistant("Done.")])
-        await asyncio.sleep(0.3)
+        await until_begun(path)
 
-    async def run() -> None:
-        async with asyncio.timeout(QUICK_SECONDS):
-            await with_store(tmp_path / "chat.db", job, settings(compress={"processes": 1, "close_seconds": 0.1}))
-
-    asyncio.run(run())
+    path = tmp_path / "chat.db"
+    asyncio.run(with_store(path, job, settings(compress={"processes": 1, "close_seconds": 0.1})))
+    assert counted(path) == 1, "the job is killed, not waited for"

@@ -36,15 +36,14 @@ from foveate.worker.pool import Pool
 from foveate.worker.refine import Refiner
 from support.calling import FakeClock
 from support.engine import settings, user, verified
+from support.patience import PATIENCE_SECONDS, until
 from support.refining import (
     MODEL,
-    QUICK_SECONDS,
     honest,
     kept,
     said,
     scripted_store,
     talk,
-    until,
     until_asked,
     with_model,
 )
@@ -244,7 +243,7 @@ def test_several_stores_on_one_file_ask_once_for_each_turn(tmp_path: Path) -> No
 
 def test_recording_contexts_and_closing_never_wait_for_a_model(tmp_path: Path) -> None:
     async def run() -> None:
-        async with asyncio.timeout(QUICK_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             async with scripted_store(tmp_path / "chat.db", Stalls(), with_model(timeout_seconds=3_000)) as (
                 fov,
                 model,

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 from support.command_line import command, shell_with
+from support.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 SCRIPT = """
 [[reply]]
 says = "A long answer, word by word by word, of which nobody reads more than the beginning."

@@ -1,14 +1,14 @@
 """`foveate chat` in a terminal: what a person sees, and what Ctrl-C, Ctrl-D and Tab do."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 
 from foveate import sync
 from support.command_line import Shell
-from support.terminals import CTRL_C, CTRL_D, PATIENCE_SECONDS, Terminal
+from support.patience import wait_until
+from support.terminals import CTRL_C, CTRL_D, Terminal
 
 SCRIPT = """
 [[reply]]
@@ -78,12 +78,9 @@ def test_turns_are_compressed_while_the_chat_waits_for_a_prompt(shell: Shell, mo
             terminal.wait_for("> ")
             terminal.type(f"Is the port {number}?\n")
             terminal.wait_for("% predicted)")
-        deadline = time.monotonic() + PATIENCE_SECONDS
         with sync.open(shell.db) as fov:
             session = fov.open_session("fresh")
-            while not session.stats().rendered and time.monotonic() < deadline:
-                time.sleep(0.1)
-            assert session.stats().rendered
+            wait_until(lambda: session.stats().rendered)
         terminal.type("/quit\n")
         assert terminal.wait_for_end() == 0
 

@@ -25,8 +25,8 @@ from foveate.settings import Settings, load_settings
 from foveate.store import open_store
 from support.calling import read_calls
 from support.embedding_server import EmbeddingServer, embedding_server
+from support.patience import until, wait_until
 
-MAX_LOOKS = 1_000
 KEY = "sk-test-Zq8vX2mN4pL7wR1t"
 
 
@@ -293,13 +293,13 @@ def test_the_worker_tries_again_by_itself(
     async def job() -> None:
         async with foveate.open(tmp_path / "chat.db", settings=chosen(server)) as fov:
             await filled(fov, *SAID)
-            for _ in range(MAX_LOOKS):
-                if (await fov.index_state()).missing <= 1:  # the newest turn is open
-                    return
-                if len(server.asked) > 1:
-                    server.answer = None
-                await asyncio.sleep(0.02)
-            pytest.fail("no vectors were made")
+            await asyncio.to_thread(wait_until, lambda: len(server.asked) > 1)
+            server.answer = None
+
+            async def is_made() -> bool:
+                return (await fov.index_state()).missing <= 1  # the newest turn is open
+
+            await until(is_made)
 
     asyncio.run(job())
 

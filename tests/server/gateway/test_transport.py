@@ -12,6 +12,7 @@ import pytest
 
 from foveate.server.gateway import transport
 from foveate.server.gateway.transport import UpstreamTransport, upstream_client
+from support.patience import PATIENCE_SECONDS
 
 Handler: TypeAlias = Callable[[int, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -43,7 +44,7 @@ async def server(handle: Handler) -> AsyncIterator[tuple[str, httpx2.AsyncClient
 
     listening = await asyncio.start_server(connected, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    async with listening, httpx2.AsyncClient(transport=UpstreamTransport(), timeout=5) as client:
+    async with listening, httpx2.AsyncClient(transport=UpstreamTransport(), timeout=PATIENCE_SECONDS) as client:
         yield f"http://127.0.0.1:{port}/v1", client, connections
 
 
@@ -179,7 +180,7 @@ def test_unreachable_and_silent_servers_are_errors() -> None:
     async def scenario() -> None:
         async with server(handle) as (url, client, _):
             with pytest.raises(httpx2.ReadTimeout):
-                await client.post(url, content=b"body", timeout=httpx2.Timeout(5, read=0.01))
+                await client.post(url, content=b"body", timeout=httpx2.Timeout(PATIENCE_SECONDS, read=0.01))
         with pytest.raises(httpx2.ConnectError):
             async with httpx2.AsyncClient(transport=UpstreamTransport()) as other:
                 await other.post(url, content=b"body")
