@@ -11,8 +11,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+from foveate.history import late_writes
 from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import PRIVATE_MODE, SqliteFile
+from support.patience import PATIENCE_SECONDS
 
 # A process per store would cost each test half a second; the tests of the pool ask for one.
 os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
@@ -20,6 +22,8 @@ os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
 os.environ["FOVEATE_STRICT"] = "1"
 # Compressing at the end would cost each test what it recorded; the tests of `close` ask for it.
 os.environ["FOVEATE_COMPRESS__CLOSE_SECONDS"] = "0"
+# What a busy machine brings late counts as well; the tests of the deadline set their own.
+os.environ["FOVEATE_RECALL__DEADLINE_SECONDS"] = "60"
 
 pytest_plugins = ["support.local_model", "support.provider_server"]
 
@@ -60,6 +64,7 @@ def _new_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SqliteFile, "_create_private", copy)
+        patch.setattr(late_writes, "WAIT_SECONDS", PATIENCE_SECONDS)
         yield
 
 

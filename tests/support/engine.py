@@ -20,6 +20,7 @@ from foveate.settings import Settings, load_settings
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
 from foveate.turn import ToolResult
+from support.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
@@ -45,7 +46,8 @@ def tool_step(number: int, output: str, *, name: str = "exec") -> list[Message]:
 def settings(**parts: Mapping[str, object]) -> Settings:
     """The defaults with these changes."""
     compress = {"processes": 0, "close_seconds": 0, **parts.get("compress", {})}
-    return load_settings(environment={}, overrides={**parts, "compress": compress})
+    recall = {"deadline_seconds": PATIENCE_SECONDS, **parts.get("recall", {})}
+    return load_settings(environment={}, overrides={**parts, "compress": compress, "recall": recall})
 
 
 @asynccontextmanager
