@@ -25,7 +25,7 @@ os.environ["FOVEATE_COMPRESS__CLOSE_SECONDS"] = "0"
 # What a busy machine brings late counts as well; the tests of the deadline set their own.
 os.environ["FOVEATE_RECALL__DEADLINE_SECONDS"] = "60"
 
-pytest_plugins = ["support.local_model", "support.provider_server"]
+pytest_plugins = ["support.local_model", "support.postgres", "support.provider_server"]
 
 # The same examples in every run; `make thorough` tries many others, and what it finds becomes a fixed example.
 settings.register_profile("default", deadline=None, print_blob=True, max_examples=6, derandomize=True, database=None)

@@ -257,7 +257,7 @@ def test_a_path_that_cannot_be_opened_leaves_no_thread_behind(
     with pytest.raises(error):
         sync.open(tmp_path / name)
     with pytest.raises(InputError):
-        sync.open("postgres://nowhere/db")
+        sync.open("mysql://nowhere/db")
     assert loop_threads() == before
 
 

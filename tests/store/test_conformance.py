@@ -42,6 +42,14 @@ def test_sqlite_conforms(case: stores.Case, tmp_path: Path) -> None:
     asyncio.run(stores.run_case(case, open_it))
 
 
+@pytest.mark.parametrize("case", [case for suite in SUITES for case in suite.CASES], ids=lambda case: case.__name__)
+def test_postgres_conforms(case: stores.Case, postgres_url: str) -> None:
+    async def open_it() -> Store:
+        return await open_store(postgres_url, StoreSettings())
+
+    asyncio.run(stores.run_case(case, open_it))
+
+
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.__name__)
 def test_the_suite_runs_all_its_cases(suite: ModuleType) -> None:
     written = {

@@ -115,7 +115,6 @@ def test_a_newer_schema_is_refused_and_left_alone(filled: Path) -> None:
     [
         ("", InputError),
         (":memory:", InputError),
-        ("postgresql://host/db", InputError),
         ("mysql://host/db", InputError),
         ("no/such/folder/chat.db", StoreError),
         (".", NotADatabase),

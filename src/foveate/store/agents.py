@@ -79,7 +79,8 @@ ADD_SPENT_BEFORE = """INSERT INTO agent_trees (tree, spent_tokens, spent_nano_us
 _FREE = """(state = 'queued' OR (state = 'running' AND (until_us < :now_us OR until_us > :latest_us))
     OR (state = 'waiting' AND until_us > 0 AND until_us <= :now_us))"""
 LIST_FREE = f"""SELECT id, state, attempts, decision FROM agents WHERE {_FREE} AND (:tree IS NULL OR tree = :tree)
-    AND (:top IS NULL OR id IN (WITH RECURSIVE below (id) AS (SELECT :top UNION SELECT a.id FROM agents a JOIN below b
+    AND (:top IS NULL OR id IN (WITH RECURSIVE below (id) AS (SELECT id FROM agents WHERE id = :top
+    UNION SELECT a.id FROM agents a JOIN below b
     ON a.parent = b.id) SELECT id FROM below))
     ORDER BY created_us, id LIMIT :limit"""  # noqa: S608
 TAKE = """UPDATE agents SET state = 'running', owner = :owner, until_us = :until_us, claims = claims + 1,
@@ -99,7 +100,8 @@ WAKE = """UPDATE agents SET state = 'queued', waits = '' WHERE state = 'waiting'
 FORGET_OWN_WAITS = "DELETE FROM agent_waits WHERE agent = :id"
 FORGET_WAITS = "DELETE FROM agent_waits WHERE child = :id OR agent = :id"
 RESUME = "UPDATE agents SET state = 'queued', waits = '', grants = :grants, decision = :decision WHERE id = :id"
-DESCENDANTS = f"""WITH RECURSIVE below (id) AS (SELECT :id UNION SELECT a.id FROM agents a JOIN below b
+DESCENDANTS = f"""WITH RECURSIVE below (id) AS (SELECT id FROM agents WHERE id = :id
+    UNION SELECT a.id FROM agents a JOIN below b
     ON a.parent = b.id) SELECT a.id FROM agents a JOIN below b ON b.id = a.id
     WHERE a.state NOT IN {_ENDED} ORDER BY a.depth"""  # noqa: S608
 MARK_READ = f"UPDATE agents SET read_us = :now_us WHERE id = :id AND read_us IS NULL AND state IN {_ENDED}"  # noqa: S608

@@ -36,7 +36,7 @@ ADD_KEY = """INSERT INTO cabinet
     VALUES (:tenant, :key, :digest, :size, :name, :media_type, :source, :session, :turn, :now_us, :expires_us, NULL)
     ON CONFLICT (tenant, key) DO UPDATE SET name = :name, media_type = :media_type, source = :source,
     session = :session, turn = :turn, created_us = :now_us, removed_us = NULL,
-    expires_us = CASE WHEN expires_us > :expires_us THEN expires_us ELSE :expires_us END"""
+    expires_us = CASE WHEN cabinet.expires_us > :expires_us THEN cabinet.expires_us ELSE :expires_us END"""
 FIND = f"""SELECT {_COLUMNS} {_FROM} WHERE c.key = :key AND (:tenant IS NULL OR c.tenant = :tenant)
     ORDER BY c.removed_us IS NOT NULL, c.tenant"""
 LIST = f"""SELECT {_COLUMNS} {_FROM} WHERE c.removed_us IS NULL AND c.expires_us > :now_us
@@ -57,7 +57,8 @@ OF_TURNS = """SELECT t.turn, t.tenant, t.digest, b.size, coalesce(c.key, ''), co
     coalesce(c.media_type, ''), coalesce(c.source, '')
     FROM content_turns t JOIN contents b ON b.tenant = t.tenant AND b.digest = t.digest
     LEFT JOIN cabinet c ON c.tenant = t.tenant AND c.digest = t.digest
-    WHERE t.session = :session AND t.turn BETWEEN :first AND :last ORDER BY t.turn, c.created_us, c.key"""
+    WHERE t.session = :session AND t.turn BETWEEN :first AND :last
+    ORDER BY t.turn, c.created_us NULLS FIRST, c.key NULLS FIRST"""
 REFERENCES = """SELECT s.id, t.turn FROM content_turns t JOIN sessions s ON s.number = t.session
     WHERE t.tenant = :tenant AND t.digest = :digest ORDER BY t.turn DESC, s.id"""
 DIGESTS_WHERE = "SELECT DISTINCT tenant, digest FROM content_turns WHERE {where}"

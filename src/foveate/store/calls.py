@@ -27,14 +27,15 @@ SETTLE = """UPDATE calls SET model = :model, input_tokens = :input_tokens, outpu
     outcome = :outcome WHERE id = :id"""
 MARK_UNFIT = "UPDATE calls SET outcome = 'unfit' WHERE id = :id"
 NEWEST = f"""SELECT (SELECT id FROM sessions WHERE number = session), {_PARTS} FROM calls
-    WHERE at_us >= :since_us ORDER BY at_us DESC, id DESC LIMIT :limit"""  # noqa: S608
+    WHERE at_us >= :since_us ORDER BY at_us DESC, calls.id DESC LIMIT :limit"""  # noqa: S608
 LIST_COSTS = """SELECT s.id, c.at_us / 86400000000 AS day, c.model, c.purpose, count(*),
     sum(CASE WHEN c.outcome IN ('ok', 'unfit', 'running', 'cancelled') THEN 0 ELSE 1 END),
     sum(CASE WHEN c.outcome = 'unfit' THEN 1 ELSE 0 END), sum(c.latency_us), sum(c.input_tokens), sum(c.output_tokens),
     sum(c.cached_tokens), sum(c.nano_usd), max(c.is_estimate)
     FROM calls c LEFT JOIN sessions s ON s.number = c.session
     WHERE c.at_us >= :since_us AND (:session IS NULL OR c.session = :session)
-    GROUP BY c.session, s.id, c.at_us / 86400000000, c.model, c.purpose ORDER BY day, s.id, c.model, c.purpose"""
+    GROUP BY c.session, s.id, c.at_us / 86400000000, c.model, c.purpose
+    ORDER BY day, s.id NULLS FIRST, c.model, c.purpose"""
 
 
 def add(connection: Connection, call: CallRow) -> int:

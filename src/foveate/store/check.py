@@ -49,7 +49,7 @@ def check_database(dialect: Dialect) -> Iterator[Finding]:
     try:
         for part in (dialect.check, _check_structure, _check_records, _check_contents, _check_bodies):
             try:
-                with dialect.errors():
+                with dialect.errors(), dialect.read(connection):
                     yield from part(connection)
             except (StoreError, TypeError, ValueError) as error:  # whatever values a damaged file returns
                 yield Finding(f"{part.__name__.strip('_').replace('_', ' ')} stopped: {error}", RESTORE)
@@ -81,7 +81,7 @@ def _check_records(connection: Connection) -> Iterator[Finding]:
 
 def _check_contents(connection: Connection) -> Iterator[Finding]:
     """The file cabinet, stored prompts and knowledge."""
-    for _, digest, is_packed, data in connection.execute(CONTENTS):
+    for _, digest, is_packed, data in connection.stream(CONTENTS):
         problem = content_problem(digest, is_packed, data)
         if problem:
             yield Finding(f"the content {digest.hex()[:KEY_CHARS]} of the file cabinet {problem}", RESTORE)
@@ -99,7 +99,7 @@ def _check_contents(connection: Connection) -> Iterator[Finding]:
 
 def _check_bodies(connection: Connection) -> Iterator[Finding]:
     (total,) = connection.execute("SELECT count(*) FROM messages").fetchone()
-    for done, (session, turn, position, digest, pruned_us, data) in enumerate(connection.execute(ALL_BODIES), 1):
+    for done, (session, turn, position, digest, pruned_us, data) in enumerate(connection.stream(ALL_BODIES), 1):
         problem = _body_problem(data, digest, pruned=pruned_us is not None)
         if problem:
             yield Finding(f"message {position} of {turn_id(turn)} in session {session!r} {problem}", RESTORE)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import operator
 import os
+import random
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,19 +39,27 @@ from foveate.store import (
     prompts,
     queue,
 )
+from foveate.store.agent_rows import NewAgent
+from foveate.store.cabinet_rows import NewContent
 from foveate.store.check import check_database
-from foveate.store.rows import Finding, PruneReport
+from foveate.store.rows import DueTurn, Finding, PruneReport
 from foveate.store.settings import StoreSettings
-from foveate.store.sql import Connection, Dialect, Values
+from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Undone, Values
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Job = Callable[[Connection], T]
 
+MAX_RETRIES = 100
+"""Of a transaction that other processes undid."""
+RETRY_SECONDS = 0.005
+MAX_RETRY_SECONDS = 1.0
+
 
 @dataclass(slots=True, eq=False)
 class _Write:
     run: Job[Any]
+    locks: Locks = NO_LOCKS
     loop: asyncio.AbstractEventLoop | None = None
     future: asyncio.Future[Any] | None = None
     """None for repairs, which nobody waits for."""
@@ -69,6 +80,21 @@ class _Rejected(Exception):
         self.write = write
 
 
+class _Retries:
+    """Waits before a transaction is run again, for some time in all."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._tries = 0
+
+    def wait(self, undone: Undone) -> None:
+        """Wait a little longer each time; the error of the transaction if the time is over."""
+        if time.monotonic() > self._deadline or self._tries == MAX_RETRIES:
+            raise undone.error from undone
+        self._tries += 1
+        time.sleep(min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2**self._tries) * random.random())  # noqa: S311 - jitter
+
+
 class Database:
     """The threads of an open database. `read` and `write` are the only ways to a connection."""
 
@@ -78,6 +104,7 @@ class Database:
         """Commits so far, each with one fsync; concurrent writes share them."""
         self._dialect = dialect
         self._group_limit = settings.group_limit
+        self._lock_timeout_seconds = settings.lock_timeout_seconds
         self._closed = False
         self._process = os.getpid()
         self._queue: SimpleQueue[list[_Write] | None] = SimpleQueue()
@@ -97,8 +124,8 @@ class Database:
         self._require_open()
         return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
 
-    async def write(self, job: Job[T]) -> T:
-        """Run a job in a write transaction; returns once it is durable."""
+    async def write(self, job: Job[T], locks: Locks = NO_LOCKS) -> T:
+        """Run a job in a write transaction with these locks; returns once it is durable."""
         self._require_open()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -107,7 +134,7 @@ class Database:
         if waiting is None:
             waiting = self._waiting[id(loop)] = []
             loop.call_soon(self._hand_over, id(loop))
-        waiting.append(_Write(job, loop, future))
+        waiting.append(_Write(job, locks, loop, future))
         return await future
 
     async def close(self) -> None:
@@ -126,6 +153,15 @@ class Database:
         return StoreClosed(self.location, "the store is closed; open it again")
 
     def _read(self, job: Job[T]) -> T:
+        retries = _Retries(self._lock_timeout_seconds)
+        while True:
+            try:
+                return self._read_once(job)
+            except Undone as undone:
+                self._local.connection.take_repairs()
+                retries.wait(undone)
+
+    def _read_once(self, job: Job[T]) -> T:
         with self._dialect.errors():
             if not hasattr(self._local, "connection"):
                 self._local.connection = self._dialect.connect(read_only=True)
@@ -150,6 +186,7 @@ class Database:
         self._readers.shutdown()
         for connection in self._connections:
             connection.close()
+        self._dialect.close()
 
     def _hand_over(self, key: int) -> None:
         writes = self._waiting.pop(key, None)
@@ -184,14 +221,19 @@ class Database:
 
     def _commit(self, connection: Connection, group: list[_Write]) -> None:
         pending = group
+        retries = _Retries(self._lock_timeout_seconds)
         while pending:
+            locks = functools.reduce(operator.or_, (write.locks for write in pending))
             try:
-                with self._dialect.errors(), self._dialect.write(connection):
+                with self._dialect.errors(), self._dialect.write(connection, locks):
                     self._run_all(connection, pending)
                 self.commits += 1
                 return
             except _Rejected as rejected:
                 pending = [write for write in pending if write is not rejected.write]
+            except Undone as undone:
+                connection.take_repairs()
+                retries.wait(undone)
 
     def _run_all(self, connection: Connection, writes: Iterable[_Write]) -> None:
         for write in writes:
@@ -243,30 +285,63 @@ def _reads(job: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate
     return method
 
 
-def _writes(job: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[_Part, P], Coroutine[Any, Any, T]]:
-    """A method that runs a function of a connection in a write transaction."""
+def _writes(
+    job: Callable[Concatenate[Connection, P], T], locks: Callable[..., Locks]
+) -> Callable[Concatenate[_Part, P], Coroutine[Any, Any, T]]:
+    """A method that runs a function of a connection in a write transaction, with the locks that its arguments tell."""
 
     @functools.wraps(job)
     async def method(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._database.write(lambda connection: job(connection, *args, **kwargs))
+        wanted = locks(*args, **kwargs)
+        return await self._database.write(lambda connection: job(connection, *args, **kwargs), wanted)
 
     return method
 
 
+def _of(*names: str) -> Callable[..., Locks]:
+    """These areas, whatever the arguments are."""
+    locks = Locks(names=frozenset(names))
+    return lambda *_, **__: locks
+
+
+def _in_session(*names: str) -> Callable[..., Locks]:
+    """The session whose id is the first argument, and these areas."""
+    areas = Locks(names=frozenset(names))
+    return lambda session_id, *_, **__: areas | Locks(frozenset((session_id,)))
+
+
+def _of_due(due: DueTurn, *_: object, **__: object) -> Locks:
+    return Locks(frozenset((due.session_id,)))
+
+
+def _of_fork(session: object, parent_id: str, turn: int) -> Locks:  # noqa: ARG001 - the arguments of `fork_session`
+    return Locks(frozenset((parent_id,)))
+
+
+def _of_spawn(session: object, agent: NewAgent, **_: object) -> Locks:  # noqa: ARG001
+    parents = frozenset() if agent.parent_session_id is None else frozenset((agent.parent_session_id,))
+    return Locks(parents, frozenset(("agents",)))
+
+
+def _of_content(new: NewContent, **_: object) -> Locks:
+    sessions = frozenset() if new.session_id is None else frozenset((new.session_id,))
+    return Locks(sessions, frozenset(("cabinet",)))
+
+
 class _DueQueue(_Part):
     sessions = _reads(queue.sessions)
-    claim = _writes(queue.claim)
-    lease_roll_ups = _writes(queue.lease_roll_ups)
-    reserve = _writes(queue.reserve)
-    refine = _writes(derived.refine)
-    postpone = _writes(queue.postpone)
-    hold = _writes(queue.hold)
-    hurry = _writes(queue.hurry)
-    renew = _writes(queue.renew)
-    release = _writes(queue.release)
-    want_again = _writes(queue.want_again)
+    claim = _writes(queue.claim, _in_session())
+    lease_roll_ups = _writes(queue.lease_roll_ups, _in_session())
+    reserve = _writes(queue.reserve, _of_due)
+    refine = _writes(derived.refine, _of_due)
+    postpone = _writes(queue.postpone, _of_due)
+    hold = _writes(queue.hold, _in_session())
+    hurry = _writes(queue.hurry, _of())
+    renew = _writes(queue.renew, _of())
+    release = _writes(queue.release, _of())
+    want_again = _writes(queue.want_again, _in_session())
     requested = _reads(queue.requested)
-    note_requested = _writes(queue.note_requested)
+    note_requested = _writes(queue.note_requested, _in_session())
 
 
 class _Derived(_Part):
@@ -275,24 +350,24 @@ class _Derived(_Part):
         self.due = _DueQueue(database)
 
     unsettled = _reads(derived.unsettled)
-    claim = _writes(derived.claim)
-    add_renditions = _writes(derived.add_renditions)
-    release = _writes(derived.release)
+    claim = _writes(derived.claim, _in_session())
+    add_renditions = _writes(derived.add_renditions, _in_session("passages"))
+    release = _writes(derived.release, _in_session())
     sizes_of = _reads(derived.sizes_of)
     counts = _reads(derived.counts)
     renditions = _reads(derived.renditions)
     tinies = _reads(derived.tinies)
-    add_eras = _writes(derived.add_eras)
+    add_eras = _writes(derived.add_eras, _in_session())
     eras = _reads(derived.eras)
     era_tokens = _reads(derived.era_tokens)
     next_era = _reads(derived.next_era)
     settled = _reads(derived.settled)
     plan = _reads(derived.plan)
-    keep_plan = _writes(derived.keep_plan)
+    keep_plan = _writes(derived.keep_plan, _in_session())
     offer = _reads(derived.offer)
-    keep_offer = _writes(derived.keep_offer)
+    keep_offer = _writes(derived.keep_offer, _in_session())
     recalled = _reads(derived.recalled)
-    keep_recalled = _writes(derived.keep_recalled)
+    keep_recalled = _writes(derived.keep_recalled, _in_session())
     pruned = _reads(derived.pruned)
     backlog = _reads(derived.backlog)
 
@@ -300,18 +375,18 @@ class _Derived(_Part):
 class _Artefacts(_Part):
     mark = _reads(artefacts.mark)
     made = _reads(artefacts.made)
-    keep_made = _writes(artefacts.keep_made)
-    replace_made = _writes(artefacts.replace_made)
+    keep_made = _writes(artefacts.keep_made, _in_session())
+    replace_made = _writes(artefacts.replace_made, _in_session())
     state = _reads(artefacts.state)
-    keep_state = _writes(artefacts.keep_state)
-    replace_state = _writes(artefacts.replace_state)
+    keep_state = _writes(artefacts.keep_state, _in_session())
+    replace_state = _writes(artefacts.replace_state, _in_session())
     board = _reads(artefacts.board)
-    keep_board = _writes(artefacts.keep_board)
+    keep_board = _writes(artefacts.keep_board, _in_session())
     goals = _reads(artefacts.goals)
-    add_goal = _writes(artefacts.add_goal)
-    update_goal = _writes(artefacts.update_goal)
+    add_goal = _writes(artefacts.add_goal, _in_session())
+    update_goal = _writes(artefacts.update_goal, _in_session())
     documents = _reads(artefacts.documents)
-    keep_document = _writes(artefacts.keep_document)
+    keep_document = _writes(artefacts.keep_document, _in_session())
 
 
 class _Passages(_Part):
@@ -320,31 +395,31 @@ class _Passages(_Part):
     postings = _reads(passages.postings)
     among = _reads(passages.among)
     texts = _reads(passages.texts)
-    add = _writes(passages.add)
+    add = _writes(passages.add, _in_session("passages"))
     lacking = _reads(passages.lacking)
-    note_made = _writes(passages.note_made)
-    want = _writes(passages.want)
+    note_made = _writes(passages.note_made, _in_session())
+    want = _writes(passages.want, _in_session())
     unindexed = _reads(passages.unindexed)
     state = _reads(passages.state)
-    check = _writes(passages.check)
-    clear = _writes(passages.clear)
+    check = _writes(passages.check, _of("passages"))
+    clear = _writes(passages.clear, _of("passages"))
 
 
 class _Calls(_Part):
-    add = _writes(calls.add)
-    reserve = _writes(calls.reserve)
-    settle = _writes(calls.settle)
-    mark_unfit = _writes(calls.mark_unfit)
+    add = _writes(calls.add, _of())
+    reserve = _writes(calls.reserve, _of("agents", "calls"))
+    settle = _writes(calls.settle, _of())
+    mark_unfit = _writes(calls.mark_unfit, _of())
     newest = _reads(calls.newest)
     spent = _reads(calls.spent)
     costs = _reads(calls.costs)
 
 
 class _Access(_Part):
-    add = _writes(access.add)
+    add = _writes(access.add, _of())
     list_all = _reads(access.list_all)
     find = _reads(access.find)
-    revoke = _writes(access.revoke)
+    revoke = _writes(access.revoke, _of())
     exist = _reads(access.exist)
 
 
@@ -353,68 +428,68 @@ class _Clients(_Part):
     locate = _reads(clients.locate)
     find_tails = _reads(clients.find_tails)
     family = _reads(clients.family)
-    add_response = _writes(clients.add_response)
+    add_response = _writes(clients.add_response, _in_session())
     get_response = _reads(clients.get_response)
-    delete_response = _writes(clients.delete_response)
+    delete_response = _writes(clients.delete_response, _of())
 
 
 class _Cabinet(_Part):
-    file = _writes(cabinet.file)
+    file = _writes(cabinet.file, _of_content)
     find = _reads(cabinet.find)
     list_keys = _reads(cabinet.list_keys)
     read = _reads(cabinet.read)
-    renew = _writes(cabinet.renew)
+    renew = _writes(cabinet.renew, _of("cabinet"))
     expired = _reads(cabinet.expired)
-    remove_expired = _writes(cabinet.remove_expired)
+    remove_expired = _writes(cabinet.remove_expired, _of("cabinet"))
     references = _reads(cabinet.references)
     of_turns = _reads(cabinet.of_turns)
 
 
 class _Prompts(_Part):
-    add = _writes(prompts.add)
+    add = _writes(prompts.add, _of("prompts"))
     newest = _reads(prompts.newest)
     history = _reads(prompts.history)
 
 
 class _Agents(_Part):
-    spawn = _writes(agents.spawn)
+    spawn = _writes(agents.spawn, _of_spawn)
     get = _reads(agents.get)
     of_session = _reads(agents.of_session)
     list_agents = _reads(agents.list_agents)
     totals = _reads(agents.totals)
     is_free = _reads(agents.is_free)
-    claim = _writes(agents.claim)
-    renew = _writes(agents.renew)
+    claim = _writes(agents.claim, _of("agents"))
+    renew = _writes(agents.renew, _of("agents"))
     held = _reads(agents.held)
-    release = _writes(agents.release)
+    release = _writes(agents.release, _of("agents"))
     check_claim = _reads(agents.check_claim)
-    finish = _writes(agents.finish)
-    park = _writes(agents.park)
-    resume = _writes(agents.resume)
-    cancel = _writes(agents.cancel)
-    mark_read = _writes(agents.mark_read)
+    finish = _writes(agents.finish, _of("agents"))
+    park = _writes(agents.park, _of("agents"))
+    resume = _writes(agents.resume, _of("agents"))
+    cancel = _writes(agents.cancel, _of("agents"))
+    mark_read = _writes(agents.mark_read, _of("agents"))
 
 
 class _Knowledge(_Part):
-    add = _writes(knowledge.add)
+    add = _writes(knowledge.add, _of("knowledge"))
     list_items = _reads(knowledge.list_items)
     mark = _reads(knowledge.mark)
     versions = _reads(knowledge.versions)
-    count_uses = _writes(knowledge.count_uses)
+    count_uses = _writes(knowledge.count_uses, _of("knowledge"))
     turn_topics = _reads(knowledge.turn_topics)
-    begin_run = _writes(knowledge.begin_run)
+    begin_run = _writes(knowledge.begin_run, _of("knowledge"))
     get_run = _reads(knowledge.get_run)
     list_runs = _reads(knowledge.list_runs)
-    renew_run = _writes(knowledge.renew_run)
-    release_run = _writes(knowledge.release_run)
-    keep_step = _writes(knowledge.keep_step)
+    renew_run = _writes(knowledge.renew_run, _of("knowledge"))
+    release_run = _writes(knowledge.release_run, _of("knowledge"))
+    keep_step = _writes(knowledge.keep_step, _of("knowledge"))
     steps = _reads(knowledge.steps)
-    finish_run = _writes(knowledge.finish_run)
-    fail_run = _writes(knowledge.fail_run)
+    finish_run = _writes(knowledge.finish_run, _of("knowledge"))
+    fail_run = _writes(knowledge.fail_run, _of("knowledge"))
 
 
 class _Pictures(_Part):
-    add = _writes(pictures.add)
+    add = _writes(pictures.add, _in_session())
     list_pictures = _reads(pictures.list_pictures)
 
 
@@ -447,26 +522,30 @@ class DatabaseStore(_Part):
     def commits(self) -> int:
         return self._database.commits
 
-    create_session = _writes(log.create_session)
-    fork_session = _writes(log.fork_session)
+    create_session = _writes(log.create_session, _of())
+    fork_session = _writes(log.fork_session, _of_fork)
     get_session = _reads(lineage.get_session)
     list_sessions = _reads(log.list_sessions)
-    update_session = _writes(log.update_session)
-    delete_session = _writes(agents.delete_session)
-    append = _writes(log.append)
+    update_session = _writes(log.update_session, _in_session())
+    delete_session = _writes(agents.delete_session, _in_session("agents", "cabinet", "knowledge"))
+    append = _writes(log.append, _in_session())
     read = _reads(log.read)
     turns = _reads(log.turns)
     outlines = _reads(log.outlines)
     keys = _reads(log.keys)
     sizes = _reads(log.sizes)
     raw_tokens = _reads(log.raw_tokens)
-    add_pin = _writes(log.add_pin)
+    add_pin = _writes(log.add_pin, _in_session())
     list_pins = _reads(log.list_pins)
-    remove_pin = _writes(log.remove_pin)
+    remove_pin = _writes(log.remove_pin, _in_session())
 
     async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
-        run = self._database.read if dry_run else self._database.write
-        return await run(lambda connection: log.prune(connection, session_id, before_us=before_us, dry_run=dry_run))
+        def job(connection: Connection) -> PruneReport:
+            return log.prune(connection, session_id, before_us=before_us, dry_run=dry_run)
+
+        if dry_run:
+            return await self._database.read(job)
+        return await self._database.write(job, _in_session("cabinet", "knowledge")(session_id))
 
     async def check(self) -> AsyncIterator[Finding]:
         findings = check_database(self._dialect)

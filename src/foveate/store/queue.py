@@ -48,12 +48,12 @@ FORGET_DUE = """UPDATE renditions SET due_us = NULL
     WHERE session = :session AND turn = :turn AND id < :id AND due_us IS NOT NULL"""
 SPENT_CALLS = "SELECT coalesce(max(calls), 0) FROM renditions WHERE session = :session AND turn = :turn"
 POSTPONE = """UPDATE renditions SET due_us = :due_us, calls = :calls, refusals = refusals + :refusals,
-    is_complete = CASE WHEN :is_marked AND maker = :local THEN 0 ELSE is_complete END WHERE id = :rendition"""
+    is_complete = CASE WHEN :is_marked = 1 AND maker = :local THEN 0 ELSE is_complete END WHERE id = :rendition"""
 HURRY = "UPDATE renditions SET due_us = :now_us WHERE due_us > :now_us"
 HOLD = "UPDATE renditions SET due_us = :until_us WHERE session = :session AND due_us < :until_us"
 LIST_STALE = f"""SELECT turn FROM renditions r WHERE session = :session
-    AND ((maker = :local AND (version < :version OR (is_complete = 0 AND (calls = 0 OR :is_local_only))))
-    OR (maker <> :local AND is_complete = 0 AND NOT :is_local_only)) AND {NEWEST}"""  # noqa: S608
+    AND ((maker = :local AND (version < :version OR (is_complete = 0 AND (calls = 0 OR :is_local_only = 1))))
+    OR (maker <> :local AND is_complete = 0 AND :is_local_only = 0)) AND {NEWEST}"""  # noqa: S608
 DROP_RENDITIONS = "DELETE FROM renditions WHERE session = :session AND turn = :turn"
 LOWER_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :session AND settled > :settled"
 WANT_MODEL = f"""UPDATE renditions AS r SET due_us = :now_us, calls = 0

@@ -1,7 +1,7 @@
 """What all databases share: the connection that repositories are functions of, and the numbered migrations.
 
 Statements are portable and take `:name` parameters; each repository has its own at the top of its file. A dialect
-(`foveate.store.sqlite`) adds type names, its locking statements and its full-text index.
+(`foveate.store.sqlite`, `foveate.store.postgres`) adds type names, locks and its full-text index.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, Protocol
 
+from foveate.errors import StoreError
 from foveate.store import bodies
 from foveate.store.rows import Finding, PassageText
 
@@ -30,10 +32,38 @@ GET_KEPT = "SELECT data, digest FROM {table} WHERE session = :session AND name =
 SET_ASIDE = "UPDATE {table} SET name = :aside WHERE session = :session AND name = :name"
 SET_ASIDE_NAME = "{name} damaged {now_us}"
 
+STREAMED_ROWS = 200
+"""Rows that `Connection.stream` reads together."""
+
 Table = Literal["plans", "offers", "recalled", "states", "boards"]
 Values = Mapping[str, Any]
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """What a write reads before it writes: no other process may change it in between.
+
+    `sessions` are ids; `names` are areas that belong to no session (`agents`, `calls`, …).
+    """
+
+    sessions: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def __or__(self, other: Locks) -> Locks:
+        return Locks(self.sessions | other.sessions, self.names | other.names)
+
+
+NO_LOCKS = Locks()
+
+
+class Undone(Exception):
+    """A transaction that surely had no effect, and may be run again; `error` is raised if that does not help."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Cursor(Protocol):
@@ -100,6 +130,9 @@ class Connection(Protocol):
 
     def executemany(self, sql: str, parameters: Iterable[Values], /) -> Cursor: ...
 
+    def stream(self, sql: str, /) -> Iterator[Any]:
+        """The rows of a large result, a few at a time."""
+
     def repair(self, statement: str, values: Values) -> None:
         """Run a statement in the next write transaction: how a reader drops a damaged row that can be made again."""
 
@@ -121,19 +154,22 @@ class Dialect(Protocol):
     def connect(self, *, read_only: bool) -> Connection: ...
 
     def errors(self) -> AbstractContextManager[None]:
-        """Translate the driver's errors into `foveate.errors`."""
+        """Translate the driver's errors into `foveate.errors`, or into `Undone`."""
 
     def read(self, connection: Connection) -> AbstractContextManager[None]:
         """A read transaction: one snapshot for everything that is read inside."""
 
-    def write(self, connection: Connection) -> AbstractContextManager[None]:
-        """A write transaction: durable at its end, rolled back on an exception."""
+    def write(self, connection: Connection, locks: Locks) -> AbstractContextManager[None]:
+        """A write transaction with these locks: durable at its end, rolled back on an exception."""
 
     def is_fault(self, error: Exception) -> bool:
         """Whether the database failed, as opposed to one statement that it rejected."""
 
     def check(self, connection: Connection) -> Iterator[Finding]:
         """Problems of the file or server itself."""
+
+    def close(self) -> None:
+        """Close what connections share."""
 
 
 def now_us() -> int:

@@ -7,10 +7,12 @@ import os
 import random
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from foveate.errors import (
     Damaged,
@@ -38,6 +40,9 @@ OPTIMIZE_WORDS = "INSERT INTO passage_words (passage_words) VALUES ('optimize')"
 CHECK_WORDS = "INSERT INTO passage_words (passage_words) VALUES ('integrity-check')"
 MATCH_WORDS = "SELECT rowid FROM passage_words WHERE passage_words MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT ?"
 COUNT_WORDS = "SELECT count(*) FROM passage_words_docsize"
+WORD_COLUMNS = ("text", "extra", "tags")
+CREATE_INSTANCES = "CREATE VIRTUAL TABLE word_instances USING fts5vocab (passage_words, 'instance')"
+LIST_WORDS = "SELECT doc, col, term FROM word_instances ORDER BY doc, col, offset"
 DAMAGED_INDEX = "the search index can't be read; 'foveate doctor --rebuild-index' rebuilds it, nothing else is affected"
 TYPES = {
     "serial": "INTEGER PRIMARY KEY",
@@ -73,6 +78,9 @@ class SqliteConnection(sqlite3.Connection):
     """A connection in autocommit mode that waits for locks; any thread may use it, one at a time."""
 
     location = ""
+
+    def stream(self, statement: str, /) -> Iterator[Any]:
+        return self.execute(statement)
 
     def repair(self, statement: str, values: sql.Values) -> None:
         self._repairs.append((statement, values))
@@ -143,10 +151,7 @@ class SqliteWords:
         return [key for (key,) in found]
 
     def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
-        with closing(sqlite3.connect(":memory:", factory=SqliteConnection)) as memory:
-            memory.execute(CREATE_WORDS)
-            memory.words.add(0, enumerate(texts))
-            return [memory.words.match(phrase) for phrase in phrases]
+        return match_texts(phrases, texts)
 
     def count(self) -> int:
         (count,) = self._connection.execute(COUNT_WORDS).fetchone()
@@ -170,6 +175,50 @@ class SqliteWords:
                 execute(f"DROP TABLE {name}")
         execute("RELEASE drop_words")
         execute(CREATE_WORDS)
+
+
+class WordCutter:
+    """Cuts texts into the words that the full-text index has, for databases whose own tokenizer differs."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self.phrase = functools.lru_cache(maxsize=4_096)(self._phrase)
+
+    def cut(self, texts: Sequence[PassageText]) -> list[tuple[list[str], list[str], list[str]]]:
+        """The words of each passage: of its text, of what it names, of its tool."""
+        memory = self._memory()
+        memory.execute("BEGIN")
+        try:
+            rows = ((key, text.text, text.extra, text.tool or "") for key, text in enumerate(texts))
+            memory.executemany(ADD_WORDS, rows)
+            found = [([], [], []) for _ in texts]  # type: list[tuple[list[str], list[str], list[str]]]
+            for key, column, word in memory.execute(LIST_WORDS):
+                found[key][WORD_COLUMNS.index(column)].append(word)
+        finally:
+            memory.execute("ROLLBACK")
+        return found
+
+    def _phrase(self, phrase: str) -> list[str]:
+        """The words of a phrase."""
+        return self.cut([PassageText("user", phrase, None, "")])[0][0]
+
+    def _memory(self) -> SqliteConnection:
+        """A table of this thread."""
+        if not hasattr(self._local, "memory"):
+            memory = sqlite3.connect(":memory:", isolation_level=None, factory=SqliteConnection)
+            memory.execute(CREATE_WORDS)
+            memory.execute(CREATE_INSTANCES)
+            self._local.memory = memory
+        found: SqliteConnection = self._local.memory
+        return found
+
+
+def match_texts(phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
+    """See `foveate.store.sql.WordIndex.match_texts`."""
+    with closing(sqlite3.connect(":memory:", factory=SqliteConnection)) as memory:
+        memory.execute(CREATE_WORDS)
+        memory.words.add(0, enumerate(texts))
+        return [memory.words.match(phrase) for phrase in phrases]
 
 
 class SqliteFile:
@@ -210,7 +259,8 @@ class SqliteFile:
         finally:
             connection.execute("COMMIT")
 
-    def write(self, connection: sql.Connection) -> AbstractContextManager[None]:
+    def write(self, connection: sql.Connection, locks: sql.Locks = sql.NO_LOCKS) -> AbstractContextManager[None]:  # noqa: ARG002
+        """The file has one writer at a time, so there is nothing else to lock."""
         return _transaction(connection, "BEGIN IMMEDIATE")
 
     def is_fault(self, error: Exception) -> bool:
@@ -235,6 +285,9 @@ class SqliteFile:
         for (problem,) in connection.execute(f"PRAGMA integrity_check({MAX_PAGE_PROBLEMS})"):
             if problem != "ok":
                 yield Finding(f"SQLite reports: {problem}", RESTORE)
+
+    def close(self) -> None:
+        """Connections share nothing."""
 
     def prepare(self) -> None:
         """Bring the file to the current schema, however many processes do so at once."""
