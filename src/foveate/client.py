@@ -48,7 +48,7 @@ from foveate.session.values import SessionInfo, describe_session, with_budget
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
 from foveate.store.protocol import Clients
-from foveate.store.rows import CostRow, IndexState
+from foveate.store.rows import CostRow, IndexState, QueueState
 from foveate.strategy import extra_event_kinds
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import counter_for
@@ -423,6 +423,20 @@ class Foveate:
         rows = await self._rows() if session_id is None else [await self._row(session_id)]
         is_all = session_id is None and not self._tenant
         await self._worker.settle(None if is_all else [row.id for row in rows], progress)
+
+    async def run_worker(self, *, is_stopping: Callable[[], bool] | None = None, drain: bool = False) -> None:
+        """Compress and index what any process records in the store, and call models for it.
+
+        Any number of processes can do this at once. It returns soon after `is_stopping()` is true, or with `drain` when
+        nothing is left to do.
+        """
+        self._check_owner()
+        await self._worker.watch(is_stopping, drain=drain)
+
+    async def queue_state(self, *, limit: int = 100) -> QueueState:
+        """Counts of the work queue, and up to `limit` of the turns for which no more attempts are made."""
+        self._check_owner()
+        return await self._store.derived.due.state(limit=limit)
 
     async def prepare(self, session_id: str, *, progress: Callable[[int], object] | None = None) -> None:
         """Wait until a session's turns have the renditions that rules make, e.g. before the first context after an

@@ -21,7 +21,8 @@ from foveate.events import Event, EventBus
 from foveate.models.caller import Caller
 from foveate.renditions import HISTORY_TOOLS, Count, Renditions, without_recalled
 from foveate.store import MessageRow, open_store
-from foveate.worker.loop import Worker
+from foveate.store.queue import MAX_ATTEMPTS
+from foveate.worker.loop import DEADLY, Worker
 from foveate.worker.renditions import make_rendition
 from support.engine import assistant, settings, talk, tool_step, user, with_store
 from support.patience import PATIENCE_SECONDS, until, wait_until
@@ -400,3 +401,77 @@ def test_a_session_that_closes_while_a_turn_is_compressed_ends_at_once(tmp_path:
     path = tmp_path / "chat.db"
     asyncio.run(with_store(path, job, settings(compress={"processes": 1, "close_seconds": 0.1})))
     assert counted(path) == 1, "the job is killed, not waited for"
+
+
+def test_a_worker_without_a_session_of_its_own_finishes_what_others_record(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        async with foveate.open(path, settings=settings()) as worker:
+            watching = asyncio.create_task(worker.run_worker(is_stopping=stop.is_set))
+            off = settings(compress={"enabled": False, "processes": 0})
+            async with foveate.open(path, settings=off) as fov:
+                session = await fov.session("s")
+                await talk(session, 3)
+                assert "2" in await until_made(session, 2)
+                assert "3" in await until_made(session, 3)  # the open turn, once it has been quiet
+            stop.set()
+            await watching
+            state = await worker.queue_state()
+        assert (state.sessions, state.leased, state.parked) == (0, 0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_drained_worker_leaves_nothing_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def run() -> None:
+        async with foveate.open(path, settings=settings(compress={"enabled": False, "processes": 0})) as fov:
+            for name in ("a", "b"):
+                await talk(await fov.session(name), 2)
+            await fov.run_worker(drain=True)
+
+    asyncio.run(run())
+    assert counted(path) == 4
+
+
+def test_a_turn_that_its_workers_did_not_survive_is_parked_with_a_coarse_rendition(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await talk(session, 2)
+        store = fov._store
+        for _ in range(MAX_ATTEMPTS):
+            await store.derived.claim("s", owner="dead", limit=1, lease_seconds=0, include_open=False)
+        await fov.settle()
+        stats = await session.stats()
+        assert (stats.pending, stats.fallbacks) == (0, 1)
+        (parked,) = (await fov.queue_state()).parked_turns
+        assert (parked.session_id, parked.turn, parked.reason) == ("s", 1, DEADLY)
+        await fov.compress_again()
+        await fov.settle()
+        assert (await fov.queue_state()).parked == 0
+
+    asyncio.run(with_store(path, job, settings(compress={"enabled": False, "processes": 0})))
+
+
+def test_a_session_with_a_long_queue_does_not_delay_the_newest_turn_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def run() -> None:
+        compress = {"enabled": False, "processes": 0, "batch_turns": 4}
+        async with foveate.open(path, settings=settings(compress=compress)) as fov:
+            long = await fov.session("long")
+            await long.record([message for turn in range(60) for message in (user(f"Ask {turn}."), assistant("Yes."))])
+            order: list[str] = []
+            with fov.subscribe(lambda event: order.append(event.session_id or ""), ["compressed"]) as subscription:
+                await talk(await fov.session("short"), 2)
+                await fov.run_worker(drain=True)
+                subscription.drain()
+        assert order.index("short") <= 4
+        assert order.count("long") == 60
+
+    asyncio.run(run())

@@ -22,7 +22,7 @@ from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
 from foveate.store.client_rows import KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.protocol import Clients
-from foveate.store.rows import Backlog, CostRow, Draft, IndexState
+from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, QueueState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import session_counter
 from foveate.turn import Json, from_us, turn_id
@@ -44,10 +44,12 @@ __all__ = [
     "ModelTarget",
     "ModelUse",
     "ModelsSettings",
+    "ParkedTurn",
     "Pin",
     "PlanReport",
     "ProviderState",
     "PruneReport",
+    "QueueState",
     "RecordedTurn",
     "Reliability",
     "ResponseRow",

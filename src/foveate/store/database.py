@@ -42,7 +42,7 @@ from foveate.store import (
 from foveate.store.agent_rows import NewAgent
 from foveate.store.cabinet_rows import NewContent
 from foveate.store.check import check_database
-from foveate.store.rows import DueTurn, Finding, PruneReport
+from foveate.store.rows import DueTurn, Finding, PruneReport, SessionWork
 from foveate.store.settings import StoreSettings
 from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Undone, Values
 
@@ -136,6 +136,11 @@ class Database:
             loop.call_soon(self._hand_over, id(loop))
         waiting.append(_Write(job, locks, loop, future))
         return await future
+
+    async def wait_for_signal(self, seconds: float) -> None:
+        """Wait until another process signals work, or for this time."""
+        self._require_open()
+        await asyncio.to_thread(self._dialect.wait_for_signal, seconds)
 
     async def close(self) -> None:
         """Finish queued writes, then end the threads and close the connections."""
@@ -310,7 +315,7 @@ def _in_session(*names: str) -> Callable[..., Locks]:
     return lambda session_id, *_, **__: areas | Locks(frozenset((session_id,)))
 
 
-def _of_due(due: DueTurn, *_: object, **__: object) -> Locks:
+def _of_due(due: DueTurn | SessionWork, *_: object, **__: object) -> Locks:
     return Locks(frozenset((due.session_id,)))
 
 
@@ -342,6 +347,12 @@ class _DueQueue(_Part):
     want_again = _writes(queue.want_again, _in_session())
     requested = _reads(queue.requested)
     note_requested = _writes(queue.note_requested, _in_session())
+    take_sessions = _writes(queue.take_sessions, _of())
+    put_back = _writes(queue.put_back, _of_due)
+    state = _reads(queue.state)
+
+    async def wait_for_work(self, seconds: float) -> None:
+        await self._database.wait_for_signal(seconds)
 
 
 class _Derived(_Part):

@@ -53,10 +53,10 @@ GET_SETTLED = "SELECT settled FROM sessions WHERE number = :number"
 SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND settled < :settled"
 LIST_UNSETTLED = "SELECT id FROM sessions WHERE last_turn > settled ORDER BY number"
 ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
-    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls,
+    compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls, parked,
     digest, tiny_digest)
     VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
-    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls,
+    :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls, :parked,
     :digest, :tiny_digest)
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
 _MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
@@ -106,17 +106,22 @@ def claim(
     session = get_session(connection, session_id)
     leased = queue.leased_turns(connection, session.number)
     lacking = list(_lacking(connection, session, include_open=include_open))
-    claims = [Claim(session_id, turn, count) for turn, count in lacking if turn not in leased][:limit]
-    queue.lease(connection, session.number, [claim.turn for claim in claims], owner, lease_seconds)
-    return claims
+    free = [(turn, count) for turn, count in lacking if turn not in leased][:limit]
+    attempts = queue.lease(connection, session.number, [turn for turn, _ in free], owner, lease_seconds)
+    return [Claim(session_id, turn, count, attempts[turn]) for turn, count in free if turn in attempts]
 
 
-def add_renditions(connection: Connection, session_id: str, renditions: Sequence[NewRendition]) -> None:
+def add_renditions(
+    connection: Connection, session_id: str, renditions: Sequence[NewRendition], *, owner: str | None = None
+) -> list[int]:
     session = get_session(connection, session_id)
-    for rendition in renditions:
-        _add(connection, session.number, rendition)
-    _index(connection, session.number, [made.passages for made in renditions if made.passages])
+    number = session.number
+    held = [made for made in renditions if owner is None or queue.take_lease(connection, number, made.turn, owner)]
+    for rendition in held:
+        _add(connection, number, rendition)
+    _index(connection, number, [made.passages for made in held if made.passages])
     _settle(connection, session)
+    return [made.turn for made in held]
 
 
 def release(connection: Connection, session_id: str, owner: str) -> None:
@@ -229,6 +234,8 @@ def pruned(connection: Connection, session_id: str) -> int | None:
 
 def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
     """Store a model's rendition beside the newest one of the turn: later ones are of more messages."""
+    if not queue.take_due(connection, due):
+        return False
     row = connection.execute(GET_RENDITION, {"rendition": due.rendition}).fetchone()
     is_kept = False
     if row is not None:
@@ -251,7 +258,7 @@ def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
             refusals=made.refusals,
         )
         is_kept = _insert(connection, session, rendition, made.calls) is not None
-    queue.postpone(connection, due, PostponedTurn(due_us=None, calls=made.calls))
+    queue.note(connection, due, PostponedTurn(due_us=None, calls=made.calls))
     return is_kept
 
 

@@ -60,7 +60,7 @@ ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, s
     CASE WHEN :fork_turn > 0 THEN :fork_turn - 1 ELSE 0 END, :tenant, :budget_chosen, :mode, :scope)
     ON CONFLICT (id) DO NOTHING"""
 GET_HEAD = "SELECT number, last_turn, last_position, head FROM sessions WHERE id = :id"
-MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head,
+MOVE_HEAD = """UPDATE sessions SET last_turn = :last_turn, last_position = :last_position, head = :head, work_us = 0,
     updated_us = CASE WHEN last_turn = 0 OR updated_us < :newest_us THEN :newest_us ELSE updated_us END
     WHERE number = :number"""
 LIST_CHILDREN = "SELECT id, fork_turn FROM sessions WHERE parent = :number ORDER BY number"
@@ -114,6 +114,7 @@ _OWNED = (
     "passages",
     "renditions",
     "leases",
+    "copies",
     *_MADE,
     "pins",
     "goals",
@@ -254,6 +255,7 @@ def append(
     moved = {"last_turn": state.turn, "last_position": state.position, "head": state.head}
     newest = max(moment if draft.at_us is None else draft.at_us for draft in fresh)
     connection.execute(MOVE_HEAD, {**moved, "number": number, "newest_us": newest})
+    connection.signal()
     if tail:
         connection.execute(ADD_TAIL, {"session": number, "hash": tail, "turn": state.turn})
     rest = iter(placed)

@@ -69,6 +69,11 @@ LOCK_SESSIONS = "SELECT 1 FROM sessions WHERE id IN ({ids}) ORDER BY number FOR 
 LOCK_NAME = "SELECT pg_advisory_xact_lock({space:d}, {number:d})"
 TRANSACTION = "SELECT CAST(pg_current_xact_id() AS TEXT)"
 OUTCOME = "SELECT pg_xact_status(CAST(:transaction AS xid8))"
+CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
+LISTEN = "LISTEN foveate_work"
+NOTIFY = "NOTIFY foveate_work"
+NOTIFY_SECONDS = 0.1
+"""A process signals work at most this often: commits with a NOTIFY wait for each other in the whole server."""
 IS_READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
 HAS_SCHEMA = f"SELECT to_regclass('{sql.SCHEMA_TABLE}') IS NOT NULL"
 
@@ -152,8 +157,18 @@ class PostgresConnection:
         self.location = location
         self.raw: RawConnection | None = None
         self.is_writing = False
+        self.is_signalled = False
         self.words = PostgresWords(self, cutter)
         self._repairs: list[tuple[str, sql.Values]] = []
+
+    skip_locked = "FOR NO KEY UPDATE SKIP LOCKED"
+
+    def clock_us(self) -> int:
+        (moment,) = self._raw.execute(CLOCK, binary=True).fetchone() or (0,)
+        return int(moment)
+
+    def signal(self) -> None:
+        self.is_signalled = True
 
     def execute(self, statement: str, parameters: sql.Values | None = None, /) -> psycopg.Cursor[TupleRow]:
         query, names = _translate(statement)
@@ -289,6 +304,8 @@ class PostgresServer:
         self._prepare_after: int | None = 5
         self._pool: ConnectionPool[RawConnection] | None = None
         self._pool_lock = threading.Lock()
+        self._listener: RawConnection | None = None
+        self._notified = 0.0
 
     def connect(self, *, read_only: bool) -> PostgresConnection:  # noqa: ARG002 - its transactions are
         return PostgresConnection(self.location, self._cutter)
@@ -308,6 +325,7 @@ class PostgresServer:
         assert isinstance(connection, PostgresConnection), "a connection of this dialect"
         with self._borrowed(connection) as raw:
             connection.is_writing = True
+            connection.is_signalled = False
             try:
                 transaction = self._begin(raw, locks)
                 yield
@@ -319,6 +337,36 @@ class PostgresServer:
             finally:
                 connection.is_writing = False
             self._commit(raw, transaction)
+            if connection.is_signalled:
+                self._notify(raw)
+
+    def _notify(self, raw: RawConnection) -> None:
+        """Wake waiting workers; those that this does not reach look by themselves."""
+        moment = time.monotonic()
+        if moment - self._notified < NOTIFY_SECONDS or raw.closed:
+            return
+        self._notified = moment
+        with suppress(psycopg.Error):
+            raw.execute(NOTIFY)
+
+    def wait_for_signal(self, seconds: float) -> None:
+        if self._prepare_after is None:  # a pooler's connection does not stay ours, so it can't listen
+            time.sleep(seconds)
+            return
+        try:
+            if self._listener is None:
+                self._listener = self._connect()
+                self._listener.execute(LISTEN)
+            for _ in self._listener.notifies(timeout=seconds, stop_after=1):
+                pass
+        except (StoreError, psycopg.Error):
+            self._stop_listening()
+            time.sleep(seconds)
+
+    def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
 
     def _begin(self, raw: RawConnection, locks: sql.Locks) -> str:
         """Begin a transaction and take the locks, in one request; the transaction's number."""
@@ -351,6 +399,7 @@ class PostgresServer:
         yield from ()
 
     def close(self) -> None:
+        self._stop_listening()
         with self._pool_lock:
             if self._pool is not None:
                 self._pool.close()

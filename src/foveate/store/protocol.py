@@ -59,12 +59,14 @@ from foveate.store.rows import (
     Place,
     PostponedTurn,
     PruneReport,
+    QueueState,
     RedoRequest,
     RefinedTurn,
     RenditionRow,
     RenditionSizes,
     RequestKind,
     SessionRow,
+    SessionWork,
     StoredSizes,
     TurnRow,
 )
@@ -357,8 +359,13 @@ class Derived(Protocol):
     ) -> list[Claim]:
         """Lease up to `limit` turns that lack renditions; the open turn only if asked for, or much grown."""
 
-    async def add_renditions(self, session_id: str, renditions: Sequence[NewRendition]) -> None:
-        """Store renditions and release their leases; existing ones are not replaced."""
+    async def add_renditions(
+        self, session_id: str, renditions: Sequence[NewRendition], *, owner: str | None = None
+    ) -> list[int]:
+        """Store renditions and release their leases; existing ones are not replaced. The turns that were stored.
+
+        With an `owner`, those of turns that it has not leased any more are rejected.
+        """
 
     async def release(self, session_id: str, owner: str) -> None:
         """Release what this owner leased and did not finish."""
@@ -411,7 +418,23 @@ class Derived(Protocol):
 
 
 class DueQueue(Protocol):
-    """What is queued for a model. Open turns wait until they are closed; ancestors queue their own."""
+    """What is queued for workers and models. Open turns wait until they are closed; ancestors queue their own."""
+
+    async def take_sessions(self, *, limit: int, lease_seconds: float) -> list[SessionWork]:
+        """Sessions that got something new, and those that were put back and are due; the longest waiting first.
+
+        Nobody else gets them within the time of the lease, unless something is recorded in them.
+        """
+
+    async def put_back(self, work: SessionWork, seconds: float | None) -> None:
+        """Look at a session again after this time; None: when something was recorded. Without effect if something
+        was since it was taken."""
+
+    async def wait_for_work(self, seconds: float) -> None:
+        """Return when something was recorded in any process, as far as the database tells, or after this time."""
+
+    async def state(self, *, limit: int) -> QueueState:
+        """Counts of the queue, and up to `limit` of the parked turns."""
 
     async def sessions(self) -> list[tuple[str, int]]:
         """The sessions with queued turns and the first due time of each, the earliest first."""
@@ -427,14 +450,16 @@ class DueQueue(Protocol):
     async def lease_roll_ups(self, session_id: str, owner: str, lease_seconds: float) -> bool:
         """Lease the requests for a session's eras and artefacts; False while anybody has the lease."""
 
-    async def reserve(self, due: DueTurn, calls: int) -> None:
-        """Record, before they are made, the total calls that the turn may have."""
+    async def reserve(self, due: DueTurn, calls: int) -> bool:
+        """Record, before they are made, the total calls that the turn may have; False if its lease was lost."""
 
     async def refine(self, due: DueTurn, made: RefinedTurn) -> bool:
-        """Store a model's rendition and release the lease; False if the turn has newer renditions."""
+        """Store a model's rendition and release the lease; False if the turn has newer renditions, or another worker
+        has claimed it since."""
 
-    async def postpone(self, due: DueTurn, noted: PostponedTurn) -> None:
-        """Leave the renditions as they are and release the lease."""
+    async def postpone(self, due: DueTurn, noted: PostponedTurn) -> bool:
+        """Leave the renditions as they are and release the lease; False, and nothing is changed, if another worker has
+        claimed the turn since."""
 
     async def hold(self, session_id: str, until_us: int) -> None:
         """Nothing of the session is due before then."""

@@ -205,6 +205,53 @@ class Claim:
     session_id: str
     turn: int
     messages: int
+    attempts: int = 1
+    """Claims in a row, this one included; the workers of those before it died."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWork:
+    """A session that a worker has taken from the queue of sessions."""
+
+    session_id: str
+    token: int
+    """Proves that it was not taken or written to since."""
+    is_new: bool
+    """Something was recorded; False if it was put back, and nothing was recorded since."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedTurn:
+    """A turn for which no more attempts are made."""
+
+    session_id: str
+    turn: int
+    calls: int
+    """Calls of a model that were made or reserved for it."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """The work queue of a store."""
+
+    sessions: int
+    """Sessions that a worker has to look at, now or later."""
+    due_sessions: int
+    model_turns: int
+    """Turns queued for a model, now or later."""
+    due_model_turns: int
+    waited_seconds: float
+    """How long the first turn that is due for a model has been."""
+    leased: int
+    """Turns in progress."""
+    expired: int
+    """Leases of workers that died; their turns can be claimed."""
+    owners: int
+    """Workers that hold leases."""
+    parked: int
+    parked_turns: tuple[ParkedTurn, ...]
+    """Some of them, the newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +275,8 @@ class NewRendition:
     """Index entries of the turn."""
     due_us: int | None = None
     """When a model is asked for a better rendition; None: never."""
+    parked: str = ""
+    """Why no more attempts are made; empty for a rendition that was made as usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +350,8 @@ class DueTurn:
     """Calls allowed now; counted as made until `refine` or `postpone` reports the real number."""
     smoothed_tokens: int
     compressed_tokens: int
+    owner: str
+    """Who claimed it; results of anybody else are rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +385,8 @@ class PostponedTurn:
     """Rejected answers, added to the count."""
     is_marked: bool = False
     """The local rendition is a fallback for one a model failed to make."""
+    parked: str = ""
+    """Why no more attempts are made, where that is no ordinary outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,10 @@ class Cursor(Protocol):
     @property
     def rowcount(self) -> int: ...
 
+    @property
+    def description(self) -> Sequence[Any] | None:
+        """A sequence for each column, whose first item is the column's name."""
+
     def __iter__(self) -> Iterator[Any]: ...
 
     def fetchone(self) -> Any: ...
@@ -126,6 +130,16 @@ class Connection(Protocol):
     @property
     def words(self) -> WordIndex: ...
 
+    @property
+    def skip_locked(self) -> str:
+        """The clause that skips rows which other transactions have locked; empty where there is one writer."""
+
+    def clock_us(self) -> int:
+        """The time that leases go by: the server's where there is one, so that clocks of workers may differ."""
+
+    def signal(self) -> None:
+        """Wake the workers that wait for work, once this transaction is committed. They look anyway, less often."""
+
     def execute(self, sql: str, parameters: Values = ..., /) -> Cursor: ...
 
     def executemany(self, sql: str, parameters: Iterable[Values], /) -> Cursor: ...
@@ -170,6 +184,9 @@ class Dialect(Protocol):
 
     def close(self) -> None:
         """Close what connections share."""
+
+    def wait_for_signal(self, seconds: float) -> None:
+        """Return when a transaction with a `signal` was committed, or after this time. For a thread of its own."""
 
 
 def now_us() -> int:

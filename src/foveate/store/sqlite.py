@@ -78,6 +78,13 @@ class SqliteConnection(sqlite3.Connection):
     """A connection in autocommit mode that waits for locks; any thread may use it, one at a time."""
 
     location = ""
+    skip_locked = ""
+
+    def clock_us(self) -> int:
+        return sql.now_us()
+
+    def signal(self) -> None:
+        """A file wakes nobody: workers look often, which costs a read."""
 
     def stream(self, statement: str, /) -> Iterator[Any]:
         return self.execute(statement)
@@ -288,6 +295,9 @@ class SqliteFile:
 
     def close(self) -> None:
         """Connections share nothing."""
+
+    def wait_for_signal(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def prepare(self) -> None:
         """Bring the file to the current schema, however many processes do so at once."""

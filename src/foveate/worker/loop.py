@@ -13,19 +13,22 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from foveate.errors import Damaged, SessionNotFound
+from foveate.errors import Damaged, SessionNotFound, contained
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
 from foveate.recall.embed import STATIC
 from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
-from foveate.store.rows import ERA_FANOUT, Claim, EraRow, NewRendition
+from foveate.store.queue import MAX_ATTEMPTS
+from foveate.store.rows import ERA_FANOUT, Claim, EraRow, NewRendition, SessionWork
 from foveate.turn import Json, turn_id
 from foveate.worker.eras import make_era, read_units
 from foveate.worker.index import Indexer
+from foveate.worker.jobs import LeaseBeat
 from foveate.worker.pool import Pool
 from foveate.worker.refine import Refiner
 from foveate.worker.renditions import make_coarse, make_local
@@ -39,7 +42,12 @@ ERA_BATCH = 64
 GATHER_SECONDS = 0.1
 """How long the loop waits for more when it is woken: a burst of turns is claimed and kept in few commits."""
 POLL_SECONDS = 0.02
+WATCH_SECONDS = 1.0
+"""How long a worker that waits for work goes without a look, if nothing wakes it."""
+WATCH_SESSIONS = 8
+"""Sessions taken at a time; each gets one batch and goes behind the others."""
 PAUSE_SECONDS = 0.5
+DEADLY = f"{MAX_ATTEMPTS} workers ended while they compressed it; it got a coarse rendition instead"
 MAX_FAILURES = 8
 """A session whose work failed is tried again after a pause that doubles with each failure, up to this number."""
 
@@ -127,6 +135,46 @@ class Worker:
         self._woken.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
+
+    async def watch(self, is_stopping: Callable[[], bool] | None = None, *, drain: bool = False) -> None:
+        """Work on what any process records in the store, until it should stop or, with `drain`, nothing is left."""
+        due = self._store.derived.due
+        while not (is_stopping and is_stopping()):
+            with contained(_log, "work can't be taken from the queue; it is tried again") as outcome:
+                taken = await due.take_sessions(limit=WATCH_SESSIONS, lease_seconds=self._settings.lease_seconds)
+                for work in taken:
+                    await self._attend(work, drain=drain)
+                self._refiner.look()
+                if not taken and drain and not (await due.state(limit=0)).sessions:
+                    await self.settle()
+                    return
+                if not taken:
+                    await due.wait_for_work(WATCH_SECONDS)
+            if outcome.error:
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _attend(self, work: SessionWork, *, drain: bool) -> None:
+        """One batch of a session that was taken from the queue; the open turn once it has been quiet."""
+        session_id, due = work.session_id, self._store.derived.due
+        include_open = drain or not work.is_new
+        try:
+            if await self._work(session_id, include_open=include_open):
+                await due.put_back(work, 0.0)
+                return
+            is_indexed = await self._indexer.finish(session_id)
+            await self._make_eras(session_id)
+            self._refiner.wake(session_id)
+            if is_indexed:
+                self._failures.pop(session_id, None)
+                await due.put_back(work, None if include_open else self._settings.quiet_seconds)
+                return
+            problem: object = "its index is not complete"
+        except SessionNotFound:
+            return  # deleted meanwhile
+        except Damaged as error:
+            problem = error
+        _log.warning("work on %s is retried later: %s", session_id, problem)
+        await due.put_back(work, self._pause_seconds(session_id))
 
     def reword(self, session_id: str) -> None:
         """A session shows something that a model may word."""
@@ -247,9 +295,11 @@ class Worker:
 
     def _retry_later(self, session_id: str) -> None:
         """Wake for the session again, after a longer pause each time it fails."""
+        asyncio.get_running_loop().call_later(self._pause_seconds(session_id), self._retry, session_id)
+
+    def _pause_seconds(self, session_id: str) -> float:
         failures = self._failures[session_id] = min(self._failures.get(session_id, 0) + 1, MAX_FAILURES)
-        seconds = PAUSE_SECONDS * 2**failures * random.uniform(0.5, 1)  # noqa: S311 - jitter
-        asyncio.get_running_loop().call_later(seconds, self._retry, session_id)
+        return float(PAUSE_SECONDS * 2**failures * random.uniform(0.5, 1))  # noqa: S311 - jitter
 
     def _retry(self, session_id: str) -> None:
         if not self._closed:
@@ -285,7 +335,10 @@ class Worker:
                 )
             rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
             batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
-            await asyncio.gather(*(self._make(session, batch, rows, progress) for batch in batches if batch))
+            async with LeaseBeat(self._store, owner, settings.lease_seconds):
+                made = await asyncio.gather(*(self._make(session, batch, rows, owner) for batch in batches if batch))
+            if progress:
+                progress(sum(made))
         except BaseException:
             with suppress(SessionNotFound):  # a session deleted meanwhile must not hide why the work ended
                 await asyncio.shield(derived.release(session_id, owner))
@@ -303,9 +356,8 @@ class Worker:
                 return claims[:place]
         return claims
 
-    async def _make(
-        self, session: SessionRow, claims: Sequence[Claim], rows: Sequence[MessageRow], progress: Progress | None
-    ) -> None:
+    async def _make(self, session: SessionRow, claims: Sequence[Claim], rows: Sequence[MessageRow], owner: str) -> int:
+        """Make and store the renditions of claimed turns; how many there are."""
         by_turn: dict[int, list[MessageRow]] = {claim.turn: [] for claim in claims}
         for row in rows:
             if row.turn in by_turn:
@@ -316,12 +368,17 @@ class Worker:
             for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
             if all(row.body is not None for row in found)  # else it was pruned meanwhile
         ]
-        made = await self._pool.run(make_local, jobs, instead=make_coarse, limit_seconds=self._settings.turn_seconds)
-        await self._store.derived.add_renditions(session.id, made)
-        if progress:
-            progress(len(made))
+        # A turn that its workers did not survive is not tried again.
+        deadly = {claim.turn for claim in claims if claim.attempts > MAX_ATTEMPTS}
+        coarse = [replace(make_coarse(*job), parked=DEADLY) for job in jobs if job[0] in deadly]
+        usual = [job for job in jobs if job[0] not in deadly]
+        limit_seconds = self._settings.turn_seconds
+        made = [*coarse, *await self._pool.run(make_local, usual, instead=make_coarse, limit_seconds=limit_seconds)]
+        stored = set(await self._store.derived.add_renditions(session.id, made, owner=owner))
         for rendition in made:
-            self._announce(session.id, rendition)
+            if rendition.turn in stored:
+                self._announce(session.id, rendition)
+        return len(made)
 
     def _announce(self, session_id: str, rendition: NewRendition) -> None:
         kind: EventKind = "compressed" if rendition.is_complete else "compression-failed"

@@ -29,7 +29,7 @@ from foveate.store import Store
 from foveate.store.rows import RedoRequest
 from foveate.worker.artefacts import artefact_jobs
 from foveate.worker.eras import era_jobs
-from foveate.worker.jobs import Job, QueueContext, RollUpJob, Setback
+from foveate.worker.jobs import Job, LeaseBeat, QueueContext, RollUpJob, Setback
 from foveate.worker.pool import Pool
 from foveate.worker.turns import Parts, TurnJob
 
@@ -54,8 +54,6 @@ MAX_WAIT_SECONDS = 300.0
 """The longest interval between two checks of the queue."""
 POLL_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
-BEATS = 3
-"""Renewals of a lease within its duration."""
 ABOUT_THE_JOB = ("too-long", "refused")
 """Reasons to give up one job; the next may pass."""
 
@@ -114,10 +112,14 @@ class Refiner:
 
     def wake(self, session_id: str) -> None:
         """Turns, eras or artefacts may be due."""
+        self.look()
+        self.wake_roll_ups(session_id)
+
+    def look(self) -> None:
+        """Turns that another process recorded may be due."""
         if not self._closed and self._groups:
             self._woken.set()
             self._start("turns", self._endless, self._settings.concurrency)
-        self.wake_roll_ups(session_id)
 
     def wake_roll_ups(self, session_id: str) -> None:
         """Eras or artefacts of a session may be due."""
@@ -195,10 +197,13 @@ class Refiner:
                     progress(1)
 
         # Leases are renewed until the last task has ended, and not only until the feed has.
-        beat = _Beat(self._store, owner, self._lease_seconds)
-        async with beat, aclosing(feed), asyncio.TaskGroup() as tasks:
-            for _ in range(width):
-                tasks.create_task(work())
+        beat = LeaseBeat(self._store, owner, self._lease_seconds)
+        try:
+            async with beat, aclosing(feed), asyncio.TaskGroup() as tasks:
+                for _ in range(width):
+                    tasks.create_task(work())
+        finally:
+            await asyncio.shield(self._due.release(owner))
 
     async def _finite(
         self, session_ids: Sequence[str] | None, moment_us: int, owner: str
@@ -361,27 +366,3 @@ class Refiner:
 def longest_wait_seconds(calls: int, backoff_seconds: float) -> float:
     """The delay before a turn is tried again, by the calls it took."""
     return float(min(backoff_seconds * LATER * LATER_GROWTH ** max(0, calls - 1), MAX_LATER_SECONDS))
-
-
-class _Beat:
-    """While entered, whatever its owner has leased stays leased; afterwards, or soon after a crash, it is free."""
-
-    def __init__(self, store: Store, owner: str, lease_seconds: float) -> None:
-        self._due = store.derived.due
-        self._owner = owner
-        self._lease_seconds = lease_seconds
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(self._run())
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.shield(self._due.release(self._owner))
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease_seconds / BEATS)
-            await self._due.renew(self._owner, self._lease_seconds)

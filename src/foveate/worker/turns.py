@@ -29,6 +29,7 @@ from foveate.turn import Json, Message, turn_id
 from foveate.worker.jobs import NONCE_BYTES, Job, QueueContext, Setback
 
 MAX_PROBLEM_CHARS = 300
+UNEXPECTED = "it failed unexpectedly; the log of the worker has the details"
 OPTIONAL: frozenset[Level] = frozenset({"S"})
 """What rules made of these levels is as good as complete; a model's that does not pass is no reason to mark a turn."""
 
@@ -176,7 +177,9 @@ class Attempt:
         self._promised += allowed
         if used + allowed > self._noted:
             self._noted = used + allowed
-            await self.context.store.derived.due.reserve(self.due, self._noted)
+            if not await self.context.store.derived.due.reserve(self.due, self._noted):
+                problem = "another worker has claimed the turn"
+                raise ModelHeldBack(model, problem, reason="calls", retry_after_seconds=0.0)
         return allowed
 
     async def _weigh(self, group: Group, assignment: Assignment, answered: CallReport) -> None:
@@ -287,7 +290,8 @@ class TurnJob(Job):
         else:
             self._remember()
             refusals = attempt.refusals if attempt else 0
-            noted = PostponedTurn(due_us=due_us, calls=self.calls, refusals=refusals, is_marked=True)
+            parked = problem[:MAX_PROBLEM_CHARS] if due_us is None and (not attempt or attempt.failed) else ""
+            noted = PostponedTurn(due_us=due_us, calls=self.calls, refusals=refusals, is_marked=True, parked=parked)
             await self._due.postpone(self._turn, noted)
         data: dict[str, Json] = {
             "model": (attempt.parts.maker if attempt else "") or self.model,
@@ -298,7 +302,8 @@ class TurnJob(Job):
         self.context.publish("compression-failed", self.session_id, self.about, data)
 
     async def abandon(self) -> None:
-        await self._due.postpone(self._turn, PostponedTurn(due_us=None, calls=self.calls, is_marked=True))
+        noted = PostponedTurn(due_us=None, calls=self.calls, is_marked=True, parked=UNEXPECTED)
+        await self._due.postpone(self._turn, noted)
 
     async def _keep(self, attempt: Attempt) -> None:
         made = attempt.refined()

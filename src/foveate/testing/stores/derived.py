@@ -96,6 +96,31 @@ async def an_expired_lease_is_free_again(store: Store, _: OpenStore) -> None:
     assert await _claim(store, owner="b") == [1, 2]
 
 
+async def renditions_of_a_worker_that_lost_its_turns_are_rejected(store: Store, _: OpenStore) -> None:
+    await _talked(store, 2)
+    assert await _claim(store, owner="late", lease=0.0) == [1, 2]
+    assert await _claim(store, owner="b", limit=1) == [1]
+    made = [rendition(1, "late"), rendition(2, "late")]
+    assert await store.derived.add_renditions("s", made, owner="late") == [2]
+    assert await store.derived.add_renditions("s", [rendition(1, "b")], owner="b") == [1]
+    assert await store.derived.add_renditions("s", made, owner="late") == []
+    assert await _tinies(store, "s") == {1: "tiny b", 2: "tiny late"}
+
+
+async def attempts_at_a_turn_are_counted_until_it_is_released(store: Store, _: OpenStore) -> None:
+    await _talked(store, 1)
+
+    async def attempt(lease_seconds: float) -> list[int]:
+        claims = await store.derived.claim("s", owner="a", limit=9, lease_seconds=lease_seconds, include_open=True)
+        return [claim.attempts for claim in claims]
+
+    assert [await attempt(0.0) for _ in range(3)] == [[1], [2], [3]]
+    assert await attempt(LONG_SECONDS) == [4]
+    assert await attempt(LONG_SECONDS) == []
+    await store.derived.release("s", "a")
+    assert await attempt(LONG_SECONDS) == [1]
+
+
 async def the_open_turn_waits_until_asked_for_or_much_grown(store: Store, _: OpenStore) -> None:
     await _talked(store, 2)
     assert await _closed(store) == [1]
@@ -235,6 +260,8 @@ CASES: tuple[Case, ...] = (
     turns_without_renditions_are_claimed_once,
     concurrent_claims_share_the_turns,
     an_expired_lease_is_free_again,
+    renditions_of_a_worker_that_lost_its_turns_are_rejected,
+    attempts_at_a_turn_are_counted_until_it_is_released,
     the_open_turn_waits_until_asked_for_or_much_grown,
     a_rendition_is_kept_once_and_ends_its_lease,
     sizes_tell_what_is_made_of_the_turn_as_it_is_now,

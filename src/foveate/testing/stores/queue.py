@@ -274,7 +274,67 @@ async def what_no_model_or_an_older_prompt_made_can_be_wanted_again(store: Store
     assert (backlog.complete, backlog.incomplete, backlog.by_model) == (4, 0, 4)
 
 
+async def the_result_of_a_worker_that_lost_its_turn_is_rejected(store: Store, _: OpenStore) -> None:
+    due = store.derived.due
+    await _talked(store, 1)
+    (late,) = await due.claim("s", owner="late", limit=9, lease_seconds=0, max_calls=MAX_CALLS, now_us=NOW_US)
+    (held,) = await _claim(store)
+    assert not await due.reserve(late, 6)
+    assert not await due.refine(late, _refined("late", calls=3))
+    assert not await due.postpone(late, PostponedTurn(due_us=None, calls=0))
+    assert await due.refine(held, _refined("held", calls=4))
+    assert not await due.refine(late, _refined("late", calls=3))
+    (row,) = await store.derived.renditions("s", 1, 1)
+    assert row.maker == "held"
+
+
+async def a_turn_whose_workers_died_is_parked_until_it_is_wanted_again(store: Store, _: OpenStore) -> None:
+    await _talked(store, 2)
+    for _attempt in range(3):
+        await _claim(store, limit=1, lease=0.0)
+    assert [claimed.turn for claimed in await _claim(store)] == [2]
+    state = await store.derived.due.state(limit=10)
+    assert [(parked.session_id, parked.turn, parked.calls) for parked in state.parked_turns] == [("s", 1, MAX_CALLS)]
+    assert (state.parked, state.model_turns, state.leased, state.expired) == (1, 1, 1, 1)
+    await store.derived.due.want_again("s", RedoRequest(local_version=1, model_version=2), NOW_US)
+    assert (await store.derived.due.state(limit=10)).parked == 0
+
+
+async def a_session_with_something_new_is_taken_once(store: Store, _: OpenStore) -> None:
+    due = store.derived.due
+    for name in ("a", "b"):
+        await store.create_session(new_session(name))
+        await store.append(name, [draft("one")])
+    taken = await due.take_sessions(limit=1, lease_seconds=LONG_SECONDS)
+    taken += await due.take_sessions(limit=9, lease_seconds=LONG_SECONDS)
+    assert [(work.session_id, work.is_new) for work in taken] == [("a", True), ("b", True)]
+    assert await due.take_sessions(limit=9, lease_seconds=LONG_SECONDS) == []
+    await store.append("a", [draft("two")])
+    for work in taken:
+        await due.put_back(work, None)
+    (again,) = await due.take_sessions(limit=9, lease_seconds=LONG_SECONDS)
+    assert (again.session_id, again.is_new) == ("a", True)
+
+
+async def a_session_is_put_back_behind_those_with_something_new(store: Store, _: OpenStore) -> None:
+    due = store.derived.due
+    await store.create_session(new_session("large"))
+    await store.append("large", [draft("one")])
+    (large,) = await due.take_sessions(limit=9, lease_seconds=LONG_SECONDS)
+    await due.put_back(large, 0.0)
+    await store.create_session(new_session("small"))
+    await store.append("small", [draft("one")])
+    taken = await due.take_sessions(limit=9, lease_seconds=0.0)
+    assert [(work.session_id, work.is_new) for work in taken] == [("small", True), ("large", False)]
+    # The worker that took them died.
+    assert len(await due.take_sessions(limit=9, lease_seconds=LONG_SECONDS)) == 2
+
+
 CASES: tuple[Case, ...] = (
+    the_result_of_a_worker_that_lost_its_turn_is_rejected,
+    a_turn_whose_workers_died_is_parked_until_it_is_wanted_again,
+    a_session_with_something_new_is_taken_once,
+    a_session_is_put_back_behind_those_with_something_new,
     what_is_due_is_claimed_once,
     concurrent_claims_share_what_is_due,
     nothing_is_claimed_before_it_is_due,
