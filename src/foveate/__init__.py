@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from foveate import errors as errors
+    from foveate.adapters.wrap import wrap as wrap
     from foveate.client import Foveate as Foveate
     from foveate.client import open as open
     from foveate.errors import FoveateError as FoveateError
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "session.values": ("Pin", "RecordedTurn", "SessionInfo", "SessionStats", "TurnContent", "TurnOutline"),
+    "adapters.wrap": ("wrap",),
     "client": ("Foveate", "open"),
     "errors": ("FoveateError",),
     "events": ("Event",),

@@ -126,6 +126,7 @@ class Foveate:
             self._searcher,
             renewals=KeyRenewals(store, settings),
             uses=KnowledgeUses(store),
+            view=self._view,
         )
         self._tenant = ""
 
@@ -513,6 +514,9 @@ class Foveate:
         await self._caller.close()
         self._events.close()
         await self._store.close()
+
+    def _view(self, tenant: str) -> Foveate:
+        return self.tenant(tenant) if tenant else self
 
     async def _has_session(self, session_id: str) -> bool:
         try:

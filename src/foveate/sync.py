@@ -16,7 +16,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -65,7 +65,8 @@ class _Loop:
             except (KeyboardInterrupt, SystemExit):  # from a callback: its caller has got it too
                 continue
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Begin something; its result comes from the loop's thread."""
         if self._process != os.getpid():
             work.close()
             raise StoreClosed(self._location, FORKED.format(process=self._process))
@@ -73,7 +74,10 @@ class _Loop:
             if self._stopped:
                 work.close()
                 raise StoreClosed(self._location, "the store is closed; open it again")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        future = self.submit(work)
         try:
             return future.result()
         except CancelledError:
@@ -205,6 +209,11 @@ class Foveate(_Blocking, of=api.Foveate):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def unwrap(value: object) -> tuple[object, _Loop | None]:
+    """The async object behind a blocking one, and the loop it runs on; another object as it is, and None."""
+    return (value._wrapped, value._loop) if isinstance(value, _Blocking) else (value, None)
 
 
 def open(location: str | Path, *, settings: Settings | None = None) -> Foveate:  # noqa: A001 - as in `foveate.open`

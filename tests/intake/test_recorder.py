@@ -639,3 +639,19 @@ def test_no_turn_is_lost_doubled_or_in_another_conversation(run: Run, steps: lis
             await clients.step(which, operation)
 
     run(scenario)
+
+
+def test_a_prompt_that_is_sent_alone_again_without_answer_is_recorded_once(run: Run) -> None:
+    async def scenario(_: Foveate, recorder: Recorder) -> None:
+        named = ClientId("mine", "path", is_ours=True)
+        await exchange(recorder, [user("one")], "1", named)
+        for _attempt in range(3):
+            failed = await place(recorder, [user("two")], named)
+            assert isinstance(failed, Placement)
+            recorder.release(failed)
+        placed = await exchange(recorder, [user("two")], "2", named)
+        assert await log_of(placed) == ["one", "1", "two", "2"]
+        again = await exchange(recorder, [user("two")], "2", named)
+        assert await log_of(again) == ["one", "1", "two", "2", "two", "2"]
+
+    run(scenario)

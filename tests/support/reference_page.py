@@ -35,6 +35,7 @@ class Chapter:
 
 CHAPTERS = (
     Chapter("Opening a store", "foveate", ("open", "load_settings")),
+    Chapter("Clients of providers", "foveate", ("wrap",)),
     Chapter("The store", "foveate.client", ("Foveate",)),
     Chapter("A session", "foveate.session", ("Session",)),
     Chapter("Keys of the server", "foveate.session.keys", ("Keys", "KeyInfo", "NewKey")),

@@ -64,6 +64,9 @@ ENTER_TURN = """
     def __enter__(self) -> Exchange: ...
     def __exit__(self, *_: object) -> None: ...
 """
+UNWRAP = """
+def unwrap(value: object) -> tuple[object, Any]: ...
+"""
 MethodDef = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -87,7 +90,7 @@ def generate() -> str:
         _class(api, "Foveate", names, skip=("close",)) + ENTER,
         _open(names),
     ]
-    return _tidy("\n".join([HEAD, *_imports(names), *bodies]))
+    return _tidy("\n".join([HEAD, *_imports(names), *bodies, UNWRAP]))
 
 
 def _class(module: ModuleType, name: str, names: dict[str, str], skip: tuple[str, ...] = ()) -> str:

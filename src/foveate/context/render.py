@@ -108,18 +108,20 @@ def message_count(layout: Layout) -> int:
     )
 
 
-def canonical_messages(layout: Layout, system: str, *, has_tools: bool = True) -> tuple[Message, ...]:
+def canonical_messages(
+    layout: Layout, system: str, *, has_tools: bool = True, names_files: bool = True
+) -> tuple[Message, ...]:
     """A request in canonical form; it ends with the prompt, or with the results that wait for an answer.
 
     Without tools, calls and results are written as text: some providers reject calls of tools they were not given.
-    Images and files of earlier turns are named, not sent: not every model takes them.
+    With `names_files`, images and files of earlier turns are named, not sent: not every model takes them.
     """
     check_answerable(layout)
     messages = [Message("system", (Text(system),))] if system else []
     newest = layout.native[-1].turn if layout.native else 0
     for stretch in layout.stretches():
         own = list(stretch.shown)
-        if stretch.turn and stretch.turn != newest:
+        if names_files and stretch.turn and stretch.turn != newest:
             own = list(map(_with_named_files, own))
         if not has_tools:
             own = list(map(_as_text, own))

@@ -18,6 +18,8 @@ Record: TypeAlias = Mapping[str, Json]
 
 FORMAT: Final = "anthropic"
 """The only format whose provider binds thinking to its prefix."""
+FRAMEWORKS: Final = ("langchain", "pydantic-ai")
+"""Formats in which a framework has the thinking of any provider."""
 DROP_UNBOUND: Final[Mapping[str, Json]] = {
     "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
     "extra_headers": {"anthropic-beta": "thinking-binding-controls-2026-08-01"},
@@ -38,7 +40,8 @@ def request_prefix(system: str, tools: Sequence[Record], messages: Sequence[Json
 
 def is_signed(message: Message) -> bool:
     """Whether an answer has thinking that its provider binds to its prefix."""
-    is_own = message.original is not None and message.original.format == FORMAT
+    source = message.original.format if message.original else None
+    is_own = source == FORMAT or (source in FRAMEWORKS and _is_of_claude(message))
     return is_own and any(isinstance(part, Reasoning) and _proof(part) for part in message.parts)
 
 
@@ -77,10 +80,15 @@ def bound_answer(answer: Message, messages: Sequence[Message], tools: Sequence[R
     """A canonical answer to canonical messages, with the hash of its prefix if its thinking is signed."""
     if not (_is_of_claude(answer) and any(map(_proof, answer.parts))):
         return answer
+    return replace(answer, prefix=messages_prefix(messages, tools))
+
+
+def messages_prefix(messages: Sequence[Message], tools: Sequence[Record]) -> str:
+    """The hash of a request of canonical messages, which is the prefix of its answer."""
     digest = _begin("", tools)
     for message in messages:
         _add_message(digest, message)
-    return replace(answer, prefix=digest.hexdigest())
+    return digest.hexdigest()
 
 
 def without_unbound_messages(messages: Sequence[Message], tools: Sequence[Record]) -> tuple[Message, ...]:

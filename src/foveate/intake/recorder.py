@@ -85,12 +85,21 @@ class Recorder:
         self._clients = clients
         self._tenant = tenant
         self._resolver = Resolver(
-            clients, tenant, stored=self._stored, public=self._public, open_calls=self._open_calls
+            clients,
+            tenant,
+            stored=self._stored,
+            public=self._public,
+            open_calls=self._open_calls,
+            is_waiting=self._is_waiting,
         )
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._busy: Counter[str] = Counter()
         self._handles: BoundedCache[str, Session] = BoundedCache(OPEN_SESSIONS)
         self._records: set[asyncio.Task[None]] = set()
+
+    def use(self, session: Session) -> None:
+        """Use this handle for its session, with the limits it has."""
+        self._handles[self._public(session.stored_id)] = session
 
     def _stored(self, name: str) -> str:
         return stored_id(self._tenant, name)
@@ -202,8 +211,8 @@ class Recorder:
         placement: Placement,
         format_name: str,
         *,
-        said: Sequence[Mapping[str, Any]],
-        shown: Sequence[Mapping[str, Any]],
+        said: Sequence[Mapping[str, Any] | Message],
+        shown: Sequence[Mapping[str, Any] | Message],
         results: Sequence[Message] = (),
     ) -> None:
         """Record the answer under the key of the history that the client will send next; `results` of own calls too."""
@@ -211,7 +220,10 @@ class Recorder:
         if not messages or placement.is_scratch:
             return
         is_shown = said == shown and len(said) == len(messages)
-        marks = [*(map(mark_message, messages) if is_shown else (mark_record(format_name, record) for record in shown))]
+        if is_shown:
+            marks = [*map(mark_message, messages)]
+        else:
+            marks = [mark_record(format_name, record) for record in shown if isinstance(record, Mapping)]
         keys: list[str | None] = []
         key = placement.key
         for mark in marks:
@@ -379,6 +391,12 @@ class Recorder:
         parts = [part for one in await session.load_turns(turn) for message in one.messages for part in message.parts]
         called = {part.id for part in parts if isinstance(part, ToolCall) and part.id}
         return frozenset(called - {part.call_id for part in parts if isinstance(part, ToolResult)})
+
+    async def _is_waiting(self, name: str, prompt: Sequence[Message]) -> bool:
+        """Whether a session ends with exactly these messages, and has no answer yet."""
+        session = await self._known(name)
+        await session.refresh()
+        return await session.is_waiting(prompt)
 
     async def _known(self, name: str, standing: Standing | None = None) -> Session:
         """An existing session. Its handle is kept, since it knows what it showed last."""

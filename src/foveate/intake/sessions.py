@@ -18,6 +18,7 @@ from foveate.cache import BoundedCache
 from foveate.intake.additions import asks_for_summary, is_for_summary
 from foveate.intake.chain import RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
+from foveate.turn import Message
 
 BRANCH: Final = "~"
 """Between the name of a session and what its branches and sub-agents add to it."""
@@ -141,12 +142,14 @@ class Resolver:
         stored: Callable[[str], str],
         public: Callable[[str], str],
         open_calls: Callable[[str, int], Awaitable[frozenset[str]]],
+        is_waiting: Callable[[str, Sequence[Message]], Awaitable[bool]],
     ) -> None:
         self._places = places
         self._tenant = tenant
         self._stored = stored
         self._public = public
         self._open_calls = open_calls
+        self._is_waiting = is_waiting
         self._summed: BoundedCache[str, str] = BoundedCache(KEPT_NAMES)
         """By a client's id, the session that it asked a summary of."""
 
@@ -212,7 +215,7 @@ class Resolver:
         if not named.is_ours and not request.tools:
             return SessionDecision("pass", "a request without tools that does not continue the session", history)
         if named.is_ours and history.last_answer is None:
-            return self._alone(history, named, turns, busy)
+            return await self._alone(history, named, turns, busy)
         return await self._other_beginning(history, named)
 
     async def _shared(self, history: RequestHistory, name: str) -> SessionDecision | None:
@@ -249,8 +252,14 @@ class Resolver:
         reason = f"the first request with this {named.source}"
         return SessionDecision("new", reason, history, named.name, parent=named.parent, after="")
 
-    def _alone(self, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]) -> SessionDecision:
+    async def _alone(
+        self, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
+    ) -> SessionDecision:
         """Prompts without the history before them: the client leaves that to us."""
+        if named.name not in busy and await self._is_waiting(named.name, history.parse(0)):
+            history = read_history(history.format, history.records, start=f"{named.name} {turns - 1}")
+            count = len(history.records)
+            return SessionDecision("continue", "the prompt again, without answer", history, named.name, count)
         history = read_history(history.format, history.records, start=f"{named.name} {turns}")
         if named.name in busy:
             reason = "a second prompt while the first is being answered"

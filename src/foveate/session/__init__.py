@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from foveate.context import board as boards
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Order
 from foveate.context.board import Board, Note, NoteKind
 from foveate.context.context import Context
-from foveate.context.signatures import is_signed, request_prefix
+from foveate.context.signatures import is_signed, messages_prefix, request_prefix
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
@@ -79,6 +79,9 @@ from foveate.text import compact_json
 from foveate.tokens import Counter, calibrate, session_counter
 from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id, turn_number
 
+if TYPE_CHECKING:
+    from foveate.client import Foveate
+
 
 class Session:
     """One conversation. Open it with `Foveate.session`; several handles, tasks and processes may share it."""
@@ -112,6 +115,11 @@ class Session:
     def stored_id(self) -> str:
         """The id in the store; of a tenant's session `tenant:id`."""
         return self._key
+
+    @property
+    def home(self) -> Foveate:
+        """The open store, as the tenant of this session sees it."""
+        return self._shared.view(self._row.tenant)
 
     @property
     def info(self) -> SessionInfo:
@@ -512,6 +520,10 @@ class Session:
     ) -> None:
         """The answer that is recorded next came from a client's own request."""
         self._shared.asked[self.id] = lambda: request_prefix(system, tools, messages)
+
+    def came_from_messages(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
+        """The answer that is recorded next came from these messages, which a framework sent in a form of its own."""
+        self._shared.asked[self.id] = lambda: messages_prefix(messages, tools)
 
     def whole_tokens(
         self, standing: Standing, drafts: Sequence[Draft], *, system: str, tools: Sequence[Mapping[str, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 from foveate.cache import BoundedCache
@@ -17,6 +17,9 @@ from foveate.session.uses import KnowledgeUses
 from foveate.settings import Settings
 from foveate.store import Store
 from foveate.worker.loop import Worker
+
+if TYPE_CHECKING:
+    from foveate.client import Foveate
 
 MAX_ASKED = 256
 """Sessions whose last request is kept until its answer is recorded."""
@@ -36,6 +39,8 @@ class SharedParts:
     searcher: Searcher
     renewals: KeyRenewals
     uses: KnowledgeUses
+    view: Callable[[str], Foveate]
+    """The store as a tenant sees it; as its owner does for the empty name."""
     turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """One for each session whose turn is in progress by `Session.turn`."""
     asked: BoundedCache[str, PrefixSource] = field(default_factory=lambda: BoundedCache(MAX_ASKED))

@@ -12,8 +12,8 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from foveate.errors import FoveateError
-from foveate.server.gateway.wires import UpstreamAnswer
+from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.server.gateway.wires import UpstreamAnswer, Wire
 
 PING_SECONDS: Final = 10.0
 """Silence after which a client gets a keep-alive."""
@@ -41,6 +41,21 @@ class GatewayReply:
         if self.stream is None:
             return Response(self.body, self.status, headers=headers, media_type=self.media_type)
         return ReplyStream(self, self.stream, headers)
+
+
+def error_reply(wire: Wire, error: FoveateError) -> GatewayReply:
+    """An error of ours in the provider's envelope."""
+    match error:
+        case BadRequest():
+            status, body = 400, wire.error(400, str(error), param=error.param)
+        case BudgetExceeded() | InputError():
+            status, body = 400, wire.error(400, str(error))
+        case BadUpstream():
+            status, body = 502, wire.error(502, str(error))
+        case _:
+            status, body = 503, wire.error(503, str(error))
+    headers = {"retry-after": "1"} if status > 500 else {}  # noqa: PLR2004 - what a client may try again
+    return GatewayReply(status, headers, msgspec.json.encode(body))
 
 
 class ReplyStream(StreamingResponse):

@@ -15,11 +15,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from foveate.client import Foveate
-from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.errors import BadRequest, FoveateError
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.client_ids import client_id
 from foveate.server.gateway.exchange import ClientCall, Gateway
+from foveate.server.gateway.reply import error_reply
 from foveate.server.gateway.transport import upstream_client
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
@@ -87,14 +88,8 @@ class GatewayEndpoints:
             except ProblemError as error:
                 body = wire.error(error.status, str(error))
                 return JSONResponse(body, error.status, headers=dict(error.headers or {}))
-            except BadRequest as error:
-                return JSONResponse(wire.error(400, str(error), param=error.param), 400)
-            except (BudgetExceeded, InputError) as error:
-                return JSONResponse(wire.error(400, str(error)), 400)
-            except BadUpstream as error:
-                return JSONResponse(wire.error(502, str(error)), 502, headers={"retry-after": "1"})
             except FoveateError as error:
-                return JSONResponse(wire.error(503, str(error)), 503, headers={"retry-after": "1"})
+                return error_reply(wire, error).response()
 
         return endpoint
 
