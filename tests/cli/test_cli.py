@@ -29,7 +29,7 @@ def test_the_help_of_every_command_has_an_example(words: str) -> None:
     assert examples, HELPS[words]
 
 
-WITHOUT_JSON = (["mcp"], ["ui"])
+WITHOUT_JSON = (["hook"], ["mcp"], ["ui"])
 """Commands whose output is a protocol or a browser."""
 
 

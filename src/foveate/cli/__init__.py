@@ -22,6 +22,7 @@ ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
     "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
+    "Connect": ("connect", "disconnect", "watch", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
     "Maintain": ("compress", "learn", "models", "prune", "doctor"),
     ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),

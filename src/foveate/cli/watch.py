@@ -1,0 +1,77 @@
+"""`foveate watch`: import transcripts of coding agents as they grow."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.terminal import console, line, print_json_line, printable
+from foveate.errors import InputError
+from foveate.text import several
+
+if TYPE_CHECKING:
+    from foveate.connections.watch import WatchEvent
+
+DEFAULT_SECONDS = 2.0
+
+
+@click.command(name="watch", short_help="Keep importing the transcripts of coding agents.")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Import what is new and end.")
+@click.option("--every", "seconds", type=click.FloatRange(min=0.1), default=DEFAULT_SECONDS, help="Seconds between.")
+@store_option
+@json_option
+def command(*, folders: tuple[Path, ...], once: bool, seconds: float, store_path: Path, as_json: bool) -> None:
+    """Keep importing transcripts as they grow: those of the coding agents on this machine, or of the named folders.
+
+    Without folders: Claude Code, Codex, pi, Gemini CLI, OpenCode, Cline, Cursor and Copilot Chat, where they keep
+    their conversations. Each message is imported once; after a restart only files that changed are read.
+
+    \b
+    foveate watch
+    foveate watch --once
+    foveate watch ~/transcripts --every 10
+    """
+    import asyncio
+
+    import foveate
+    from foveate.connections.watch import Watcher, folder_patterns, known_patterns, state_file
+
+    patterns = folder_patterns([path.expanduser() for path in folders]) if folders else known_patterns(Path.home())
+    if not patterns:
+        raise InputError("no coding agent keeps transcripts on this machine; name a folder")
+    path = store_file(store_path, create=True)
+    state = state_file(Path.home(), str(path.resolve()))
+
+    async def run() -> None:
+        async with foveate.open(path) as fov:
+            watcher = Watcher(fov, patterns, state)
+            if not as_json and not once:
+                console().print(line(f"Watching {several(len(patterns), 'folder')}; Ctrl+C ends it."))
+            while True:
+                for event in await watcher.run_once():
+                    _show(event, as_json=as_json)
+                if once:
+                    return
+                await asyncio.sleep(seconds)
+
+    asyncio.run(run())
+
+
+def _show(event: WatchEvent, *, as_json: bool) -> None:
+    report = event.report
+    if as_json:
+        sessions = [{"id": one.id, "added": one.added} for one in report.sessions] if report else []
+        added = report.added if report else 0
+        print_json_line({"path": str(event.path), "added": added, "sessions": sessions, "problem": event.problem})
+        return
+    moment = (time.strftime("%H:%M:%S "), "dim")
+    if report is None:
+        console().print(line(moment, ("skipped ", "yellow"), printable(event.problem)))
+    for one in report.sessions if report else ():
+        if one.added:
+            console().print(line(moment, (f"+{one.added} ", "green"), printable(f"{one.id} {event.path.name}")))

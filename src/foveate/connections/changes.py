@@ -1,0 +1,183 @@
+"""Changes to a settings file that can be undone after the file was edited by others.
+
+A change sets one value, or adds one element to a list. After each edit the file is parsed again and compared with the
+wanted data: an edit that would change anything else is rejected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from foveate.connections import jsonc, toml, yaml
+from foveate.connections.paths import KeyPath, value_at, with_element, with_value, without
+from foveate.errors import InputError
+from foveate.turn import Json
+
+
+class Syntax(Protocol):
+    """How values of a file are read and changed; all but the value keeps its bytes."""
+
+    def parse(self, text: str) -> Json: ...
+
+    def set_value(self, text: str, path: KeyPath, value: Json) -> str: ...
+
+    def append_value(self, text: str, path: KeyPath, value: Json) -> str: ...
+
+    def remove_value(self, text: str, path: KeyPath) -> str: ...
+
+
+OWN_NAME = "foveate"
+SYNTAXES: Mapping[str, Syntax] = {".json": jsonc, ".jsonc": jsonc, ".toml": toml, ".yml": yaml, ".yaml": yaml}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that a file is to have."""
+
+    path: tuple[str | tuple[str, str], ...]
+    """Keys of objects. A pair selects the element of a list that has this value under this key."""
+    value: Json
+    appends: bool = False
+    """Whether it is one more element of the list at the path."""
+
+
+class AppliedChange(Struct, frozen=True, kw_only=True):
+    """A change that was made, with what is needed to undo it. Its values are JSON."""
+
+    path: list[str | list[str]]
+    value: Any
+    appends: bool
+    depth: int
+    """How many keys of the path existed before."""
+    has_previous: bool = False
+    previous: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoResult:
+    """A text without some changes, and what was left because others changed it."""
+
+    text: str
+    kept: tuple[str, ...] = ()
+
+
+def apply(syntax: Syntax, text: str, change: Change) -> tuple[str, AppliedChange | None]:
+    """The text with a change; None if it has the value already."""
+    data = syntax.parse(text)
+    path = _resolve(data, change.path)
+    if path is None:
+        raise InputError(f"has no {_shown(change.path)}")
+    exists, old = value_at(data, path)
+    if change.appends and exists and isinstance(old, list) and change.value in old:
+        return text, None
+    if not change.appends and exists and old == change.value:
+        return text, None
+    depth = next((number for number in range(len(path), 0, -1) if value_at(data, path[:number])[0]), 0)
+    if change.appends:
+        changed = syntax.append_value(text, path, change.value)
+        wanted = with_element(data, path, change.value)
+    else:
+        changed = syntax.set_value(text, path, change.value)
+        wanted = with_value(data, path, change.value)
+    _check(syntax, changed, wanted)
+    kept = exists and not change.appends
+    applied = AppliedChange(
+        path=[part if isinstance(part, str) else list(part) for part in change.path],
+        value=change.value,
+        appends=change.appends,
+        depth=depth,
+        has_previous=kept,
+        previous=old if kept else None,
+    )
+    return changed, applied
+
+
+def is_applied(syntax: Syntax, text: str, change: AppliedChange) -> bool:
+    """Whether a file has the value of a change."""
+    data = syntax.parse(text)
+    path = _resolve(data, _parts(change))
+    exists, value = value_at(data, path) if path is not None else (False, None)
+    return exists and (change.value in value if change.appends and isinstance(value, list) else value == change.value)
+
+
+def undo(syntax: Syntax, text: str, changes: Sequence[AppliedChange]) -> UndoResult:
+    """The text without these changes, the last one first. What others have changed since is kept and named."""
+    kept: list[str] = []
+    for change in reversed(changes):
+        data = syntax.parse(text)
+        path = _resolve(data, _parts(change))
+        exists, value = value_at(data, path) if path is not None else (False, None)
+        if path is None or not exists:
+            continue
+        if change.appends:
+            if not isinstance(value, list) or change.value not in value:
+                if OWN_NAME in json.dumps(value):  # the element was edited, not removed
+                    kept.append(_shown(_parts(change)))
+                continue
+            text = _removed(syntax, text, (*path, value.index(change.value)))
+        elif value != change.value:
+            kept.append(_shown(_parts(change)))
+            continue
+        elif change.has_previous:
+            text = syntax.set_value(text, path, change.previous)
+            _check(syntax, text, with_value(data, path, change.previous))
+        else:
+            text = _removed(syntax, text, path)
+        text = _without_empty(syntax, text, path, change.depth)
+    return UndoResult(text, tuple(dict.fromkeys(kept)))
+
+
+def _without_empty(syntax: Syntax, text: str, path: KeyPath, depth: int) -> str:
+    """The text without the containers that a change made, as far as they are empty."""
+    for length in range(len(path), depth, -1):
+        exists, value = value_at(syntax.parse(text), path[:length])
+        if exists and value in ({}, []):
+            text = _removed(syntax, text, path[:length])
+    return text
+
+
+def _removed(syntax: Syntax, text: str, path: KeyPath) -> str:
+    data = syntax.parse(text)
+    changed = syntax.remove_value(text, path)
+    wanted = [without(data, path)]
+    while len(path := path[:-1]) and value_at(wanted[-1], path)[1] == {}:
+        wanted.append(without(wanted[-1], path))  # in TOML a table without values is not there at all
+    _check(syntax, changed, *wanted)
+    return changed
+
+
+def _check(syntax: Syntax, text: str, *wanted: Json) -> None:
+    if syntax.parse(text) not in wanted:
+        raise InputError("can't be changed without touching other values; edit it by hand")
+
+
+def _parts(change: AppliedChange) -> tuple[str | tuple[str, str], ...]:
+    return tuple(part if isinstance(part, str) else (part[0], part[1]) for part in change.path)
+
+
+def _resolve(data: Json, path: Sequence[str | tuple[str, str]]) -> KeyPath | None:
+    """The path with numbers for the elements that it selects; None if one is not there."""
+    found: KeyPath = ()
+    for part in path:
+        if isinstance(part, str):
+            found = (*found, part)
+            continue
+        _, elements = value_at(data, found)
+        places = [
+            place
+            for place, element in enumerate(elements if isinstance(elements, list) else [])
+            if isinstance(element, dict) and element.get(part[0]) == part[1]
+        ]
+        if not places:
+            return None
+        found = (*found, places[0])
+    return found
+
+
+def _shown(path: Sequence[str | tuple[str, str]]) -> str:
+    return ".".join(part if isinstance(part, str) else part[1] for part in path)

@@ -1,0 +1,275 @@
+"""Connecting a client and disconnecting it: a plan with a diff first, then the files, with a backup and a record.
+
+The record in `~/.foveate/connections` holds each change, so that `disconnect` removes exactly these. A file that is
+unchanged since gets its old bytes back; in an edited one only our values are removed. Backups are never written back
+over an edited file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from foveate.connections.changes import SYNTAXES, AppliedChange, apply, is_applied, undo
+from foveate.connections.clients import Client, ConnectionRequest, FileChanges, Mode
+from foveate.errors import InputError, Refused
+
+FOLDER = ".foveate/connections"
+BACKUPS = "backups"
+GIT_SECONDS = 10
+
+
+class FileRecord(Struct, frozen=True, kw_only=True):
+    """A file that was changed."""
+
+    path: str
+    existed: bool
+    digest: str
+    """Of the text that was written."""
+    backup: str | None = None
+    changes: list[AppliedChange] = msgspec.field(default_factory=list)
+
+
+class ConnectionRecord(Struct, frozen=True, kw_only=True):
+    """How a client is connected."""
+
+    client: str
+    mode: Mode
+    url: str
+    files: list[FileRecord]
+
+
+@dataclass(slots=True)
+class PlannedFile:
+    """A file before and after; None means that it does not exist."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    changes: list[AppliedChange] = field(default_factory=list)
+    original: str | None = None
+    """The text without any of our changes."""
+
+    @property
+    def is_changed(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> str:
+        """What is changed, for people."""
+        old, new = ("/dev/null" if text is None else str(self.path) for text in (self.before, self.after))
+        before, after = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, old, new)
+        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+@dataclass(slots=True)
+class ConnectionPlan:
+    """What connecting or disconnecting will do."""
+
+    client: Client
+    files: list[PlannedFile]
+    record: ConnectionRecord | None = None
+    """What is recorded then; None: nothing, the client is disconnected."""
+    kept: list[str] = field(default_factory=list)
+    """Values that others changed since they were written, and that stay."""
+    backups: list[str] = field(default_factory=list)
+
+    @property
+    def is_changed(self) -> bool:
+        return any(file.is_changed for file in self.files)
+
+    def diff(self) -> str:
+        return "".join(file.diff() for file in self.files if file.is_changed)
+
+
+class Connections:
+    """The connections of a user."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / FOLDER
+
+    def record(self, client: Client) -> ConnectionRecord | None:
+        """How a client is connected; None if it is not."""
+        path = self._folder / f"{client.name}.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=ConnectionRecord)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    def plan_connect(self, client: Client, request: ConnectionRequest) -> ConnectionPlan:
+        """The files as they will be. Changes of an earlier connection of this client are removed first."""
+        plan = self._undone(client, self.record(client))
+        for wanted in client.changes(request):
+            _apply_all(plan.files, wanted)
+        plan.record = ConnectionRecord(client=client.name, mode=request.mode, url=request.url, files=[])
+        return plan
+
+    def plan_disconnect(self, client: Client) -> ConnectionPlan:
+        """The files without our changes."""
+        record = self.record(client)
+        if record is None:
+            raise Refused(f"{client.title} is not connected")
+        plan = self._undone(client, record)
+        plan.backups = [file.backup for file in record.files if file.backup]
+        return plan
+
+    def write(self, plan: ConnectionPlan) -> None:
+        """Write the files of a plan, each with a backup, and the record."""
+        for file in plan.files:
+            if file.is_changed:
+                refuse_committed(file.path, file.diff())
+                if _read(file.path) != file.before:
+                    raise Refused(f"{file.path} was changed in the meantime; try again")
+        records = []
+        for file in plan.files:
+            backup = self._back_up(plan.client, file) if file.changes else None
+            if file.is_changed:
+                _write(file.path, file.after)
+            if not file.changes:
+                continue
+            digest, existed = _digest(file.after or ""), file.original is not None
+            entry = FileRecord(path=str(file.path), existed=existed, digest=digest, backup=backup, changes=file.changes)
+            records.append(entry)
+        path = self._folder / f"{plan.client.name}.json"
+        if plan.record is None:
+            path.unlink(missing_ok=True)
+        else:
+            text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(plan.record, files=records)))
+            _write(path, text.decode() + "\n")
+
+    def missing(self, record: ConnectionRecord) -> list[str]:
+        """The changes that are not in the files any more."""
+        found = []
+        for file in record.files:
+            path = Path(file.path)
+            text = _read(path) or ""
+            try:
+                absent = [one for one in file.changes if not is_applied(SYNTAXES[path.suffix], text, one)]
+            except InputError as error:
+                found.append(f"{path} {error}")
+                continue
+            found += [f"{path}: {'.'.join(map(str, one.path))}" for one in absent]
+        return found
+
+    def _undone(self, client: Client, record: ConnectionRecord | None) -> ConnectionPlan:
+        """The files of a connection without its changes."""
+        plan = ConnectionPlan(client, [])
+        for file in record.files if record else []:
+            path = Path(file.path)
+            before = _read(path)
+            after = before
+            if before is not None and _digest(before) == file.digest:
+                after = _read(Path(file.backup)) if file.backup else None
+                if file.backup and after is None:  # the backup was removed
+                    after = undo(SYNTAXES[path.suffix], before, file.changes).text
+            elif before is not None:
+                try:
+                    result = undo(SYNTAXES[path.suffix], before, file.changes)
+                except InputError as error:
+                    raise InputError(f"{path} {error}") from error
+                plan.kept += [f"{path}: {name}" for name in result.kept]
+                is_empty = not file.existed and SYNTAXES[path.suffix].parse(result.text) == {}
+                after = None if is_empty else result.text
+            plan.files.append(PlannedFile(path, before, after, original=after))
+        return plan
+
+    def _back_up(self, client: Client, file: PlannedFile) -> str | None:
+        """Keep the bytes of a file from before the connection."""
+        if file.original is None:
+            return None
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        path = self._folder / BACKUPS / f"{client.name}-{stamp}-{file.path.name}"
+        number = 1
+        while path.exists():
+            number += 1
+            path = path.with_name(f"{client.name}-{stamp}-{number}-{file.path.name}")
+        _write(path, file.original)
+        return str(path)
+
+
+def _apply_all(planned: list[PlannedFile], wanted: FileChanges) -> None:
+    file = next((one for one in planned if one.path == wanted.path), None)
+    if file is None:
+        text = _read(wanted.path)
+        file = PlannedFile(wanted.path, text, text, original=text)
+        planned.append(file)
+    if wanted.is_strict and file.after:
+        try:
+            json.loads(file.after)
+        except ValueError as error:
+            problem = f"is not strict JSON, so the client ignores it ({error}); mend it first"
+            raise InputError(f"{wanted.path} {problem}") from error
+    for change in wanted.changes:
+        try:
+            file.after, applied = apply(SYNTAXES[wanted.path.suffix], file.after or "", change)
+        except InputError as error:
+            raise InputError(f"{wanted.path} {error}") from error
+        if applied:
+            file.changes.append(applied)
+
+
+def refuse_committed(path: Path, diff: str) -> None:
+    """Raise `Refused` if a file is in a git repository that tracks it or would: such files get committed."""
+    real = path.resolve()
+    folder = next((one for one in real.parents if one.is_dir()), None)
+    if folder is None or not any((one / ".git").exists() for one in [folder, *folder.parents]):
+        return
+    ignored = _git(folder, "check-ignore", "--quiet", "--", str(real))
+    if ignored == 0 or ignored is None:
+        return
+    advice = f"it is in a git repository and would be committed. To connect by hand:\n{diff}"
+    raise Refused(f"{path} is not changed: {advice}")
+
+
+def _git(folder: Path, *arguments: str) -> int | None:
+    """The exit code of git; None without git, or outside of a repository."""
+    try:
+        command = ["git", "-C", str(folder), *arguments]
+        done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.returncode if done.returncode in (0, 1) else None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise InputError(f"{path} can't be read: {reason}") from error
+
+
+def _write(path: Path, text: str | None) -> None:
+    """Write a file in one step, with the mode that it has; a link keeps pointing at it. None removes it."""
+    real = path.resolve()
+    try:
+        if text is None:
+            real.unlink(missing_ok=True)
+            return
+        real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
+        descriptor, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+        os.chmod(name, mode)  # noqa: PTH101
+        os.replace(name, real)  # noqa: PTH105
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

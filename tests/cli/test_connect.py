@@ -1,0 +1,79 @@
+"""`foveate connect` shows a diff, writes on request, and says whether the connection works."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from support.command_line import Shell
+from support.homes import CLAUDE, files_of, make_home
+from support.transcripts import FIXTURES
+
+VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "OPENCODE_CONFIG", "CLINE_DIR")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return make_home(tmp_path / "home", "claude")
+
+
+def test_the_diff_comes_first_and_yes_writes(tmp_path: Path, home: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", 200)
+    before = files_of(home)
+    shown = shell("connect", "claude")
+    assert '"ANTHROPIC_BASE_URL": "http://127.0.0.1:8484"' in shown
+    assert "--yes" in shown
+    assert files_of(home) == before
+    assert "foveate serve --upstream" in shell("connect", "claude", "--yes")
+    assert files_of(home) != before
+    assert "connected already" in shell("connect", "claude")
+    shown = shell("disconnect", "claude")
+    assert "ANTHROPIC_BASE_URL" in shown
+    assert files_of(home) != before
+    assert "backups/claude-" in shell("disconnect", "claude", "--yes")
+    assert files_of(home) == before
+    assert "is not connected" in shell.error("disconnect", "claude")
+
+
+def test_hooks_name_the_store_and_json_has_the_diff(tmp_path: Path, home: Path) -> None:
+    shell = Shell(tmp_path / "my chat.db")
+    answer = shell.json("connect", "claude", "--mode", "hooks", "--yes")
+    assert answer["written"] is True
+    assert f"hook claude --db '{tmp_path}/my chat.db'" in answer["diff"]
+    assert shell.json("disconnect", "claude", "--yes")["kept"] == []
+    assert (home / ".claude/settings.json").read_text() == CLAUDE
+
+
+def test_the_check_says_what_is_missing(tmp_path: Path, home: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", 300)
+    assert "is not connected" in shell("connect", "claude", "--check", code=1)
+    shell("connect", "claude", "--yes", "--url", "http://127.0.0.1:9/v1")
+    found = shell.json("connect", "claude", "--check", code=1)["findings"]
+    assert found[0] == {"ok": True, "text": f"settings are in place (gateway mode): {home}/.claude/settings.json"}
+    assert found[-1]["text"].startswith("no gateway at http://127.0.0.1:9 (")
+    (home / ".claude/settings.json").write_text("{}")
+    assert "no longer set" in shell("connect", "claude", "--check", code=1)
+
+
+def test_what_a_client_does_not_have_is_said(tmp_path: Path, home: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    assert "neither hooks nor MCP" in shell.error("connect", "aider", "--mode", "hooks")
+    assert "is not a URL" in shell.error("connect", "claude", "--url", "localhost:8484", code=2)
+    assert "run 'cline auth' first" in shell.error("connect", "cline")
+
+
+def test_watching_once_imports_what_is_new(tmp_path: Path, home: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    assert "no coding agent" in shell.error("watch", "--once")
+    folder = home / ".codex/sessions/2026"
+    folder.mkdir(parents=True)
+    shutil.copy(next((FIXTURES / "codex").rglob("*.jsonl")), folder)
+    (event,) = [json.loads(one) for one in shell("watch", "--once", "--json").splitlines()]
+    assert event["added"] > 0
+    assert shell("watch", "--once", "--json") == ""
