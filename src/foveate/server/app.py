@@ -26,6 +26,7 @@ from foveate.server.api.events import EventHub
 from foveate.server.api.idempotency import Replies
 from foveate.server.api.jobs import Jobs
 from foveate.server.api.table import api_routes
+from foveate.server.dashboard.approvals import Approvals
 from foveate.server.dashboard.table import dashboard_routes
 from foveate.server.gateway.routes import routes as gateway_routes
 from foveate.server.mcp import Limits, McpApp, build_server
@@ -51,7 +52,7 @@ def create_app(
     mcp = _mcp(fov, settings)
     events = EventHub(fov, settings.event_buffer, metrics)
     jobs, replies = Jobs(settings.max_jobs), Replies(settings.idempotency_buffer)
-    parts = ApiParts(fov, settings, access, events, jobs, replies, OpenSessions())
+    parts = ApiParts(fov, settings, access, events, jobs, replies, OpenSessions(), Approvals())
     routes = [
         Route("/healthz", _health, methods=["GET"]),
         Route("/readyz", _ready, methods=["GET"]),

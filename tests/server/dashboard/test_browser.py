@@ -30,6 +30,14 @@ FLAGS = [
 ]
 SCRIPT = """
 [[reply]]
+contains = "write it down"
+results = 0
+calls_tool = "write_file"
+arguments = { path = "note.txt", content = "port <b>8443</b>" }
+[[reply]]
+contains = "write it down"
+says = "Done with the file."
+[[reply]]
 says = "The port is 8443."
 """
 PAGES = (
@@ -73,8 +81,12 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("browser")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("browser")
+
+
+@pytest.fixture(scope="module")
+def base(folder: Path) -> Iterator[str]:
     (folder / "script.toml").write_text(SCRIPT)
     with foveate.open(folder / "a.db") as fov:
         work = fov.session("work", title="Work <b>x</b>", strategy="topics", channel="shop")
@@ -85,6 +97,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     model = f"scripted:{folder / 'script.toml'}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOVEATE_MODELS__CHAT", model)
+        patch.setenv("FOVEATE_AGENTS__ROOTS", str(folder))
         with listening(folder / "a.db") as url:
             yield url
 
@@ -100,6 +113,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def watched(browser: Any, base: str) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(20_000)
     page = Watched(context.new_page(), base)
     yield page
     context.close()
@@ -139,6 +153,54 @@ def test_a_chat_answers_and_the_page_updates_itself(watched: Watched) -> None:
     page.locator(".cell[aria-label^='T-7']").wait_for()
 
 
+def ask_for_a_file(watched: Watched, session: str) -> Any:
+    watched.page.request.post(f"{watched.base}/api/v1/sessions", data={"id": session})
+    page = watched.open(f"/ui/sessions/{session}")
+    page.locator("summary", has_text="Tools").click()
+    page.locator("input[value=file-ops]").check()
+    page.locator("#prompt").fill("Please write it down")
+    page.locator("button", has_text="Send").click()
+    page.locator(".approval", has_text="port <b>8443</b>").wait_for()
+    return page
+
+
+def test_a_tool_call_is_executed_once_it_is_approved(watched: Watched, folder: Path) -> None:
+    page = ask_for_a_file(watched, "denied")
+    page.locator("button", has_text="Deny").click()
+    page.locator("text=write_file was denied").wait_for()
+    page.locator(".said", has_text="Done with the file.").wait_for()
+    assert not (folder / "note.txt").exists()
+    page = ask_for_a_file(watched, "approved")
+    page.locator(".approval button", has_text="Approve").first.click()
+    page.locator("text=write_file was approved.").wait_for()
+    page.locator(".turn-line", has_text="scripted").wait_for()
+    assert (folder / "note.txt").read_text() == "port <b>8443</b>"
+
+
+def test_a_call_that_waits_for_approval_ends_with_its_browser(watched: Watched, base: str, folder: Path) -> None:
+    (folder / "note.txt").unlink(missing_ok=True)
+    page = ask_for_a_file(watched, "stopped")
+    name = page.locator(".approval").get_attribute("action")
+    page.locator("button", has_text="Stop").click()
+    page.locator(".problem", has_text="Stopped.").wait_for()
+    assert page.locator(".approval").count() == 0
+    late = page.request.post(f"{base}{name}", form={"decision": "once"})
+    assert (late.status, "any more" in late.text()) == (409, True)
+    assert not (folder / "note.txt").exists()
+
+
+def test_an_edited_prompt_is_sent_in_a_fork(watched: Watched) -> None:
+    page = watched.open("/ui/sessions/work")
+    page.locator(".cell").nth(1).click()
+    page.locator("button", has_text="Edit the prompt in a fork").click()
+    page.wait_for_url("**/work-edit-1?edit=T-2#chat")
+    assert page.locator("#prompt").input_value() == "Question 1 about port 8001"
+    page.locator("#prompt").fill("Which port instead?")
+    page.locator("button", has_text="Send").click()
+    page.locator(".turn-line", has_text="T-2").wait_for()
+    assert page.locator(".said", has_text="Which port instead?").count() == 1
+
+
 def test_the_list_shows_what_others_record(watched: Watched, base: str) -> None:
     page = watched.open("/")
     page.locator("#connection", has_text="live").wait_for()
@@ -154,6 +216,21 @@ def test_strategies_are_compared(watched: Watched) -> None:
     page.locator("input[name=budgets]").fill("2k")
     page.locator("button", has_text="Compare").click()
     page.locator("h2", has_text="At 2,000 tokens").wait_for()
+
+
+def test_an_uploaded_transcript_is_compared_and_not_imported(watched: Watched, tmp_path: Path) -> None:
+    file = tmp_path / "upload.jsonl"
+    file.write_text('{"role":"user","content":"from a file"}\n{"role":"assistant","content":"yes"}\n' * 4)
+    page = watched.open("/ui/compare")
+    page.locator("input[type=file]").set_input_files(str(file))
+    for name in ("checkpoint", "hybrid", "oneshot", "topics"):
+        page.locator(f"input[value={name}]").uncheck()
+    page.locator("input[name=budgets]").fill("2k")
+    page.locator("button", has_text="Compare").click()
+    page.locator("h2", has_text="At 2,000 tokens").wait_for()
+    assert "upload.jsonl" in page.locator("h1").inner_text()
+    watched.open("/")
+    assert page.locator("a", has_text="upload").count() == 0
 
 
 def test_a_file_is_imported(watched: Watched, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from foveate.server.api.events import EventHub
     from foveate.server.api.idempotency import Replies
     from foveate.server.api.jobs import Jobs
+    from foveate.server.dashboard.approvals import Approvals
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[..., Awaitable[Any]]
@@ -63,6 +64,7 @@ class ApiParts:
     jobs: Jobs
     replies: Replies
     open_sessions: OpenSessions
+    approvals: Approvals
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from starlette.responses import StreamingResponse
 
 from foveate.client import Foveate
+from foveate.client import open as open_store
 from foveate.errors import InputError
 from foveate.importer import ImportReport
 from foveate.replay.compare import compare
@@ -25,10 +26,12 @@ from foveate.server.bodies import spool_body
 from foveate.server.problems import ProblemError
 from foveate.session import Session
 from foveate.session.values import SessionInfo
-from foveate.settings import Settings, check_strategy, strategy_names
+from foveate.settings import Settings, check_strategy, load_settings, strategy_names
 from foveate.turn import Turn
 
 routes = Endpoints("transfer")
+Write = Callable[[BinaryIO], Awaitable[object]]
+"""Writes a transcript into a file."""
 BUDGETS_TOKENS = [16_000, 64_000]
 DOCUMENTS = ("goals", "epic", "tasks")
 
@@ -110,25 +113,35 @@ async def compare_strategies(call: Call, session: str, body: CompareBody) -> Job
 async def import_named(
     view: Foveate,
     name: str,
-    write: Callable[[BinaryIO], Awaitable[object]],
+    write: Write,
     *,
     format_name: str | None = None,
     session_id: str | None = None,
 ) -> ImportReport:
     """Import a transcript that `write` puts into a file of this name. Errors name the file as the client does."""
     with tempfile.TemporaryDirectory(prefix="foveate-import-") as folder:
-        path = Path(folder) / name
-        try:
-            with path.open("wb") as file:
-                await write(file)
-            report = await view.import_file(path, format=format_name, session_id=session_id)
-        except (OSError, ValueError) as error:
-            raise ProblemError(422, f"the transcript can't be read: {type(error).__name__}") from error
-        except InputError as error:
-            error.args = (str(error).replace(str(path), name),)
-            raise
-        report.source = name
-        return report
+        return await _import_into(view, Path(folder) / name, write, format_name=format_name, session_id=session_id)
+
+
+async def _import_into(
+    view: Foveate,
+    path: Path,
+    write: Write,
+    *,
+    format_name: str | None = None,
+    session_id: str | None = None,
+) -> ImportReport:
+    try:
+        with path.open("wb") as file:
+            await write(file)
+        report = await view.import_file(path, format=format_name, session_id=session_id)
+    except (OSError, ValueError) as error:
+        raise ProblemError(422, f"the transcript can't be read: {type(error).__name__}") from error
+    except InputError as error:
+        error.args = (str(error).replace(str(path), path.name),)
+        raise
+    report.source = path.name
+    return report
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +165,21 @@ class PlannedComparison:
         documents = {name: await session.documents.get(name) for name in DOCUMENTS}
         around = Surroundings(session.info.title, tuple(pin.text for pin in await session.pins()), documents)
         return cls(session.info, view.settings, turns, around, wanted)
+
+    @classmethod
+    async def of_file(cls, name: str, write: Write, wanted: CompareBody) -> PlannedComparison:
+        """Read a transcript that `write` puts into a file of this name; of several sessions in it the longest.
+
+        It is read into a store that is thrown away.
+        """
+        raw = load_settings(overrides={"compress": {"enabled": False}, "store": {"synchronous": "normal"}})
+        with tempfile.TemporaryDirectory(prefix="foveate-compare-") as folder:
+            async with open_store(Path(folder) / "read.db", settings=raw) as fov:
+                report = await _import_into(fov, Path(folder) / f"transcript-{name}", write)
+                if not report.sessions:
+                    raise InputError(f"{name}: no conversation was found in it (read as {report.format})")
+                longest = max(report.sessions, key=lambda session: session.found)
+                return await cls.of(fov, await fov.open_session(longest.id), wanted)
 
     @property
     def total(self) -> int:

@@ -1,42 +1,156 @@
-"""A chat in the browser: a prompt is sent as a form, and the answer comes as a stream of events."""
+"""A chat in the browser: a prompt is sent as a form, and the answer arrives as a stream of events.
+
+prompt ──► chat ──► events ──► stream ──► browser
+             │ a tool that needs approval: a question in the stream, the decision by a form of its own
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from starlette.responses import Response, StreamingResponse
 
 from foveate.agents.budget import fitting_budget, most_output
-from foveate.agents.chat import AnswerPiece, AnswerSummary, Chat, ChatEvent, Notice, ToolRequest, ToolResponse
-from foveate.errors import FoveateError, contained
-from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit
+from foveate.agents.chat import (
+    MAX_TOOL_ROUNDS,
+    AnswerPiece,
+    AnswerSummary,
+    Chat,
+    ChatEvent,
+    Notice,
+    ToolRequest,
+    ToolResponse,
+)
+from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
+from foveate.errors import FoveateError, SessionExists, contained
+from foveate.server.dashboard.approvals import ChatApprover, Question
+from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, render, session_path
 from foveate.server.problems import ProblemError, problem_of
+from foveate.session import Session
+from foveate.session.documents import PACK
+from foveate.tools import Toolbox, packs
+from foveate.turn import Json, Text, turn_number
 
 NO_MODEL = "no model is configured for chats; run 'foveate models set chat NAME', or start with --model"
 MAX_PROMPT_CHARS = 400_000
+MAX_ID_CHARS = 180
+"""Of a session's id in the id of its fork."""
+MAX_FORKS = 100
+"""Names that are tried for the fork of an edited prompt."""
 pages = Pages()
 
 _log = logging.getLogger(__name__)
+Item = ChatEvent | Question | Exception | None
+"""What the chat passes to the stream; None: it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoices:
+    """The packs that a person can choose for a chat."""
+
+    names: tuple[str, ...]
+    chosen: tuple[str, ...]
+    """Those that the session used last."""
+    roots: tuple[str, ...]
+    """Folders that the tools are confined to."""
+
+
+async def tool_choices(visit: Visit, session: Session) -> ToolChoices | None:
+    """What can be chosen; None for somebody who may not give a model tools."""
+    if not _may_use_packs(visit):
+        return None
+    settings = visit.view.settings
+    used = read_packs(await session.documents.get(PACK))
+    return ToolChoices(packs.pack_names(settings.tools.packs), used, settings.agents.roots)
 
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/say", right="write")
 async def say(visit: Visit, session: str) -> Response:
     """Record a prompt and stream the answer. If the browser goes away, the answer is recorded as far as it came."""
-    form = await visit.form()
-    text = form.get("prompt", "")
+    form = await visit.form_lists()
+    text = "".join(form.get("prompt", ()))
     if not text.strip():
         raise ProblemError(422, "the prompt is empty")
     if len(text) > MAX_PROMPT_CHARS:
         raise ProblemError(413, f"the prompt has more than {MAX_PROMPT_CHARS:,} characters; import it as a transcript")
-    chat = await _open(visit, session, form.get("model", ""))
-    events = _stream(chat, text, visit.principal.tenant)
+    found = await visit.view.open_session(session)
+    items: asyncio.Queue[Item] = asyncio.Queue()
+    approve = visit.parts.approvals.approver(visit.principal.tenant, found.id, items.put_nowait)
+    chosen = tuple(name for name in dict.fromkeys(form.get("pack", ())) if name)
+    toolbox = await _toolbox(visit, found, chosen, approve)
+    chat = await _open(visit, found, "".join(form.get("model", ())), toolbox)
+    events = _stream(chat, text, visit, items)
     return StreamingResponse(events, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
 
 
-async def _open(visit: Visit, session: str, model: str) -> Chat:
+@pages.add("POST", f"{BASE}/approvals/{{question}}", right="write")
+async def decide(visit: Visit, question: str) -> Response:
+    """Approve or deny a tool call that waits for it."""
+    form = await visit.form()
+    decision = form.get("decision", "")
+    if not _may_use_packs(visit):
+        raise ProblemError(403, "tool calls are approved with a key that has the right 'admin' and no tenant")
+    found = visit.parts.approvals.decide(visit.principal.tenant, question, decision)
+    if visit.is_fragment:
+        return visit.part("approval_answer.html", question=found, decision=decision)
+    return visit.go(session_path(found.session_id, "#chat"))
+
+
+@pages.add("POST", f"{BASE}/sessions/{{session}}/edit", right="write")
+async def edit_prompt(visit: Visit, session: str) -> Response:
+    """Fork a session before a turn; the page of the fork has the turn's prompt, to be changed and sent again."""
+    form = await visit.form()
+    found = await visit.view.open_session(session)
+    turn = turn_number(form.get("turn", ""))
+    if turn is None or not 1 <= turn <= found.info.turns:
+        raise ProblemError(422, f"there is no turn {form.get('turn', '')[:50]!r} to edit")
+    stem = found.id[:MAX_ID_CHARS].rstrip()
+    for place in range(1, MAX_FORKS + 1):
+        try:
+            fork = await found.fork(f"{stem}-edit-{place}", turn - 1)
+        except SessionExists:
+            continue
+        return visit.go(f"{session_path(fork.id)}?edit=T-{turn}#chat")
+    raise ProblemError(409, f"{found.id} has {MAX_FORKS} edited forks already; use 'Fork here' with another name")
+
+
+async def edited_prompt(visit: Visit, fork: Session) -> str:
+    """The prompt of the parent's turn that the fork was made to edit; empty if there is none."""
+    turn = turn_number(visit.query("edit"))
+    info = fork.info
+    forked_at = (turn_number(info.fork_turn_id) if info.fork_turn_id else 0) or 0
+    if turn is None or info.parent_id is None or turn != forked_at + 1:
+        return ""
+    parent = await visit.view.open_session(info.parent_id)
+    if turn > parent.info.turns:
+        return ""
+    messages = (await parent.load_turn(turn)).messages
+    parts = (part for message in messages if message.role == "user" for part in message.parts)
+    return "\n\n".join(part.text for part in parts if isinstance(part, Text))[:MAX_PROMPT_CHARS]
+
+
+def _may_use_packs(visit: Visit) -> bool:
+    """Tools use the folders of the server, which are the owner's."""
+    return not visit.principal.tenant and visit.principal.may("admin")
+
+
+async def _toolbox(visit: Visit, session: Session, names: tuple[str, ...], approve: ChatApprover) -> Toolbox | None:
+    if not names:
+        return None
+    if not _may_use_packs(visit):
+        raise ProblemError(403, "tools need a key that has the right 'admin' and no tenant")
+    choice = ToolChoice(packs=names, roots=visit.view.settings.agents.roots)
+    toolbox = await open_toolbox(visit.view, session, choice, approve=approve)
+    await note_packs(session, choice)
+    return toolbox
+
+
+async def _open(visit: Visit, found: Session, model: str, toolbox: Toolbox | None) -> Chat:
     fov = visit.view
     models = fov.models_for("chat")
     if model and model not in models:
@@ -45,7 +159,6 @@ async def _open(visit: Visit, session: str, model: str) -> Chat:
     if not chosen:
         raise ProblemError(422, NO_MODEL)
     await fov.check_model(chosen[0])
-    found = await fov.open_session(session)
     window = fov.window_tokens(chosen[0])
     output = most_output(window)
     found.limit_budget(
@@ -58,40 +171,91 @@ async def _open(visit: Visit, session: str, model: str) -> Chat:
             option="the budget",
         )
     )
-    return Chat(found, fov.caller, chosen, max_output_tokens=output, costs=fov.costs)
+    return Chat(
+        found,
+        fov.caller,
+        chosen,
+        max_output_tokens=output,
+        costs=fov.costs,
+        toolbox=toolbox,
+        max_tool_rounds=fov.settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS,
+    )
 
 
-async def _stream(chat: Chat, text: str, tenant: str) -> AsyncIterator[bytes]:
+async def _stream(chat: Chat, text: str, visit: Visit, items: asyncio.Queue[Item]) -> AsyncIterator[bytes]:
+    """The events of a chat. It runs beside the stream, so that a question can be shown while a tool call waits."""
+    running = asyncio.create_task(_run(chat, text, items))
+    try:
+        while (item := await items.get()) is not None:
+            if event := _event(item, chat.session, visit):
+                yield event
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _run(chat: Chat, text: str, items: asyncio.Queue[Item]) -> None:
     with contained() as outcome:
         async with aclosing(chat.say(text)) as events:
             async for event in events:
-                if data := _data(event):
-                    yield _event(*data)
-    error = outcome.error
-    if isinstance(error, FoveateError):
-        yield _event("problem", problem_of(error, tenant).detail)
-    elif error is not None:
-        _log.error("a chat failed", exc_info=error)
-        yield _event("problem", "the server failed; its log has the details")
+                items.put_nowait(event)
+    if outcome.error is not None:
+        items.put_nowait(outcome.error)
+    items.put_nowait(None)
 
 
-def _data(event: ChatEvent) -> tuple[str, str] | None:
-    match event:
-        case AnswerPiece(text):
-            return "piece", text
+def _event(item: Item, session: Session, visit: Visit) -> bytes | None:
+    """What the browser gets: pieces of text, parts of the page, and how it ended."""
+    if isinstance(item, AnswerPiece):
+        return _bytes("piece", item.text)
+    if isinstance(item, Notice):
+        return _bytes("notice", item.text)
+    if isinstance(item, Exception):
+        return _bytes("problem", _problem(item, visit.principal.tenant))
+    if part := _part(item):
+        template, values = part
+        kind = "done" if isinstance(item, AnswerSummary) else "part"
+        return _bytes(kind, render(template, {"info": session.info, "may_write": True, **values}))
+    return None
+
+
+def _part(item: Item) -> tuple[str, Mapping[str, object]] | None:
+    """The template of an event, with its values."""
+    match item:
         case ToolRequest(name, arguments):
-            return "tool", f"{name} {json.dumps(arguments, ensure_ascii=False)[:200]}"
-        case ToolResponse(name, tokens):
-            return "tool", f"{name}: {tokens:,} tokens"
-        case Notice(text):
-            return "notice", text
-        case AnswerSummary() as done:
-            share = done.cached_share if done.cached_share is not None else done.predicted_cached_share
-            cost = f", ${done.usd:.4f}" if done.usd else ""
-            return "done", f"{done.turn_id} · {done.model} · {done.tokens:,} tokens, {share:.0%} cached{cost}"
+            return "chat_tool.html", {"name": name, "arguments": argument_rows(arguments)}
+        case ToolResponse():
+            return "chat_result.html", {"result": item}
+        case Question():
+            return "approval.html", question_values(item)
+        case AnswerSummary():
+            share = item.cached_share if item.cached_share is not None else item.predicted_cached_share
+            return "chat_done.html", {"done": item, "share": share}
         case _:
             return None
 
 
-def _event(kind: str, text: str) -> bytes:
+def _problem(error: Exception, tenant: str) -> str:
+    if isinstance(error, FoveateError):
+        return problem_of(error, tenant).detail
+    _log.error("a chat failed", exc_info=error)
+    return "the server failed; its log has the details"
+
+
+def question_values(question: Question) -> dict[str, object]:
+    """An open question as the page shows it."""
+    return {"question": question, "arguments": argument_rows(dict(question.arguments))}
+
+
+def argument_rows(arguments: Json) -> list[tuple[str, str]]:
+    """The arguments of a call, each as a name and a text."""
+    if not isinstance(arguments, Mapping):
+        return [("", str(arguments))]
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in arguments.items()
+    ]
+
+
+def _bytes(kind: str, text: str) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(text)}\n\n".encode()

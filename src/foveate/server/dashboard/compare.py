@@ -1,20 +1,24 @@
-"""Comparisons of strategies: start one on a session, watch its progress, read the report."""
+"""Comparisons of strategies: start one on a session or a transcript, watch its progress, read the report."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from starlette.datastructures import UploadFile
 from starlette.responses import HTMLResponse, Response
 
 from foveate.replay.page import write_report
 from foveate.server.api.jobs import Advance
 from foveate.server.api.transfer import BUDGETS_TOKENS, CompareBody, PlannedComparison
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
+from foveate.server.dashboard.transfer import copy_upload, upload_name
 from foveate.server.problems import ProblemError
 from foveate.settings import strategy_names
 
 pages = Pages()
 KIND = "compare-page"
+MAX_BUDGETS = 10
 
 
 @pages.add("GET", f"{BASE}/compare", right="read")
@@ -34,22 +38,30 @@ async def show_compare(visit: Visit) -> Response:
 
 @pages.add("POST", f"{BASE}/compare", right="read")
 async def start_compare(visit: Visit) -> Response:
-    """Start a comparison as a job."""
-    form = await visit.request.form(max_files=0)
-    names = [str(name) for name in form.getlist("strategy")]
-    budgets = [whole_number(part, "a budget", least=100) for part in str(form.get("budgets", "")).split(",")]
-    amounts = tuple(dict.fromkeys(tokens for tokens in budgets if tokens))
-    if not amounts:
-        raise ProblemError(422, "give at least one budget, e.g. 16k, 64k")
-    found = await visit.view.open_session(str(form.get("session", "")))
-    wanted = CompareBody(strategies=names, budgets_tokens=list(amounts))
-    comparison = await PlannedComparison.of(visit.view, found, wanted)
+    """Start a comparison of a session, or of a transcript that is not imported, as a job."""
+    visit.check_size()
+    async with visit.request.form(max_files=1) as form:
+        names = [str(name) for name in form.getlist("strategy")]
+        budgets = [whole_number(part, "a budget", least=100) for part in str(form.get("budgets", "")).split(",")]
+        amounts = tuple(dict.fromkeys(tokens for tokens in budgets if tokens))
+        if not amounts:
+            raise ProblemError(422, "give at least one budget, e.g. 16k, 64k")
+        if len(amounts) > MAX_BUDGETS:
+            raise ProblemError(422, f"give at most {MAX_BUDGETS} budgets")
+        wanted = CompareBody(strategies=names, budgets_tokens=list(amounts))
+        upload = form.get("file")
+        if isinstance(upload, UploadFile) and upload.filename:
+            title = name = upload_name(upload)
+            comparison = await PlannedComparison.of_file(name, partial(copy_upload, upload), wanted)
+        else:
+            found = await visit.view.open_session(str(form.get("session", "")))
+            title, name = found.info.title or found.id, found.id
+            comparison = await PlannedComparison.of(visit.view, found, wanted)
 
     async def work(advance: Advance) -> dict[str, Any]:
-        compared = await comparison.run(advance)
-        return {"html": write_report(found.info.title or found.id, compared)}
+        return {"html": write_report(title, await comparison.run(advance))}
 
-    job = visit.parts.jobs.start(visit.principal, KIND, found.id, total=comparison.total, work=work)
+    job = visit.parts.jobs.start(visit.principal, KIND, name, total=comparison.total, work=work)
     return visit.go(f"{BASE}/compare/{job.id}")
 
 

@@ -23,6 +23,7 @@ from foveate.events import EVENT_KINDS
 from foveate.server.access import Principal, check_right
 from foveate.server.api.endpoint import ApiParts
 from foveate.server.problems import DASHBOARD_PATH, HOME_PATH, ProblemError, problem_of
+from foveate.server.settings import MB
 from foveate.session.keys import Right
 
 BASE = DASHBOARD_PATH
@@ -119,9 +120,26 @@ class Visit:
         return RedirectResponse(path, 303, HEADERS)
 
     async def form(self) -> dict[str, str]:
-        """The fields of a form that are text."""
-        found = await self.request.form(max_files=0)
-        return {name: value.replace("\r\n", "\n") for name, value in found.items() if isinstance(value, str)}
+        """The fields of a form that are text; of several with one name the last."""
+        return {name: values[-1] for name, values in (await self.form_lists()).items()}
+
+    async def form_lists(self) -> dict[str, list[str]]:
+        """The fields of a form that are text, with all values of each."""
+        self.check_size()
+        found: dict[str, list[str]] = {}
+        for name, value in (await self.request.form(max_files=0)).multi_items():
+            if isinstance(value, str):
+                found.setdefault(name, []).append(value.replace("\r\n", "\n"))
+        return found
+
+    def check_size(self) -> None:
+        """Raise if the body is too large, or may be."""
+        most = self.parts.settings.max_body_mb
+        length = self.request.headers.get("content-length", "")
+        if not length.isdecimal():
+            raise ProblemError(411, "the size of the body is missing: send Content-Length")
+        if int(length) > most * MB:
+            raise ProblemError(413, f"what was sent has more than {most:,} MB; import files with 'foveate import'")
 
     def query(self, name: str, default: str = "") -> str:
         return self.request.query_params.get(name, default)

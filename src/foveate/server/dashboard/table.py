@@ -19,12 +19,13 @@ from foveate.server.dashboard import (
     session,
     sessions,
     transfer,
+    turns,
     work,
 )
 from foveate.server.dashboard.page import HEADERS, PageRoute, make_routes
 from foveate.server.problems import STATIC_PATH
 
-MODULES = (sessions, session, live, chat, compare, knowledge, operations, work, transfer, login)
+MODULES = (sessions, session, turns, live, chat, compare, knowledge, operations, work, transfer, login)
 PAGES: tuple[PageRoute, ...] = tuple(page for module in MODULES for page in module.pages.listed)
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 STATIC = {

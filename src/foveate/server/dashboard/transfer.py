@@ -13,7 +13,6 @@ from foveate.errors import FoveateError
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, problem_of
-from foveate.server.settings import MB
 
 MAX_FILES = 50
 PIECE = 1 << 20
@@ -31,20 +30,15 @@ async def show_import(visit: Visit) -> Response:
 @pages.add("POST", f"{BASE}/import", right="write")
 async def import_files(visit: Visit) -> Response:
     """Import transcripts; one that can't be read does not stop the others."""
-    most = visit.parts.settings.max_body_mb
-    length = visit.request.headers.get("content-length", "")
-    if not length.isdecimal():
-        raise ProblemError(411, "the size of the files is missing: send Content-Length")
-    if int(length) > most * MB:
-        raise ProblemError(413, f"the files have more than {most:,} MB together; use 'foveate import'")
+    visit.check_size()
     results, problems = [], []
     async with visit.request.form(max_files=MAX_FILES) as form:
         for upload in form.getlist("file"):
             if not isinstance(upload, UploadFile) or not upload.filename:
                 continue
-            name = PurePath(upload.filename.replace("\\", "/")).name[-MAX_NAME_CHARS:] or "transcript.jsonl"
+            name = upload_name(upload)
             try:
-                results.append((name, await import_named(visit.view, name, partial(_copy, upload))))
+                results.append((name, await import_named(visit.view, name, partial(copy_upload, upload))))
             except ProblemError as error:
                 problems.append((name, error.detail))
             except FoveateError as error:
@@ -54,17 +48,23 @@ async def import_files(visit: Visit) -> Response:
     return visit.page("import.html", title="Import", results=results, problems=problems)
 
 
-async def _copy(upload: UploadFile, file: BinaryIO) -> None:
+def upload_name(upload: UploadFile) -> str:
+    """The name of a file, without its folders."""
+    return PurePath((upload.filename or "").replace("\\", "/")).name[-MAX_NAME_CHARS:] or "transcript.jsonl"
+
+
+async def copy_upload(upload: UploadFile, file: BinaryIO) -> None:
+    """Write an uploaded file into another one."""
     while piece := await upload.read(PIECE):
         file.write(piece)
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/export", right="read")
 async def export(visit: Visit, session: str) -> Response:
-    """A session as a file."""
-    shape = visit.query("format", "json")
+    """A session, or one turn of it, as a file."""
+    shape, turn = visit.query("format", "json"), visit.query("turn")
     found = await visit.view.open_session(session)
-    stream = await export_stream(found.export(shape))
-    name = f"{url(session)}.{SUFFIXES.get(shape, 'txt')}"
+    stream = await export_stream(found.export(shape, first=turn or "T-1", last=turn or None))
+    name = f"{url('-'.join(filter(None, (session, turn))))}.{SUFFIXES.get(shape, 'txt')}"
     headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
     return StreamingResponse(stream, media_type="application/octet-stream", headers=headers)

@@ -80,8 +80,9 @@ async function* events(response) {
 }
 
 function startChat(form) {
-  const log = form.querySelector("[data-log]");
+  const log = document.querySelector("[data-log]");
   const stop = form.querySelector("[data-stop]");
+  const send = form.querySelector("button.main");
   const box = form.querySelector("textarea");
   let running = null;
   const add = (name, text) => {
@@ -89,8 +90,33 @@ function startChat(form) {
     line.className = name;
     line.textContent = text;
     log.append(line);
+    log.scrollTop = log.scrollHeight;
     return line;
   };
+  const addPart = html => {
+    const place = document.createElement("div");
+    place.innerHTML = html; // made by the server, which escapes every value
+    log.append(place);
+    htmx.process(place);
+    log.scrollTop = log.scrollHeight;
+  };
+  const show = async response => {
+    let answer = null;
+    for await (const { kind, data } of events(response)) {
+      if (kind === "piece") {
+        answer = answer || add("message m-assistant said", "");
+        answer.textContent += data;
+        log.scrollTop = log.scrollHeight;
+        continue;
+      }
+      answer = null;
+      if (kind === "part" || kind === "done") addPart(data);
+      else add(kind === "problem" ? "problem" : "tool", data);
+      if (kind === "done" || kind === "problem") return;
+    }
+    add("problem", "The connection was lost; the answer is recorded as far as it came.");
+  };
+  log.scrollTop = log.scrollHeight;
   stop.addEventListener("click", () => running && running.abort());
   box.addEventListener("keydown", event => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
@@ -98,33 +124,33 @@ function startChat(form) {
   form.addEventListener("submit", async event => {
     event.preventDefault();
     if (running || !box.value.trim()) return;
+    const said = box.value;
+    const body = new URLSearchParams(new FormData(form));
     running = new AbortController();
     stop.hidden = false;
-    const body = new URLSearchParams(new FormData(form));
-    add("message m-user said", box.value);
-    box.value = "";
-    let answer = null;
+    send.disabled = true;
     try {
       const response = await fetch(form.action, { method: "POST", body, signal: running.signal, headers: { "HX-Request": "true" } });
+      if (response.redirected || response.headers.get("hx-redirect")) {
+        location.assign("/ui/login");
+        return;
+      }
       if (!(response.headers.get("content-type") || "").startsWith("text/event-stream")) {
         const page = new DOMParser().parseFromString(await response.text(), "text/html");
         add("problem", page.body.textContent.trim());
         return;
       }
-      for await (const { kind, data } of events(response)) {
-        if (kind === "piece") {
-          answer = answer || add("message m-assistant said", "");
-          answer.textContent += data;
-        } else {
-          if (kind === "tool") answer = null;
-          add(kind === "problem" ? "problem" : "tool", data);
-        }
-      }
+      add("message m-user said", said);
+      box.value = "";
+      await show(response);
     } catch (error) {
       add("problem", error.name === "AbortError" ? "Stopped." : "The connection was lost; the answer is recorded as far as it came.");
     } finally {
+      log.querySelectorAll("form[data-approval]").forEach(question => question.remove());
       running = null;
       stop.hidden = true;
+      send.disabled = false;
+      box.focus();
       document.querySelectorAll("[data-live]").forEach(refresh);
     }
   });
@@ -142,7 +168,7 @@ function acceptFiles(form) {
   area.addEventListener("drop", event => {
     event.preventDefault();
     input.files = event.dataTransfer.files;
-    form.requestSubmit();
+    if (input.multiple) form.requestSubmit();
   });
 }
 

@@ -1,0 +1,245 @@
+"""The turns of a session: a list, a search, each turn at all its levels, and its messages as recorded."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.responses import Response
+
+from foveate.errors import FoveateError
+from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
+from foveate.server.problems import ProblemError
+from foveate.session import Session
+from foveate.session.values import TurnContent
+from foveate.text import part_text
+from foveate.turn import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Turn, turn_number
+
+LEVELS = ("R", "S", "C", "T")
+TURNS_PAGE = 40
+MAX_TEXT_CHARS = 20_000
+"""Characters of a text on a page; all of it is in the download."""
+MAX_TURN_CHARS = 400_000
+"""Characters of all messages of a turn on a page."""
+MAX_COMPARED_CHARS = 200_000
+"""Characters in which the words that a level lost are looked for."""
+RECENT_TURNS = 3
+MAX_RECENT_TOKENS = 20_000
+"""A larger turn is not shown in the chat."""
+MAX_RECENT_CHARS = 4_000
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Images that a browser draws and that can't contain scripts."""
+MAX_PLACE_DIGITS = 6
+_KINDS: dict[type, str] = {
+    Text: "text",
+    Reasoning: "reasoning",
+    ToolCall: "tool call",
+    ToolResult: "tool result",
+    Attachment: "attachment",
+}
+pages = Pages()
+
+
+@dataclass(frozen=True, slots=True)
+class LevelText:
+    """A turn at one level."""
+
+    level: str
+    text: str
+    tokens: int
+    share: float
+    """Of the raw turn."""
+    maker: str
+    made: str
+    is_cut: bool
+    lost: tuple[str, ...]
+    """Words of the level above it that it does not have."""
+
+
+@pages.add("GET", f"{BASE}/sessions/{{session}}/turns", right="read")
+async def list_turns(visit: Visit, session: str) -> Response:
+    """Turns, the newest first, in pages."""
+    found = await visit.view.open_session(session)
+    newest = found.info.turns
+    last = min(newest, whole_number(visit.query("before"), "before", least=0) or newest)
+    first = max(1, last - TURNS_PAGE + 1)
+    outlines = (await found.outline(first, last))[::-1] if newest else []
+    gists = await _gists(found, first, last) if newest else {}
+    values = {"info": found.info, "outlines": outlines, "gists": gists, "next": first - 1 if first > 1 else None}
+    return visit.part("turn_rows.html", values=values)
+
+
+@pages.add("GET", f"{BASE}/sessions/{{session}}/find", right="read")
+async def find_in_session(visit: Visit, session: str) -> Response:
+    """Turns of this session that match a query."""
+    query = visit.query("q").strip()[:500]
+    found = await visit.view.open_session(session)
+    hits = await found.search(query, 30) if query else []
+    return visit.part("session_hits.html", info=found.info, query=query, hits=hits)
+
+
+@pages.add("GET", f"{BASE}/sessions/{{session}}/turns/{{turn}}", right="read")
+async def show_turn(visit: Visit, session: str, turn: str) -> Response:
+    """A turn at all its levels, side by side, and its messages."""
+    found = await visit.view.open_session(session)
+    levels = await _levels(found, turn)
+    number = turn_number(turn) or 0
+    values = {
+        "info": found.info,
+        "turn": f"T-{number}",
+        "number": number,
+        "levels": levels,
+        "messages": shown_messages(await found.load_turn(turn), MAX_TEXT_CHARS),
+        "details": await found.turn_details(turn),
+    }
+    if visit.is_fragment:
+        return visit.part("turn.html", values=values)
+    return visit.page("turn_page.html", title=f"T-{number} of {found.info.title or found.id}", values=values)
+
+
+@pages.add("GET", f"{BASE}/sessions/{{session}}/turns/{{turn}}/images/{{place}}", right="read")
+async def show_image(visit: Visit, session: str, turn: str, place: str) -> Response:
+    """An image of a turn."""
+    found = await visit.view.open_session(session)
+    images = _images(await found.load_turn(turn))
+    number = int(place) if place.isascii() and place.isdigit() and len(place) < MAX_PLACE_DIGITS else len(images)
+    if number >= len(images):
+        raise ProblemError(404, f"{turn[:20]} has no image {place[:20]!r}")
+    try:
+        content = base64.b64decode(images[number].data or "", validate=True)
+    except ValueError:
+        raise ProblemError(404, f"the image {place[:20]!r} of {turn[:20]} can't be read") from None
+    return Response(content, headers=HEADERS, media_type=images[number].media_type)
+
+
+async def _gists(session: Session, first: int, last: int) -> dict[int, str]:
+    """The shortest rendition of each turn that has one."""
+    try:
+        contents = await session.get_turns(first, last, "T", "plain")
+    except FoveateError:  # of one that is not compressed yet; each by itself then
+        tried = (await _gist(session, number) for number in range(first, last + 1))
+        contents = [content async for content in tried if content]
+    return {turn_number(content.turn_id) or 0: content.content for content in contents}
+
+
+async def _gist(session: Session, number: int) -> TurnContent | None:
+    try:
+        return await session.get_turn(number, "T", "plain")
+    except FoveateError:
+        return None
+
+
+async def _levels(session: Session, turn: str) -> list[LevelText]:
+    details = {level.level: level for level in (await session.turn_details(turn)).levels}
+    found: list[LevelText] = []
+    above: TurnContent | None = None
+    raw_tokens = 1
+    for level in LEVELS:
+        try:
+            content = await session.get_turn(turn, level, "plain")
+        except FoveateError:  # not made yet, or pruned
+            continue
+        raw_tokens = content.tokens if level == "R" else raw_tokens
+        made = details.get(level)
+        text = content.content
+        found.append(
+            LevelText(
+                level,
+                text[:MAX_TEXT_CHARS],
+                content.tokens,
+                content.tokens / max(1, raw_tokens),
+                made.maker if made else "",
+                made.made_at.strftime("%Y-%m-%d %H:%M") if made and made.made_at else "",
+                len(text) > MAX_TEXT_CHARS,
+                _lost(above.content[:MAX_COMPARED_CHARS], text[:MAX_COMPARED_CHARS]) if above else (),
+            )
+        )
+        above = content
+    return found
+
+
+def _lost(above: str, below: str, most: int = 40) -> tuple[str, ...]:
+    """Telling words of a text that a shorter one does not have, in their order."""
+    kept = {word.strip(".,;:!?()[]{}\"'`").casefold() for word in below.split()}
+    lost: dict[str, None] = {}
+    for word in above.split():
+        bare = word.strip(".,;:!?()[]{}\"'`")
+        if len(bare) > 3 and bare.casefold() not in kept:  # noqa: PLR2004 - shorter words tell little
+            lost.setdefault(bare, None)
+        if len(lost) >= most:
+            break
+    return tuple(lost)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPart:
+    """A part of a message as the page shows it."""
+
+    kind: str
+    """`text`, `tool call`, `tool result`, …"""
+    text: str
+    is_cut: bool
+    images: tuple[int, ...] = ()
+    """The places of its images among those of the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message as the page shows it."""
+
+    role: str
+    parts: tuple[ShownPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecentTurn:
+    """A turn in the chat."""
+
+    id: str
+    messages: tuple[ShownMessage, ...]
+    """Empty if it is too large to be shown there."""
+
+
+async def recent_turns(session: Session) -> list[RecentTurn]:
+    """The newest turns, for the chat."""
+    newest = session.info.turns
+    if not newest:
+        return []
+    found = []
+    for outline in await session.outline(max(1, newest - RECENT_TURNS + 1), newest):
+        is_shown = not outline.is_pruned and outline.tokens <= MAX_RECENT_TOKENS
+        messages = shown_messages(await session.load_turn(outline.id), MAX_RECENT_CHARS) if is_shown else []
+        found.append(RecentTurn(outline.id, tuple(messages)))
+    return found
+
+
+def shown_messages(turn: Turn, most: int) -> list[ShownMessage]:
+    """The messages of a turn, each part with at most `most` characters, up to the limit of a page."""
+    places = {id(image): place for place, image in enumerate(_images(turn))}
+    left = MAX_TURN_CHARS
+    found = []
+    for message in turn.messages:
+        parts = []
+        for part in message.parts:
+            text = part.text if isinstance(part, Text) else part_text(part)
+            shown = text[: min(most, left)]
+            left -= len(shown)
+            own = tuple(places[id(image)] for image in _attachments(part) if id(image) in places)
+            parts.append(ShownPart(_KINDS.get(type(part), "part"), shown, len(shown) < len(text), own))
+        found.append(ShownMessage(message.role, tuple(parts)))
+        if left <= 0:
+            break
+    return found
+
+
+def _images(turn: Turn) -> list[Attachment]:
+    """The images of a turn that can be shown: their bytes are in the store."""
+    found = (image for message in turn.messages for part in message.parts for image in _attachments(part))
+    return [image for image in found if image.data and image.media_type in IMAGE_TYPES]
+
+
+def _attachments(part: Part) -> Sequence[Attachment]:
+    if isinstance(part, Attachment):
+        return (part,)
+    return [one for one in part.content if isinstance(one, Attachment)] if isinstance(part, ToolResult) else ()
