@@ -44,7 +44,7 @@ from foveate.session.shared import SharedParts
 from foveate.session.subagents import Agents
 from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
 from foveate.session.uses import KnowledgeUses
-from foveate.session.values import SessionInfo, describe_session, with_budget
+from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
 from foveate.store.protocol import Clients
@@ -284,7 +284,7 @@ class Foveate:
         """All sessions, or those with these labels, most recently used first."""
         rows = await self._store.list_sessions(platform=platform, channel=channel, tenant=self._tenant or None)
         default = self.settings.session.budget_tokens
-        return [describe_session(with_budget(row, default), self._tenant) for row in rows]
+        return [describe_session(row, self._tenant, default_tokens=default) for row in rows]
 
     async def delete_session(self, session_id: str) -> None:
         """Delete a session and its own turns permanently. Rejected while forks share them."""

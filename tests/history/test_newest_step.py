@@ -12,7 +12,7 @@ import pytest
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidMessage
-from foveate.history.newest_step import waiting_step
+from foveate.history.newest_step import MAX_COUNTED_CHARS, _Measure, waiting_step
 from foveate.testing.recount import recount
 from foveate.testing.validators import faults
 from foveate.tokens import exact_counter
@@ -196,3 +196,19 @@ def test_only_what_the_model_is_to_answer_is_pending() -> None:
     assert waiting_step([user("Go."), assistant("Done.")]) is None
     assert waiting_step([user("Go."), step[0]]) is None
     assert waiting_step([user("Go."), step[0]], has_results=True).number == 2  # type: ignore[union-attr]
+
+
+def test_a_text_that_is_cut_is_counted_once_and_a_very_long_one_only_in_part() -> None:
+    counted: list[int] = []
+
+    class Counting:
+        def base(self, text: str) -> int:
+            counted.append(len(text))
+            return len(text) // 4
+
+    measure = _Measure(Counting())  # type: ignore[arg-type]
+    text = "word " * (MAX_COUNTED_CHARS // 2)
+    assert measure.size(text) == measure.size(text) == len(text) // 4
+    assert counted == [MAX_COUNTED_CHARS]
+    assert len(measure.cut(text, 100)) < 1_000
+    assert sum(counted) < 1.1 * MAX_COUNTED_CHARS

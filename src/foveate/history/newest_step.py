@@ -7,7 +7,8 @@ its messages, with a note, so that a request still ends with a tool result or th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -38,6 +39,8 @@ LEAST_TEXT_TOKENS = 32
 """A text inside a message is not cut to less, besides the note of the cut."""
 SHRINK_SHARE = 0.85
 MAX_TRIES = 24
+MAX_COUNTED_CHARS = 4_000_000
+"""Of a text that is cut; the size of a longer one is estimated from so much of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ class PendingSteps:
         if step.number == 1 and sum(one.sent_tokens for one in older) <= left and older:
             return replace(view, blocks=[*older, block])
         if left < LEAST_ROOM_TOKENS:
-            cut = self._cut(session, step, int(limit * CUT_SHARE), counter)
+            # In a thread: a message may have 50 MB.
+            cut = await asyncio.to_thread(self._cut, session, step, int(limit * CUT_SHARE), counter)
             if cut is None:
                 return view
             block, left = cut, limit - native_tokens(cut, counter)
@@ -108,12 +112,14 @@ class PendingSteps:
         costs = overheads(session.last_turn, counter, last_step=step.number)
         row = _row(session, step)
         bare = tuple(map(sizes.without_media, step.messages))
-        tokens = sorted(map(counter.base, _long_texts(bare)))
-        level = _level(tokens, room_tokens - counter.base(turn_text(bare)) + sum(tokens))
+        measure = _Measure(counter)
+        tokens = sorted(map(measure.size, _long_texts(bare)))
+        framing = turn_text(tuple(_cut_message(message, 0, measure) for message in bare))
+        level = _level(tokens, room_tokens - counter.base(framing))
         for _ in range(MAX_TRIES):
             if level < LEAST_TEXT_TOKENS:
                 return None
-            messages = tuple(_cut_message(message, level, counter.base) for message in bare)
+            messages = tuple(_cut_message(message, level, measure) for message in bare)
             entry = TagEntry(step.number if row.first_step else row.first, turn_text(messages))
             extra = sizes.extra_tokens(messages)
             block = write_text(row, [entry], counter, costs, messages=messages, extra_tokens=extra)
@@ -189,22 +195,40 @@ def _level(sizes: Sequence[int], room_tokens: int) -> int:
     return max(sizes, default=0)
 
 
-def _cut_message(message: Message, max_tokens: int, count: Callable[[str], int]) -> Message:
-    parts = tuple(_cut_part(part, message, max_tokens, count) for part in message.parts)
+class _Measure:
+    """Measures and cuts texts; each is counted once."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._count = counter.base
+        self._known: dict[str, int] = {}
+
+    def size(self, text: str) -> int:
+        """The tokens of a text; of a very long one estimated from its beginning, as it is cut in any case."""
+        if text not in self._known:
+            tokens = self._count(text[:MAX_COUNTED_CHARS])
+            self._known[text] = tokens * max(len(text), MAX_COUNTED_CHARS) // MAX_COUNTED_CHARS
+        return self._known[text]
+
+    def cut(self, text: str, max_tokens: int) -> str:
+        """The text within this size, with a note if it was cut."""
+        return cut_text(text, max_tokens, self._count, self.size(text))
+
+
+def _cut_message(message: Message, max_tokens: int, measure: _Measure) -> Message:
+    parts = tuple(_cut_part(part, message, max_tokens, measure) for part in message.parts)
     return message if parts == message.parts else replace(message, parts=parts, original=None)
 
 
-def _cut_part(part: Part, message: Message, max_tokens: int, count: Callable[[str], int]) -> Part:
+def _cut_part(part: Part, message: Message, max_tokens: int, measure: _Measure) -> Part:
     match part:
         case Text(text) if message.role != "assistant":
-            return Text(cut_text(text, max_tokens, count, count(text)))
+            return Text(measure.cut(text, max_tokens))
         case ToolCall(arguments=arguments):
-            tokens = count(compact_json(arguments))
+            tokens = measure.size(compact_json(arguments))
             return part if tokens <= max_tokens else replace(part, arguments={"cut": cut_note(tokens)})
         case ToolResult(content=content):
             cut = tuple(
-                Text(cut_text(inner.text, max_tokens, count, count(inner.text))) if isinstance(inner, Text) else inner
-                for inner in content
+                Text(measure.cut(inner.text, max_tokens)) if isinstance(inner, Text) else inner for inner in content
             )
             return part if cut == content else replace(part, content=cut)
     return part

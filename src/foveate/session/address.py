@@ -57,14 +57,20 @@ def parent_id(session_id: str, known: Mapping[str, object] | set[str]) -> str | 
     return None
 
 
-def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """For each id the shortest beginning that names it, at least 8 characters; ids of up to 16 stay whole."""
+def short_ids(ids: Iterable[str], *, of: Iterable[str] | None = None) -> dict[str, str]:
+    """For each id the shortest beginning that names it, at least 8 characters; ids of up to 16 stay whole.
+
+    With `of` only for these and their parents.
+    """
     known = set(ids)
     parents = {each: parent_id(each, known) for each in known}
-    short = _shortest([each for each in known if parents[each] is None], LEAST_CHARS, MAX_WHOLE_CHARS)
+    wanted = known if of is None else set(of)
+    wanted |= {parent for each in wanted if (parent := parents[each])}
+    tops = [each for each in known if parents[each] is None]
+    short = _shortest(tops, LEAST_CHARS, MAX_WHOLE_CHARS, wanted)
     families: dict[str, list[str]] = {}
     for each, parent in parents.items():
-        if parent is not None:
+        if parent is not None and parent in wanted:
             families.setdefault(parent, []).append(each.removeprefix(f"{parent}/"))
     for parent, tails in families.items():
         shown = _shortest(tails, LEAST_CHILD_CHARS, MAX_WHOLE_CHARS)
@@ -99,11 +105,13 @@ def _hint(sessions: Sequence[S], address: str) -> tuple[str, ...]:
     return (f"did you mean {names[near[0]]}{titled}?",)
 
 
-def _shortest(names: Iterable[str], least: int, most: int) -> dict[str, str]:
-    """The shortest beginning of each name that no other has; names of up to `most` characters stay whole."""
+def _shortest(names: Iterable[str], least: int, most: int, wanted: set[str] | None = None) -> dict[str, str]:
+    """The shortest beginning of each (wanted) name that no other has; names of up to `most` characters stay whole."""
     ordered = sorted(names)
     shown: dict[str, str] = {}
     for place, name in enumerate(ordered):
+        if wanted is not None and name not in wanted:
+            continue
         around = [ordered[other] for other in (place - 1, place + 1) if 0 <= other < len(ordered)]
         needed = 1 + max((_common(name, other) for other in around), default=0)
         shown[name] = name if len(name) <= most else name[: max(needed, least)]

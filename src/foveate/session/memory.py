@@ -13,7 +13,7 @@ from datetime import datetime
 from foveate.recall.scopes import Scope, sessions_in
 from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.session.tenant import public_id
-from foveate.session.values import SessionInfo, describe_session, with_budget
+from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings
 from foveate.store import Store
 
@@ -37,7 +37,7 @@ class Memory:
         """The sessions of the scope, most recently used first."""
         default = self._settings.session.budget_tokens
         rows = await sessions_in(self._store, self._tenant, self._scope)
-        return [describe_session(with_budget(row, default), self._tenant) for row in rows]
+        return [describe_session(row, self._tenant, default_tokens=default) for row in rows]
 
     async def search(
         self,

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport, Segment
@@ -24,7 +25,7 @@ from foveate.store.client_rows import KnownPlace, LocatedHistory, ResponseRow, S
 from foveate.store.protocol import Clients
 from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, QueueState
 from foveate.strategy.checkpoint.reliability import Reliability
-from foveate.tokens import session_counter
+from foveate.tokens import EncodingName, session_counter
 from foveate.turn import Json, from_us, turn_id
 
 __all__ = [
@@ -250,30 +251,37 @@ class SessionStats:
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
 
+NO_SETTINGS = "{}"
 BUDGET_LOWERED = 2
 """`budget_chosen` of a budget that nobody chose and a provider's limit has lowered."""
 
 
 def with_budget(row: SessionRow, default_tokens: int) -> SessionRow:
     """The row with the budget that applies: one that nobody chose follows the settings, unless it was lowered."""
+    return row if row.budget_chosen == 1 else replace(row, budget_tokens=_budget_tokens(row, default_tokens))
+
+
+def _budget_tokens(row: SessionRow, default_tokens: int) -> int:
     if row.budget_chosen == 1:
-        return row
-    lowered = row.budget_chosen == BUDGET_LOWERED
-    return replace(row, budget_tokens=min(row.budget_tokens, default_tokens) if lowered else default_tokens)
+        return row.budget_tokens
+    return min(row.budget_tokens, default_tokens) if row.budget_chosen == BUDGET_LOWERED else default_tokens
 
 
-def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
-    """The session's data, with ids as this tenant uses them."""
+def describe_session(row: SessionRow, tenant: str = "", *, default_tokens: int | None = None) -> SessionInfo:
+    """The session's data, with ids as this tenant uses them; with `default_tokens` also with the budget that applies.
+
+    Lists call it for thousands of sessions.
+    """
     return SessionInfo(
         id=public_id(tenant, row.id),
         title=row.title,
         platform=row.platform,
         channel=row.channel,
         strategy=row.strategy,
-        strategy_settings=json.loads(row.settings),
-        budget_tokens=row.budget_tokens,
+        strategy_settings=json.loads(row.settings) if row.settings != NO_SETTINGS else {},
+        budget_tokens=row.budget_tokens if default_tokens is None else _budget_tokens(row, default_tokens),
         model=row.model,
-        counter=session_counter(row.model, row.encoding).name,
+        counter=_counter_name(row.model, row.encoding),
         calibration=row.calibration,
         parent_id=row.parent_id and public_id(tenant, row.parent_id),
         fork_turn_id=turn_id(row.fork_turn) if row.parent_id else None,
@@ -284,6 +292,11 @@ def describe_session(row: SessionRow, tenant: str = "") -> SessionInfo:
         mode=row.mode,
         scope=row.scope,
     )
+
+
+@lru_cache(maxsize=1_000)
+def _counter_name(model: str | None, encoding: EncodingName) -> str:
+    return session_counter(model, encoding).name
 
 
 def describe_stats(row: SessionRow, sizes: StoredSizes, backlog: Backlog, *, pins: int) -> SessionStats:

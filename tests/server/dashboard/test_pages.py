@@ -90,7 +90,7 @@ async def _record(fov: Foveate) -> None:
 
 def readable(page_path: str) -> bool:
     """Pages that need nothing but the session."""
-    return not re.search(r"\{(job|item|agent|key)\}", page_path)
+    return not re.search(r"\{(job|item|agent|key|place)\}", page_path)
 
 
 GETS = [
@@ -274,3 +274,102 @@ def test_with_keys_a_browser_logs_in_and_other_tenants_are_not_seen(tmp_path: Pa
 def test_another_sites_form_is_refused(client: ServerClient) -> None:
     sent = client.post(f"/ui/sessions/{SESSION}/pin", data={"text": "x"}, headers={"origin": "https://evil.example"})
     assert sent.status_code == 403
+
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def test_an_image_is_shown_and_one_that_could_run_a_script_is_not(client: ServerClient) -> None:
+    client.post("/api/v1/sessions", json={"id": "images"})
+    urls = [f"data:image/png;base64,{PNG}", "data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=", "https://evil.example/x.png"]
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    client.post("/api/v1/sessions/images/turns", json={"messages": [{"role": "user", "content": parts}]})
+    page = client.get("/ui/sessions/images/turns/T-1").text
+    sources = [attributes["src"] for tag, attributes in elements(page) if tag == "img"]
+    assert sources == ["/ui/sessions/images/turns/T-1/images/0"]
+    image = client.get(sources[0])
+    assert (image.headers["content-type"], image.content[:4]) == ("image/png", b"\x89PNG")
+    assert image.headers["x-content-type-options"] == "nosniff"
+    assert client.get("/ui/sessions/images/turns/T-1/images/1").status_code == 404
+
+
+@pytest.mark.parametrize("words", [60_000, pytest.param(4_000_000, marks=pytest.mark.thorough)])
+def test_a_large_turn_is_cut_and_can_be_downloaded(tmp_path: Path, words: int) -> None:
+    with client_of(tmp_path / "large.db") as client:
+        text = "word <b> \u05e9 " * words
+        call(client, _record_text, client.fov, text)
+        for path in ("/ui/sessions/large", "/ui/sessions/large/turns/T-1", "/ui/sessions/large/turns", "/"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            assert len(answer.content) < 2_000_000
+        with client.stream("GET", "/ui/sessions/large/export?format=json&turn=T-1") as download:
+            assert sum(map(len, download.iter_bytes())) > len(text)
+
+
+async def _record_text(fov: Foveate, text: str) -> None:
+    await (await fov.session("large")).record([{"role": "user", "content": text}])
+
+
+def test_packs_of_tools_are_for_the_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_MODELS__CHAT", "scripted:none.toml")
+    with client_of(tmp_path / "keys.db", key_cache_seconds=0) as client:
+        client.post("/api/v1/sessions", json={"id": "s"})
+        made = call(client, client.fov.keys.create, "k", rights=["read", "write"])
+        client.post("/ui/login", data={"key": made.secret}, follow_redirects=False)
+        assert "Packs of tools" not in client.get("/ui/sessions/s").text
+        sent = client.post("/ui/sessions/s/say", data={"prompt": "x", "pack": "core-codex"})
+        assert (sent.status_code, "the right &#39;admin&#39;" in sent.text) == (403, True)
+        assert client.post("/ui/approvals/any", data={"decision": "once"}).status_code == 403
+
+
+def test_forks_are_folded_below_their_sessions_and_a_new_one_is_created(client: ServerClient) -> None:
+    client.post("/api/v1/sessions", json={"id": "tree"})
+    client.post("/api/v1/sessions/tree/turns", json={"messages": [{"role": "user", "content": "Hello"}]})
+    client.post("/api/v1/sessions/tree/fork", json={"id": "branch", "at": "T-1"})
+    client.post("/api/v1/sessions/branch/fork", json={"id": "twig", "at": "T-1"})
+    page = client.get("/").text
+    assert '<li class="d1"><a href="/ui/sessions/branch">' in page
+    assert '<li class="d2"><a href="/ui/sessions/twig">' in page
+    made = client.post("/ui/sessions", data={"name": "new one", "strategy": "topics"}, follow_redirects=False)
+    assert made.headers["location"] == "/ui/sessions/new%20one"
+    assert client.get("/api/v1/sessions/new%20one").json()["strategy"] == "topics"
+
+
+def test_a_search_is_filtered(client: ServerClient) -> None:
+    found = client.get("/ui/search?q=right+to+left&role=user").text
+    assert f"/ui/sessions/{SESSION}/turns/" in found
+    assert f"/ui/sessions/{SESSION}/turns/" not in client.get("/ui/search?q=right+to+left&role=tool").text
+    assert client.get("/ui/search?q=x&after=never").status_code == 422
+
+
+def test_pins_and_board_are_in_their_places_between_the_turns(client: ServerClient) -> None:
+    strip = client.get(f"/ui/sessions/{SESSION}/picture").text
+    cells = [attributes["href"] for tag, attributes in elements(strip) if "cell" in attributes.get("class", "").split()]
+    parts = [href for href in cells if href.startswith("#part-")]
+    assert parts
+    assert cells.index(parts[0]) == 0
+    assert {f"part-{place}" for place in range(len(parts))} == {
+        attributes["id"] for tag, attributes in elements(strip) if tag == "details"
+    }
+
+
+def test_a_comparison_takes_a_file_without_storing_it(client: ServerClient) -> None:
+    before = len(client.get("/api/v1/sessions?limit=100").json()["items"])
+    files = {"file": ("../odd.bin", b"\x00\x01")}
+    wrong = client.post("/ui/compare", files=files, data={"budgets": "2k", "strategy": "standard"})
+    assert (wrong.status_code, "odd.bin" in wrong.text, "/tmp" in wrong.text) == (422, True, False)
+    good = b'{"role":"user","content":"from a file"}\n{"role":"assistant","content":"yes"}\n'
+    files = {"file": ("talk.jsonl", good)}
+    sent = client.post("/ui/compare", files=files, data={"budgets": "2k"}, follow_redirects=False)
+    assert sent.status_code == 303
+    assert len(client.get("/api/v1/sessions?limit=100").json()["items"]) == before
+
+
+def test_what_mcp_servers_are_given_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[tools.mcp_servers.files]\nurl = "https://x.example"\nheaders = { Authorization = "secret-1" }\n')
+    monkeypatch.setenv("FOVEATE_CONFIG", str(file))
+    with client_of(tmp_path / "a.db") as client:
+        page = client.get("/ui/settings").text
+    assert "files" in page
+    assert "secret-1" not in page

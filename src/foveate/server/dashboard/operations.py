@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,17 @@ from starlette.responses import Response
 from foveate.server.api.jobs import Advance
 from foveate.server.dashboard.page import BASE, Pages, Visit
 from foveate.server.problems import ProblemError
-from foveate.session.values import CostRow
+from foveate.session.values import CostRow, SessionInfo, SessionStats
 from foveate.settings import ExplainedSetting, explain
 
 MAX_FINDINGS = 200
+MAX_AGENTS = 500
+RECENT_SESSIONS = 20
+"""Sessions whose queues are shown."""
 MAX_VALUE_CHARS = 300
 _PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]*@")
 DOCTOR = "doctor"
+MCP_SERVERS = "tools.mcp_servers"
 pages = Pages()
 
 
@@ -53,7 +57,7 @@ class Total:
 async def show_costs(visit: Visit) -> Response:
     """Costs by day, model and session; how providers and background work are."""
     rows = await visit.view.costs()
-    titles = {info.id: info.title or info.id for info in await visit.view.sessions()}
+    infos = await visit.view.sessions()
     days = sorted(_totals(rows, lambda row: row.day), key=lambda total: total.name)
     sessions = sorted(_totals(rows, lambda row: row.session_id or ""), key=lambda total: (-total.usd, total.name))
     return visit.page(
@@ -62,11 +66,23 @@ async def show_costs(visit: Visit) -> Response:
         days=days,
         models=sorted(_totals(rows, lambda row: f"{row.model}, {row.purpose}"), key=lambda total: -total.usd),
         sessions=sessions[:50],
-        titles=titles,
+        titles={info.id: info.title or info.id for info in infos},
         providers=await visit.view.providers() if not visit.principal.tenant else (),
         index=await visit.view.index_state() if not visit.principal.tenant else None,
         jobs=[job.shown() for job in visit.parts.jobs.list(visit.principal)[:50]],
+        queues=await _queues(visit, infos[:RECENT_SESSIONS]),
+        agents=Counter(agent.state for agent in await visit.view.agents.list(limit=MAX_AGENTS)),
     )
+
+
+async def _queues(visit: Visit, recent: Sequence[SessionInfo]) -> list[tuple[SessionInfo, SessionStats]]:
+    """The recently used sessions that are being compressed, or wait for a model."""
+    found = []
+    for info in recent:
+        stats = await (await visit.view.open_session(info.id)).stats()
+        if stats.pending or stats.waiting:
+            found.append((info, stats))
+    return found
 
 
 @pages.add("GET", f"{BASE}/settings", right="admin")
@@ -102,9 +118,11 @@ async def start_doctor(visit: Visit) -> Response:
 
 
 def _row(setting: ExplainedSetting) -> tuple[str, str, str, str]:
-    """Name, value, source and what it takes; passwords in addresses are masked."""
-    value = _PASSWORD.sub(r"\1***@", str(setting.value))
-    return setting.key.name, value[:MAX_VALUE_CHARS], setting.source, setting.key.takes
+    """Name, value, source and what it takes; passwords in addresses and what MCP servers are given are masked."""
+    value = setting.value
+    shown = sorted(value) if setting.key.name == MCP_SERVERS and isinstance(value, Mapping) else value
+    text = _PASSWORD.sub(r"\1***@", str(shown))
+    return setting.key.name, text[:MAX_VALUE_CHARS], setting.source, setting.key.takes
 
 
 def _totals(rows: Sequence[CostRow], key: Any) -> list[Total]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from foveate.session.picture import CAUSES, LEVEL_NAMES, Cell, bands_of, cells_of, joined
@@ -32,11 +32,24 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class PartCell:
+    """A part beside the history, such as pins or the board, in its place between the turns."""
+
+    name: str
+    colour: str
+    tokens: int
+    place: int
+    """Its place among the parts whose texts are shown."""
+    is_cached: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """Everything that the page draws of a context."""
 
     context: Context
-    cells: tuple[Cell, ...]
+    strip: tuple[Cell | PartCell, ...]
+    """Turns and the parts beside them, in the order in which they are sent."""
     bar: tuple[Part, ...]
     bands: tuple[dict[str, object], ...]
     cause: str
@@ -64,12 +77,31 @@ def draw(context: Context) -> Picture:
     planned = context.planned
     return Picture(
         context,
-        tuple(cells),
+        tuple(_strip(context, cells)),
         tuple(_bar(context)),
         tuple(bands_of(context)),
         CAUSES[planned.cause] if planned.cause else "",
         tuple((name.replace("_", " "), _short(value)) for name, value in planned.notes.items()),
     )
+
+
+def _strip(context: Context, cells: Sequence[Cell]) -> Iterator[Cell | PartCell]:
+    left = list(reversed(cells))
+    place = 0
+    for (name, _), group in itertools.groupby(context.segments, key=lambda part: (part.name, part.level)):
+        parts = list(group)
+        newest = max((part.last or 0 for part in parts), default=0)
+        while left and left[-1].first <= newest:
+            yield left.pop()
+        if name in SHOWN and any(part.text for part in parts):
+            tokens = sum(part.tokens for part in parts)
+            yield PartCell(name, _colour(name), tokens, place, all(part.is_stable for part in parts))
+            place += 1
+    yield from reversed(left)
+
+
+def _colour(name: str) -> str:
+    return "documents" if name in DOCUMENTS else "board" if name in BOARDS else "fixed"
 
 
 def _bar(context: Context) -> Iterator[Part]:
@@ -79,7 +111,7 @@ def _bar(context: Context) -> Iterator[Part]:
     for (name, level), group in itertools.groupby(context.segments, key=lambda part: (part.name, part.level)):
         parts = list(group)
         tokens = sum(part.tokens for part in parts)
-        colour = level or ("documents" if name in DOCUMENTS else "board" if name in BOARDS else "fixed")
+        colour = level or _colour(name)
         text = "\n".join(part.text for part in parts) if name in SHOWN else ""
         label = LEVEL_NAMES[level] if level else name
         yield Part(label, colour, tokens, round(left, 3), round(tokens * scale, 3), text)

@@ -22,13 +22,12 @@ pages = Pages()
 async def show_session(visit: Visit, session: str) -> Response:
     """The session with its picture."""
     found = await visit.view.open_session(session)
-    stats, pins, goals, board = await asyncio.gather(found.stats(), found.pins(), found.goals.list(), found.board())
+    pins, goals, board = await asyncio.gather(found.pins(), found.goals.list(), found.board())
     info = found.info
     return visit.page(
         "session.html",
         title=info.title or info.id,
         info=info,
-        stats=stats,
         pins=pins,
         goals=goals,
         board=board,
@@ -36,14 +35,28 @@ async def show_session(visit: Visit, session: str) -> Response:
         problem=found.strategy_problem,
         topics=await _topics(found),
         checkpoints=await found.checkpoints.list() if info.strategy == "checkpoint" else (),
-        reliability=await visit.view.reliability(session),
-        usd=sum(row.usd for row in await visit.view.costs(session)),
+        values=await _status(visit, found),
         models=visit.view.models_for("chat"),
         tools=await tool_choices(visit, found),
         recent=await recent_turns(found),
         prompt=await edited_prompt(visit, found),
         questions=[question_values(one) for one in visit.parts.approvals.of_session(visit.principal.tenant, found.id)],
     )
+
+
+@pages.add("GET", f"{BASE}/sessions/{{session}}/status", right="read")
+async def show_status(visit: Visit, session: str) -> Response:
+    """Sizes, progress of the compression, reliability and cost."""
+    return visit.part("session_status.html", values=await _status(visit, await visit.view.open_session(session)))
+
+
+async def _status(visit: Visit, session: Session) -> dict[str, object]:
+    costs = await visit.view.costs(session.id)
+    return {
+        "stats": await session.stats(),
+        "reliability": await visit.view.reliability(session.id),
+        "usd": sum(row.usd for row in costs),
+    }
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/picture", right="read")

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import Response
 
 from foveate.client import Foveate
-from foveate.server.dashboard.page import BASE, Pages, Visit
+from foveate.errors import SessionNotFound
+from foveate.server.dashboard.page import BASE, Pages, Visit, session_path
 from foveate.server.problems import HOME_PATH as HOME
-from foveate.session.address import short_ids
+from foveate.session.address import parent_id, short_ids
 from foveate.session.values import Hit, SessionInfo
+from foveate.settings import strategy_names
 
 PAGE_SIZE = 50
+MAX_BELOW = 100
+"""Forks and sub-agents of one session in the list."""
 MAX_HITS = 60
 MAX_QUERY_CHARS = 500
+ROLES = ("user", "assistant", "tool", "system")
+FILTERS = ("role", "tool", "after", "before", "file")
+SCORED = "checkpoint"
+"""The strategy whose sessions have a reliability score."""
 pages = Pages()
 
 
 @dataclass(frozen=True, slots=True)
+class Child:
+    """A fork or sub-agent in the list, and how far below the session it is."""
+
+    info: SessionInfo
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """A session in the list, with those that it was forked into."""
+    """A session in the list, with everything that was forked from it."""
 
     info: SessionInfo
     short_id: str
-    below: tuple[SessionInfo, ...]
+    below: tuple[Child, ...]
+    total_below: int
+    usd: float
+    reliability: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,58 +64,110 @@ async def list_sessions(visit: Visit) -> Response:
     projects = sorted({info.project for info in found if info.project}, key=str.casefold)
     shown = [info for info in found if not project or info.is_of_project(project)]
     start = _offset(visit)
-    rows = _rows(shown)
+    tops, below = _family(shown)
+    part = tops[start : start + PAGE_SIZE]
     values = {
-        "rows": rows[start : start + PAGE_SIZE],
-        "next": start + PAGE_SIZE if start + PAGE_SIZE < len(rows) else None,
+        "rows": await _rows(visit.view, part, below, [info.id for info in found]),
+        "next": start + PAGE_SIZE if start + PAGE_SIZE < len(tops) else None,
         "project": project,
         "projects": projects,
         "total": len(shown),
+        "strategies": strategy_names(),
+        "default_strategy": visit.view.settings.session.strategy,
     }
     if visit.is_fragment:
         return visit.part("session_rows.html", values=values)
     return visit.page("sessions.html", title="Sessions", values=values)
 
 
+@pages.add("POST", f"{BASE}/sessions", right="write")
+async def create_session(visit: Visit) -> Response:
+    """Create a session, or open the one that has this name."""
+    form = await visit.form()
+    name = form.get("name", "").strip() or f"chat-{secrets.token_hex(4)}"
+    try:
+        found = await visit.view.open_session(name)
+    except SessionNotFound:
+        project = form.get("project", "").strip()
+        found = await visit.view.session(name, strategy=form.get("strategy") or None, channel=project or None)
+    return visit.go(session_path(found.id))
+
+
 @pages.add("GET", f"{BASE}/search", right="read")
 async def search(visit: Visit) -> Response:
     """Turns of all sessions that match, grouped by session."""
     query = visit.query("q").strip()[:MAX_QUERY_CHARS]
-    groups = await _groups(visit.view, query) if query else []
+    chosen = {name: visit.query(name).strip()[:MAX_QUERY_CHARS] for name in FILTERS}
+    project = visit.query("project")
+    groups = await _groups(visit.view, query, chosen, project) if query else []
     missing = await visit.view.unsearched_turns() if query else 0
-    values = {"query": query, "groups": groups, "missing": missing}
+    values = {
+        "query": query,
+        "groups": groups,
+        "missing": missing,
+        "chosen": chosen,
+        "project": project,
+        "roles": ROLES,
+    }
     if visit.is_fragment:
         return visit.part("hits.html", values=values)
     return visit.page("search.html", title="Search", values=values)
 
 
-async def _groups(view: Foveate, query: str) -> list[HitGroup]:
-    infos = {info.id: info for info in await view.sessions()}
+async def _groups(view: Foveate, query: str, chosen: Mapping[str, str], project: str) -> list[HitGroup]:
+    ids = {info.id for info in await view.sessions() if info.is_of_project(project)} if project else None
+    wanted = {name: value for name, value in chosen.items() if value}
     hits: dict[str, list[Hit]] = {}
-    for hit in await view.search(query, MAX_HITS):
+    for hit in await view.search(query, MAX_HITS, session_ids=ids, **wanted):
         hits.setdefault(hit.session_id, []).append(hit)
-    return [HitGroup(infos[name], tuple(own)) for name, own in hits.items() if name in infos]
+    found = []
+    for name, own in hits.items():
+        try:
+            found.append(HitGroup((await view.open_session(name)).info, tuple(own)))
+        except SessionNotFound:  # deleted meanwhile
+            continue
+    return found
 
 
-def _rows(infos: Sequence[SessionInfo]) -> list[Row]:
-    """The sessions in their order, each with all that were forked from it, directly or not."""
+def _family(infos: Sequence[SessionInfo]) -> tuple[list[SessionInfo], dict[str, list[SessionInfo]]]:
+    """The sessions without a parent in the list, in their order, and the others by their parents."""
     known = {info.id: info for info in infos}
-    short = short_ids(known)
     below: dict[str, list[SessionInfo]] = {}
     tops = []
     for info in infos:
-        top = _top(info, known)
-        if top is info:
+        parent = info.parent_id if info.parent_id in known else parent_id(info.id, known)
+        if parent is None:
             tops.append(info)
         else:
-            below.setdefault(top.id, []).append(info)
-    return [Row(info, short[info.id], tuple(below.get(info.id, ()))) for info in tops]
+            below.setdefault(parent, []).append(info)
+    return tops, below
 
 
-def _top(info: SessionInfo, known: Mapping[str, SessionInfo]) -> SessionInfo:
-    while info.parent_id is not None and info.parent_id in known:
-        info = known[info.parent_id]
-    return info
+async def _rows(
+    view: Foveate, tops: Sequence[SessionInfo], below: Mapping[str, Sequence[SessionInfo]], ids: Sequence[str]
+) -> list[Row]:
+    short = short_ids(ids, of=[info.id for info in tops])
+    usd: dict[str, float] = {}
+    for row in await view.costs():
+        if row.session_id:
+            usd[row.session_id] = usd.get(row.session_id, 0.0) + row.usd
+    rows = []
+    for info in tops:
+        children = list(_descend(info, below))
+        cost = sum(usd.get(one.id, 0.0) for one in (info, *(child.info for child in children)))
+        score = await view.reliability(info.id) if info.strategy == SCORED else None
+        reliability = f"{score.score:.2f} {score.level}" if score else ""
+        rows.append(Row(info, short[info.id], tuple(children[:MAX_BELOW]), len(children), cost, reliability))
+    return rows
+
+
+def _descend(top: SessionInfo, below: Mapping[str, Sequence[SessionInfo]]) -> Iterator[Child]:
+    """Everything below a session, each behind its parent."""
+    waiting = [Child(info, 1) for info in reversed(below.get(top.id, ()))]
+    while waiting:
+        child = waiting.pop()
+        yield child
+        waiting.extend(Child(info, child.depth + 1) for info in reversed(below.get(child.info.id, ())))
 
 
 def _offset(visit: Visit) -> int:

@@ -189,6 +189,13 @@ function drawChart(place) {
   }, [days, values("cost"), values("cached")], place);
 }
 
+/* A link to a folded part opens it. */
+function openPart(event) {
+  const link = event.target.closest && event.target.closest("a[href^='#part-']");
+  const part = link && document.querySelector(link.getAttribute("href"));
+  if (part) part.open = true;
+}
+
 function prepare(root) {
   const each = (selector, run) => root.querySelectorAll && root.querySelectorAll(selector).forEach(run);
   each("form[data-expires]", countDown);
@@ -204,5 +211,6 @@ function prepare(root) {
 document.addEventListener("DOMContentLoaded", () => {
   prepare(document);
   listen();
+  document.addEventListener("click", openPart);
   document.body.addEventListener("htmx:after:swap", event => prepare(event.target));
 });
