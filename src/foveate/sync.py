@@ -41,6 +41,7 @@ from foveate.session import (
 from foveate.session import topics as topical
 from foveate.settings import Settings
 from foveate.store import FORKED
+from foveate.text import without_password
 
 _END = object()
 
@@ -219,7 +220,7 @@ def unwrap(value: object) -> tuple[object, _Loop | None]:
 def open(location: str | Path, *, settings: Settings | None = None) -> Foveate:  # noqa: A001 - as in `foveate.open`
     """Open the store at a path; use it in a `with` block, or close it."""
     opening = api.open(location, settings=settings)
-    loop = _Loop(str(location))
+    loop = _Loop(without_password(str(location)))
     try:
         return Foveate(loop.run(_awaited(opening)), loop)
     except BaseException:

@@ -284,3 +284,12 @@ _TERMINAL_CODES = re.compile(
 def without_terminal_codes(text: str) -> str:
     """The text without colours, cursor movements and control characters, which would act on a terminal."""
     return _TERMINAL_CODES.sub("", text)
+
+
+def without_password(url: str) -> str:
+    """The URL of a database without its password and options; anything else as it is."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    account, at, place = rest.partition("?")[0].rpartition("@")
+    return f"{scheme}://{account.partition(':')[0]}{at}{place}"

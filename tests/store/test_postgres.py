@@ -1,26 +1,253 @@
 """What PostgreSQL does differently from SQLite: connections, locks, errors. The contract is in `test_conformance`."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from foveate.errors import InputError, StoreError
-from foveate.store import open_store
+from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore, StoreBusy, StoreError
+from foveate.store import Store, open_store, sql
+from foveate.store.database import DatabaseStore
+from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresServer, PostgresWords
+from foveate.store.rows import NewPassages, PassageText
 from foveate.store.settings import StoreSettings
+from foveate.store.sqlite import match_texts
+from foveate.testing.stores import draft, new_session
+from support.postgres import LocalServer
+from support.postgres_proxy import Moment, proxied
+
+END_CONNECTIONS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+
+
+@asynccontextmanager
+async def opened(url: str, **settings: float) -> AsyncIterator[Store]:
+    store = await open_store(url, StoreSettings(**settings))  # type: ignore[arg-type]
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def open_and_close(url: str) -> None:
+    async with opened(url):
+        pass
+
+
+def run(url: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
 
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://user:se@cret@host/db", "postgresql://user:se/cret@host/db", "postgresql://user:secret@host:x/db?y"],
+    ["postgresql://user:se@cret@host/db", "postgresql://user:se/cret@host/db", "postgresql://user:secret@host/db?y"],
 )
-def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> None:
+def test_a_url_that_cannot_be_read_is_rejected_without_its_password(url: str) -> None:
     with pytest.raises(InputError) as caught:
-        asyncio.run(open_store(url, StoreSettings()))
+        asyncio.run(open_and_close(url))
     assert "cret" not in f"{caught.value!r} {caught.value}"
 
 
 def test_a_server_that_cannot_be_reached_is_named_without_the_password() -> None:
     with pytest.raises(StoreError, match="can't connect") as caught:
-        asyncio.run(open_store("postgresql://user:secret@127.0.0.1:1/db", StoreSettings()))
+        asyncio.run(open_and_close("postgresql://user:secret@127.0.0.1:1/db?sslpassword=secret"))
     assert "secret" not in str(caught.value)
     assert caught.value.location == "postgresql://user@127.0.0.1:1/db"
+
+
+def test_a_wrong_password_is_a_clear_error(postgres_server: LocalServer, postgres_url: str) -> None:
+    url = postgres_url.replace("postgres@", "guarded:wrongword@")
+    with pytest.raises(StoreError, match="password authentication failed") as caught:
+        asyncio.run(open_and_close(url))
+    assert "wrongword" not in str(caught.value)
+
+
+def test_a_database_that_does_not_exist_is_a_clear_error(postgres_server: LocalServer) -> None:
+    with pytest.raises(StoreError, match="does not exist"):
+        asyncio.run(open_and_close(postgres_server.url("nowhere")))
+
+
+def test_a_hanging_network_is_noticed_unless_the_url_says_otherwise() -> None:
+    server = PostgresServer("postgresql://host/db?connect_timeout=3", StoreSettings())
+    assert "connect_timeout=3" in server._conninfo
+    assert "tcp_user_timeout=30000" in server._conninfo
+
+
+def test_a_replica_that_can_only_be_read_is_rejected_on_opening(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    run(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET default_transaction_read_only = on")
+    with pytest.raises(ReadOnlyStore, match="read-only replica"):
+        asyncio.run(open_and_close(url))
+
+
+def test_tables_of_another_program_are_left_as_they_are(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    run(url, "CREATE TABLE messages (text TEXT)")
+    with pytest.raises(NotADatabase, match="another program"):
+        asyncio.run(open_and_close(url))
+    assert run(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("messages",)]
+    run(url, "DROP TABLE messages")
+
+    async def open_at_once() -> None:
+        await asyncio.gather(*(open_and_close(url) for _ in range(3)))
+
+    asyncio.run(open_at_once())  # three migrations at once are one
+    assert run(url, sql.READ_VERSION) == [(sql.latest_version(),)]
+    run(url, f"UPDATE {sql.SCHEMA_TABLE} SET version = 999")
+    with pytest.raises(NewerSchema, match="999"):
+        asyncio.run(open_and_close(url))
+
+
+def test_the_tables_have_no_keys_into_each_other_and_sort_by_bytes(postgres_url: str) -> None:
+    assert run(postgres_url, "SELECT conname FROM pg_constraint WHERE contype = 'f'") == []
+    columns = """SELECT table_name, column_name FROM information_schema.columns
+        WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'"""
+    assert run(postgres_url, columns) == []
+
+
+def test_writers_of_many_processes_never_lose_or_mix_turns(postgres_url: str) -> None:
+    """Each store here has a connection of its own, as each process would; their groups have sessions in any order."""
+
+    async def write() -> None:
+        async with opened(postgres_url) as first, opened(postgres_url) as second, opened(postgres_url) as third:
+            stores, names = (first, second, third), [f"s{number}" for number in range(5)]
+            for name in names:
+                await first.create_session(new_session(name))
+            await asyncio.gather(
+                *(
+                    store.append(name, [draft(f"{turn}", key=f"{place}-{turn}"), draft("yes", "assistant")])
+                    for place, store in enumerate(stores)
+                    for turn in range(8)
+                    for name in (names if (place + turn) % 2 else names[::-1])
+                )
+            )
+            for name in names:
+                assert [row.messages for row in await first.turns(name, 1, 100)] == [2] * 24
+            assert isinstance(second, DatabaseStore)
+            assert second.commits < 40  # appends that wait together share a commit
+            assert [finding.problem async for finding in first.check() if finding.problem] == []
+
+    asyncio.run(write())
+
+
+def test_a_session_that_another_process_holds_is_busy_after_the_timeout(postgres_url: str) -> None:
+    async def append() -> None:
+        async with opened(postgres_url, lock_timeout_seconds=0.1) as store:
+            await store.create_session(new_session())
+            with psycopg.connect(postgres_url) as other:
+                other.execute("SELECT 1 FROM sessions FOR UPDATE")
+                with pytest.raises(StoreBusy, match="lock_timeout_seconds"):
+                    await store.append("s", [draft()])
+            await store.append("s", [draft()])
+
+    asyncio.run(append())
+
+
+def test_passages_become_visible_in_the_order_of_their_ids(postgres_url: str) -> None:
+    """A reader looks only beyond the newest id it saw, so a lower one must not come later."""
+
+    async def add() -> None:
+        async with opened(postgres_url, lock_timeout_seconds=0.1) as store:
+            await store.create_session(new_session())
+            await store.append("s", [draft()])
+            made = NewPassages(turn=1, messages=1, at_us=1, maker="m", marks=b"", texts=(), vectors=b"", embedded=())
+            with psycopg.connect(postgres_url) as other:
+                other.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, NAMED_LOCKS.index("passages")])
+                with pytest.raises(StoreBusy):
+                    await store.passages.add("s", [made])
+            await store.passages.add("s", [made])
+
+    asyncio.run(add())
+
+
+def test_lost_connections_are_replaced(postgres_url: str) -> None:
+    async def use() -> None:
+        async with opened(postgres_url) as store:
+            await store.create_session(new_session())
+            for number in range(3):
+                run(postgres_url, END_CONNECTIONS)
+                await store.append("s", [draft(f"{number}")])
+                run(postgres_url, END_CONNECTIONS)
+                assert len(await store.turns("s", 1, 10)) == number + 1
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("text", [b"BEGIN", b"INSERT INTO messages", b"COMMIT\0"])
+def test_a_write_whose_connection_breaks_is_stored_once(
+    text: bytes, moment: Moment, postgres_url: str, tmp_path: Path
+) -> None:
+    async def append(url: str) -> None:
+        async with opened(url) as store:
+            await store.create_session(new_session())
+            proxy.cut(text, moment)
+            await store.append("s", [draft("once")])
+            assert [row.messages for row in await store.turns("s", 1, 10)] == [1]
+
+    with proxied(tmp_path, postgres_url) as proxy:
+        asyncio.run(append(proxy.url))
+
+
+def test_a_commit_whose_outcome_cannot_be_known_is_an_error(postgres_url: str, tmp_path: Path) -> None:
+    async def append(url: str) -> None:
+        async with opened(url, lock_timeout_seconds=0.3) as store:
+            await store.create_session(new_session())
+            proxy.cut(b"COMMIT\0", "after")
+            proxy.close()  # nobody answers any more
+            with pytest.raises(StoreError, match="not known"):
+                await store.append("s", [draft()])
+
+    with proxied(tmp_path, postgres_url) as proxy:
+        asyncio.run(append(proxy.url))
+
+
+def test_texts_that_postgres_cannot_hold_come_back_as_they_were(postgres_url: str) -> None:
+    texts = ["a\0b", "\0", "\ufdd0", "\ufdd00\0\ufdd01", "%s $1 :name '", "\\"]
+
+    async def keep() -> None:
+        async with opened(postgres_url) as store:
+            await store.create_session(new_session())
+            for number, text in enumerate(texts):
+                await store.artefacts.keep_document("s", f"d{number}", text)
+            assert [row.text for row in await store.artefacts.documents("s")] == texts
+            with pytest.raises(InputError, match="too long"):
+                await store.append("s", [draft(key="k" + "".join(chr(65 + n % 58) + str(n) for n in range(9_000)))])
+            await store.append("s", [draft()])
+
+    asyncio.run(keep())
+
+
+WORDS = ("run", "running", "Ärger", "arger", "don't", "東京", "x_y", "a", "run run", "v1.2", "ĳ", "'b'", "\\")
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=5),
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=3).map(" ".join), min_size=1, max_size=8),
+)
+def test_a_phrase_matches_what_it_matches_in_sqlite(
+    postgres_words: PostgresWords, texts: list[str], phrases: list[str]
+) -> None:
+    passages = [PassageText("user", text, "run_a", extra) for text, extra in zip(texts, texts[::-1], strict=True)]
+    postgres_words.recreate()
+    postgres_words.add(7, enumerate(passages))
+    expected = match_texts(phrases, passages)
+    assert [postgres_words.match(phrase) for phrase in phrases] == expected
+    assert [postgres_words.match(phrase, sessions=[3, 7]) for phrase in phrases] == expected
+    assert [postgres_words.match(phrase, sessions=[3]) for phrase in phrases] == [[] for _ in phrases]
+
+
+@pytest.fixture(scope="module")
+def postgres_words(new_database: Callable[[], str]) -> Iterator[PostgresWords]:
+    server = PostgresServer(new_database(), StoreSettings())
+    connection = server.connect(read_only=False)
+    with server._connect() as connection.raw:
+        yield connection.words

@@ -29,6 +29,8 @@ shared_buffers = 32MB
 max_connections = 200
 autovacuum = off
 """
+GUARDED = "guarded"
+"""A role that needs a password."""
 END_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()"""
 LIST_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
@@ -48,6 +50,8 @@ class LocalServer:
                 self._server.ensure_pgdata_inited()
                 with (folder / "postgresql.conf").open("a") as file:
                     file.write(settings)
+                rules = folder / "pg_hba.conf"
+                rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
         self._server.start()
 
     def url(self, database: str, user: str = "postgres") -> str:

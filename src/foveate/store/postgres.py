@@ -313,12 +313,12 @@ class PostgresServer:
     @contextmanager
     def read(self, connection: sql.Connection) -> Iterator[None]:
         with self._borrowed(connection) as raw:
-            raw.execute(BEGIN_READ)
+            raw.execute(BEGIN_READ, prepare=False)
             try:
                 yield
             finally:
                 if not raw.closed:
-                    raw.execute("COMMIT")
+                    raw.execute("COMMIT", prepare=False)
 
     @contextmanager
     def write(self, connection: sql.Connection, locks: sql.Locks = sql.NO_LOCKS) -> Iterator[None]:
@@ -332,7 +332,7 @@ class PostgresServer:
                 assert raw.info.transaction_status is TransactionStatus.INTRANS, "no statement failed unnoticed"
             except BaseException:
                 if not raw.closed:
-                    raw.execute("ROLLBACK")
+                    raw.execute("ROLLBACK", prepare=False)
                 raise
             finally:
                 connection.is_writing = False
@@ -433,7 +433,7 @@ class PostgresServer:
                     raw.execute(statement)
                 raw.execute(sql.CLEAR_VERSION)
                 raw.execute(*_bound(sql.WRITE_VERSION, {"version": number}))
-            raw.execute("COMMIT")
+            raw.execute("COMMIT", prepare=False)
         except pg.DuplicateTable as error:
             problem = f"has tables of another program ({_first_line(error)}); it was not changed. Name another database"
             raise NotADatabase(self.location, problem) from error
@@ -508,7 +508,7 @@ class PostgresServer:
 
     def _commit(self, raw: RawConnection, transaction: str) -> None:
         try:
-            raw.execute("COMMIT")
+            raw.execute("COMMIT", prepare=False)
         except psycopg.Error as error:
             if not raw.closed:
                 raise
@@ -616,8 +616,7 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 def _reason(error: psycopg.Error) -> str:
-    """The last line says what the server answered."""
-    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+    return _first_line(error).removeprefix("connection failed: ").removeprefix("connection is bad: ")
 
 
 def _too_long() -> InputError:

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from foveate.errors import InputError, StoreError
+from foveate.text import without_password
 
 if TYPE_CHECKING:
     from foveate import sync
@@ -24,15 +25,46 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE | re.ASCII)
 DEFAULT_STORE = Path("~/.foveate/foveate.db")
 
 
+class StoreUrl:
+    """The URL of a database where a command expects the path of a file. Messages show it without the password."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __fspath__(self) -> str:
+        return self._url
+
+    def __str__(self) -> str:
+        return without_password(self._url)
+
+    def expanduser(self) -> StoreUrl:
+        return self
+
+    def exists(self) -> bool:
+        """Opening it tells."""
+        return True
+
+
+class _StoreType(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, StoreUrl) or (isinstance(value, str) and "://" in value):
+            return StoreUrl(value) if isinstance(value, str) else value
+        return super().convert(value, param, ctx)
+
+
+STORE = _StoreType(dir_okay=False, path_type=Path)
+
+
 def store_option(function: F) -> F:
     return click.option(
         "--db",
         "store_path",
         envvar="FOVEATE_DB",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=STORE,
         default=DEFAULT_STORE,
         show_default=True,
-        help="The store file; also $FOVEATE_DB.",
+        metavar="FILE",
+        help="The store: a file, or postgresql://user:password@host/database; also $FOVEATE_DB.",
     )(function)
 
 
