@@ -115,6 +115,7 @@ def test_an_empty_query_is_an_error(query: str, tmp_path: Path) -> None:
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.databases
 def test_filters_leave_out_what_is_not_asked_for(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         for is_settled in (False, True):
@@ -166,6 +167,7 @@ def test_an_open_turn_is_found_as_it_is_now_and_once(tmp_path: Path) -> None:
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.databases
 def test_what_another_process_writes_or_takes_away_is_noticed(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, "An old zebra")
@@ -195,6 +197,7 @@ def test_a_session_of_the_same_name_as_a_deleted_one_has_nothing_of_it(tmp_path:
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.databases
 def test_all_sessions_are_searched_and_shared_turns_told_once(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, "The zebra crossing", "Other talk")
@@ -350,6 +353,7 @@ def test_an_index_is_loaded_once_for_all_who_wait_and_by_none_that_gives_up(tmp_
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.databases
 def test_an_index_loaded_in_parts_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, *(f"Site {number} is in harbour {number % 7}." for number in range(20)))

@@ -44,6 +44,7 @@ def test_a_big_unrelated_session_does_not_come_before_the_one_that_answers(tmp_p
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.databases
 def test_a_search_over_some_sessions_finds_only_theirs_indexed_or_not(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         for name in ("a", "b", "c"):
@@ -146,6 +147,7 @@ def test_a_model_knows_a_text_if_half_of_its_words_are_in_its_vocabulary() -> No
     assert knows("the of")
 
 
+@pytest.mark.databases
 def test_what_is_deleted_or_pruned_is_gone_from_a_search_over_all(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         await filled(fov, "a", "A zebra")

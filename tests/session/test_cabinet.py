@@ -158,6 +158,7 @@ def test_files_of_calls_side_by_side_are_all_on_the_board(tmp_path: Path) -> Non
     run(tmp_path, job)
 
 
+@pytest.mark.databases
 def test_a_tenant_never_sees_the_files_of_another(tmp_path: Path) -> None:
     async def job(fov: Foveate, session: Session) -> None:
         acme = fov.tenant("acme")
@@ -186,6 +187,7 @@ def test_lines_are_counted_from_one(tmp_path: Path, first_line: int, lines: int)
     run(tmp_path, job)
 
 
+@pytest.mark.databases
 def test_an_export_has_whole_results_and_a_deleted_session_takes_them_along(tmp_path: Path) -> None:
     async def job(fov: Foveate, session: Session) -> None:
         entry = await session.cabinet.file(PAGE, name="page")

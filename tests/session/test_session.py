@@ -164,6 +164,7 @@ def test_record_all_tells_every_turn_and_record_the_last(tmp_path: Path) -> None
     fresh(tmp_path, job)
 
 
+@pytest.mark.databases
 def test_the_same_key_records_once(tmp_path: Path) -> None:
     async def job(session: Session) -> None:
         first = await session.record({"role": "user", "content": "pay 10"}, key="request-1")
@@ -341,6 +342,7 @@ def test_a_turn_is_tagged_and_its_content_can_not_close_the_tag(tmp_path: Path) 
     fresh(tmp_path, job)
 
 
+@pytest.mark.databases
 def test_a_pruned_turn_says_so_and_its_id_is_not_reused(tmp_path: Path) -> None:
     async def job(fov: foveate.Foveate) -> None:
         session = await fov.session("s")
@@ -387,6 +389,7 @@ def test_what_is_reported_is_compared_with_the_count_before_calibration(tmp_path
     use(tmp_path, job)
 
 
+@pytest.mark.databases
 def test_pins_are_kept_in_order_and_a_locked_one_is_held(tmp_path: Path) -> None:
     async def job(session: Session) -> None:
         rule = await session.pin("Never push on Fridays.", locked=True)
@@ -418,6 +421,7 @@ def test_opening_again_changes_only_what_is_said(tmp_path: Path) -> None:
     use(tmp_path, job)
 
 
+@pytest.mark.databases
 def test_a_fork_keeps_its_parents_counter_and_the_parent_never_sees_it(tmp_path: Path) -> None:
     async def job(fov: foveate.Foveate) -> None:
         parent = await fov.session("p", model="gpt-4", platform="irc")

@@ -38,6 +38,7 @@ def test_two_tenants_and_the_owner_have_sessions_of_the_same_id(fov: sync.Foveat
     assert fov.open_session("acme:chat").info.title == "of acme"
 
 
+@pytest.mark.databases
 def test_what_belongs_to_another_does_not_exist(fov: sync.Foveate) -> None:
     fov.session("mine").record(HELLO)
     fov.tenant("acme").session("theirs").record(HELLO)
@@ -66,6 +67,7 @@ def _message(view: sync.Foveate, name: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.databases
 def test_everything_of_a_session_works_in_a_view(fov: sync.Foveate) -> None:
     view = fov.tenant("acme")
     chat = view.session("chat", strategy="topics")

@@ -27,6 +27,18 @@ def test_it_conforms(name: str, case: suite.Case, tmp_path: Path) -> None:
     asyncio.run(suite.run_case(case, name, tmp_path / "chat.db"))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_state_gives_the_same_bytes_on_postgres(name: str, postgres_url: str) -> None:
+    asyncio.run(suite.run_case(suite.the_same_state_gives_the_same_bytes, name, postgres_url))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", suite.CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_conforms_on_postgres(name: str, case: suite.Case, postgres_url: str) -> None:
+    asyncio.run(suite.run_case(case, name, postgres_url))
+
+
 def test_the_suite_runs_all_its_cases() -> None:
     written = {
         function

@@ -1,20 +1,26 @@
-"""A PostgreSQL server from a wheel for a run of tests, and a new database for each test that asks for one.
+"""A PostgreSQL server from a wheel for a run of tests, and an empty database for each test that asks for one.
 
-The processes of pytest-xdist share the server; the last one stops it. Nothing is synced to the disk.
+The processes of pytest-xdist share the server; the last one stops it. Nothing is synced to the disk. A test with the
+marker `databases` runs on both databases: on PostgreSQL each file that it opens is a database instead.
+`FOVEATE_TEST_STORE=postgres` does that with all tests.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from foveate.store import Store, open_store
 from foveate.store.postgres import PostgresServer
 from foveate.store.settings import StoreSettings
 from foveate.store.sql import SCHEMA_TABLE
@@ -116,3 +122,45 @@ def postgres_url(_shared_database: str) -> str:
         connection.execute(f"BEGIN; {clear}; COMMIT")
         connection.execute(RESTART_NUMBERS)
     return _shared_database
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("databases"):
+        metafunc.fixturenames.insert(0, "database")  # before fixtures that open a file
+        metafunc.parametrize("database", ["sqlite", "postgres"], indirect=True)
+
+
+_urls: dict[str, str] = {}
+"""Of the databases that were opened instead of files."""
+
+
+def count_rows(path: Path, table: str) -> int:
+    """Rows of a table in the database that a path was opened in."""
+    url = _urls.get(str(path))
+    with closing(psycopg.connect(url) if url else sqlite3.connect(path)) as connection:
+        rows: list[Any] = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+        return int(rows[0][0])
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The database that files are opened in."""
+    kind: str = getattr(request, "param", os.environ.get("FOVEATE_TEST_STORE", "sqlite"))
+    if kind == "postgres":
+        empty = [str(request.getfixturevalue("postgres_url"))]
+        create: Callable[[], str] = request.getfixturevalue("new_database")
+
+        def open_other(location: str, settings: StoreSettings) -> Awaitable[Store]:
+            if Path(location).suffix == ".db" and location not in _urls:
+                _urls[location] = empty.pop() if empty else create()
+            return open_store(_urls.get(location, location), settings)
+
+        monkeypatch.setattr("foveate.client.open_store", open_other)
+    return kind
+
+
+if os.environ.get("FOVEATE_TEST_STORE"):
+
+    @pytest.fixture(autouse=True)
+    def _every_test(database: str) -> None:
+        pass

@@ -26,6 +26,7 @@ from foveate.worker.loop import DEADLY, Worker
 from foveate.worker.renditions import make_rendition
 from support.engine import assistant, settings, talk, tool_step, user, with_store
 from support.patience import PATIENCE_SECONDS, until, wait_until
+from support.postgres import count_rows
 
 
 async def until_made(session: foveate.Session, turn: int, level: str = "T") -> str:
@@ -42,9 +43,7 @@ async def until_made(session: foveate.Session, turn: int, level: str = "T") -> s
 
 
 def counted(path: Path, table: str = "renditions") -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-        return int(count)
+    return count_rows(path, table)
 
 
 async def until_begun(path: Path) -> None:
@@ -63,6 +62,7 @@ def test_renditions_of_closed_turns_appear_by_themselves(tmp_path: Path) -> None
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.databases
 def test_settle_finishes_everything_the_open_turn_included(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
@@ -90,6 +90,7 @@ def test_nothing_is_made_while_compression_is_off_and_settle_makes_it_then(tmp_p
     asyncio.run(with_store(path, job, settings(compress={"enabled": False, "processes": 0})))
 
 
+@pytest.mark.databases
 def test_an_open_turn_that_has_grown_is_made_anew(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
@@ -106,6 +107,7 @@ def test_an_open_turn_that_has_grown_is_made_anew(tmp_path: Path) -> None:
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.databases
 def test_a_restart_finishes_what_was_left(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
 
@@ -234,6 +236,7 @@ def test_eras_are_made_of_32_turns_and_of_1024(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.databases
 def test_a_fork_shares_renditions_and_eras_and_makes_only_its_own(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
 

@@ -223,6 +223,7 @@ def test_a_restart_goes_on_within_the_same_bound(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.databases
 def test_several_stores_on_one_file_ask_once_for_each_turn(tmp_path: Path) -> None:
     async def run() -> None:
         path = tmp_path / "chat.db"
@@ -262,6 +263,7 @@ def test_recording_contexts_and_closing_never_wait_for_a_model(tmp_path: Path) -
     asyncio.run(run())
 
 
+@pytest.mark.databases
 def test_a_turn_that_is_pruned_or_deleted_meanwhile_stays_so(tmp_path: Path) -> None:
     async def run() -> None:
         path, gate = tmp_path / "chat.db", asyncio.Event()
@@ -385,6 +387,7 @@ def test_a_rate_puts_off_the_rest_and_spends_none_of_their_calls(tmp_path: Path)
     asyncio.run(run())
 
 
+@pytest.mark.databases
 def test_the_daily_cap_stops_the_calls_and_the_next_day_goes_on(tmp_path: Path) -> None:
     async def run() -> None:
         given = with_model(daily_usd=0.05, concurrency=1, timeout_seconds=60)

@@ -46,8 +46,8 @@ HOSTILE = (
 )
 
 
-async def run_case(case: Case, strategy: str, path: Path) -> None:
-    """Run one case on a new store at a path."""
+async def run_case(case: Case, strategy: str, path: str | Path) -> None:
+    """Run one case on a new store at a path or URL."""
     settings = load_settings(environment={}, overrides={"compress": {"processes": 0}})
     async with api.open(path, settings=settings) as fov:
         await case(fov, strategy)

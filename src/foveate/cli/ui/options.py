@@ -64,7 +64,7 @@ def store_option(function: F) -> F:
         default=DEFAULT_STORE,
         show_default=True,
         metavar="FILE",
-        help="The store: a file, or postgresql://user:password@host/database; also $FOVEATE_DB.",
+        help="The store: a file or a postgresql:// URL; also $FOVEATE_DB.",
     )(function)
 
 
