@@ -1,10 +1,11 @@
-"""What a good rendition of 30 turns must still say, and 50 sentences that it must not turn into their opposite.
+"""What a good rendition of 60 turns must still say, and sentences that it must not turn into their opposite.
 
 Run from the project's root: python bench/annotations.py [--data ../shared/data]
 
 `data/facts.json` names turns and, for each, patterns that match where a fact is stated; `data/negations.json` has
 sentences in whole turns, each with the claim that is left when its negation or condition is lost (`core`) and with
-what shows that it was not (`keeper`). Run as a program, it checks that both say what they should.
+what shows that it was not (`keeper`). `data/turns_dev.toml` and `data/turns_held_out.toml` have 15 short, dense turns
+each; the second file is for measuring only. Run as a program, it checks that all of them say what they should.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from foveate import formats
 from foveate.formats import TranscriptMessage
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
-from foveate.turn import Message, split_turns
+from foveate.turn import Message, Text, split_turns
 
 HERE = Path(__file__).parent / "data"
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -120,6 +122,94 @@ class Annotated:
 
     turns: tuple[AnnotatedTurn, ...]
     absent: tuple[Annotation, ...]
+
+
+NEAR_CHARS = 170
+"""The keys of a fact of a dense turn are found within so many characters of a rendition, or the fact is lost."""
+Split = Literal["dev", "held_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseFact:
+    """Something a dense turn says: kept where all keys are found close together."""
+
+    keys: tuple[str, ...]
+    weight: int
+    tiny: bool
+    """Wanted even in one sentence."""
+    binding: bool
+    """An instruction or a prohibition."""
+
+    def kept(self, text: str) -> bool:
+        found = [[match.span() for match in _compiled(key).finditer(text)] for key in self.keys]
+        if not all(found):
+            return False
+        starts = sorted(start for spans in found for start, _ in spans)
+        return any(
+            all(any(start <= first and last <= start + NEAR_CHARS for first, last in spans) for spans in found)
+            for start in starts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A claim that says something else without the words that limit it."""
+
+    claim: str
+    keeper: str
+
+    def flipped(self, text: str) -> bool:
+        return any(_matches(self.claim, part) and not _matches(self.keeper, part) for part in sentences(text))
+
+
+@dataclass(frozen=True, slots=True)
+class DenseTurn:
+    """A turn of 150 to 400 tokens with all that is to be known of it."""
+
+    id: str
+    kind: str
+    is_chatty: bool
+    messages: tuple[Message, ...]
+    facts: tuple[DenseFact, ...]
+    probes: tuple[Probe, ...]
+
+    @property
+    def text(self) -> str:
+        return turn_text(self.messages)
+
+
+def dense_share(facts: Sequence[DenseFact], text: str) -> float:
+    """The weight of the facts that the text states, as a share of the weight of all."""
+    return sum(fact.weight for fact in facts if fact.kept(text)) / sum(fact.weight for fact in facts)
+
+
+def load_dense(split: Split) -> tuple[DenseTurn, ...]:
+    turns = tomllib.loads((HERE / f"turns_{split}.toml").read_text("utf-8"))["turn"]
+    return tuple(
+        DenseTurn(
+            turn["id"],
+            turn["kind"],
+            turn.get("chatty", False),
+            (Message("user", (Text(turn["user"]),)), Message("assistant", (Text(turn["assistant"]),))),
+            tuple(map(_dense_fact, turn["facts"])),
+            tuple(Probe(*probe.split(" => ")) for probe in turn["probes"]),
+        )
+        for turn in turns
+    )
+
+
+def _dense_fact(line: str) -> DenseFact:
+    head, _, keys = line.partition(": ")
+    return DenseFact(tuple(key.strip() for key in keys.split("&")), int(head[0]), "t" in head, "i" in head)
+
+
+def check_dense(turns: Sequence[DenseTurn]) -> Iterator[str]:
+    """Errors in the annotations of dense turns, one line each."""
+    for turn in turns:
+        if not 150 <= count_tokens(turn.text) <= 420:
+            yield f"{turn.id}: {count_tokens(turn.text)} tokens"
+        yield from (f"{turn.id}: the turn does not state {fact.keys}" for fact in turn.facts if not fact.kept(turn.text))
+        yield from (f"{turn.id}: flipped in the turn: {probe}" for probe in turn.probes if probe.flipped(turn.text))
 
 
 def kept_share(facts: Sequence[Fact], text: str) -> float:
@@ -241,7 +331,9 @@ def main() -> None:
     languages = Counter(negation.language for negation in negations)
     print(f"\n{len(annotated.turns)} turns, {sum(len(turn.facts) for turn in annotated.turns)} facts")
     print(f"{len(negations)} negations: " + ", ".join(f"{count} {name}" for name, count in languages.items()))
-    faults = [*check_turns(annotated.turns), *check_negations(negations)]
+    dense = [turn for split in ("dev", "held_out") for turn in load_dense(split)]
+    print(f"{len(dense)} dense turns, {sum(len(turn.facts) for turn in dense)} facts")
+    faults = [*check_dense(dense), *check_turns(annotated.turns), *check_negations(negations)]
     sys.exit("\n".join(faults) if faults else None)
 
 
