@@ -1,4 +1,4 @@
-"""Plain extractive summarisers to compare with: the beginning, random sentences, and LexRank."""
+"""Plain extractive summarisers to compare with: the beginning, random sentences, LexRank, and the rarest words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+
+from foveate.compress.lexicon import NEGATIONS, word_weight
 
 Count = Callable[[str], int]
 
@@ -42,6 +44,26 @@ def lexrank(text: str, max_tokens: int, count: Count) -> str:
     found = found[:: max(1, math.ceil(len(found) / MAX_SENTENCES))]
     scores = _centrality([_vector(sentence) for sentence in found])
     return _fill(found, sorted(range(len(found)), key=lambda place: (-scores[place], place)), max_tokens, count)
+
+
+def telegraph(text: str, max_tokens: int, count: Count) -> str:
+    """Single words in their order: numbers, identifiers and negations first, then the rarest."""
+    words = text.split()
+    bare = [word.strip(".,;:!?()\"'`*").casefold() for word in words]
+
+    def worth(place: int) -> float:
+        word = words[place]
+        if bare[place] in NEGATIONS or bare[place].endswith("n't") or any(sign.isdigit() or sign in "`_/@" for sign in word):
+            return 9.0
+        return word_weight(bare[place]) * (2.0 if place and word[:1].isupper() else 1.0)
+
+    order = sorted(range(len(words)), key=lambda place: (-worth(place), place))
+    low, high = 0, len(words)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = count(" ".join(words[place] for place in sorted(order[:middle]))) <= max_tokens
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return " ".join(words[place] for place in sorted(order[:low]))
 
 
 def _vector(sentence: str) -> Counter[str]:

@@ -1,7 +1,10 @@
 """What the local compressor keeps, and what it costs.
 
 Run from the project's root: python bench/compress.py [--data ../shared/data] [--refusals] [--examples N] [--retention]
+or, for the 15 dense turns of a file alone: python bench/compress.py --dense dev [--examples N]
 
+Dense: 30 turns of 150 to 400 tokens (`data/turns_*.toml`), every method with the tokens of `local`: facts, instructions,
+reversed meanings, and how much of C is in runs of at least three consecutive words of the turn.
 Facts: 30 annotated turns (`bench/annotations.py`), the same token budget for every method. Flips: 50 sentences whose
 meaning hangs on a word. Sessions: every turn of the pi session and of the tau-bench runs. Retention: the questions in
 `qa/`, scored by `../shared/eval/score.py`, on tiny lines alone and on one era of everything (needs nltk).
@@ -25,7 +28,18 @@ from types import ModuleType
 from typing import Any, Literal
 
 import baselines
-from annotations import SHARED, AnnotatedTurn, _transcript, flipped, kept_share, load_negations, load_turns
+from annotations import (
+    SHARED,
+    AnnotatedTurn,
+    DenseTurn,
+    _transcript,
+    dense_share,
+    flipped,
+    kept_share,
+    load_dense,
+    load_negations,
+    load_turns,
+)
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.renditions import Refusal, Renditions
@@ -46,7 +60,11 @@ def main() -> None:
     parser.add_argument("--refusals", action="store_true", help="print twenty of what the guard refused")
     parser.add_argument("--examples", type=int, default=0, metavar="N", help="print N annotated turns at C and T")
     parser.add_argument("--retention", action="store_true", help="also score the questions in qa/")
+    parser.add_argument("--dense", choices=["dev", "held_out"], help="only the dense turns of this file")
     arguments = parser.parse_args()
+    if arguments.dense:
+        dense_table(load_dense(arguments.dense), examples=arguments.examples)
+        return
     facts_table(load_turns(arguments.data).turns, examples=arguments.examples)
     flips_table()
     refusals = sessions_table(arguments.data / "transcripts")
@@ -54,6 +72,68 @@ def main() -> None:
         show_refusals(refusals)
     if arguments.retention:
         retention_table(arguments.data)
+
+
+_SPOKEN = re.compile(r"\w+(?:[.,:'’/@-]\w+)*")
+
+
+def dense_table(turns: Sequence[DenseTurn], *, examples: int = 0) -> None:
+    """Facts, instructions, reversed meanings and readability of the dense turns."""
+    sizes: dict[str, list[float]] = {}
+    facts: dict[str, list[tuple[float, float]]] = {}
+    reversed_: list[str] = []
+    missing: list[str] = []
+    for number, turn in enumerate(turns):
+        raw_tokens = count_tokens(turn.text)
+        made = LocalCompressor().compress(1, turn.messages, count_tokens)
+        compressed, tiny = count_tokens(made.compressed), count_tokens(made.tiny)
+        smooth = "S of chatty turns" if turn.is_chatty else "S of dense turns"
+        sizes.setdefault(smooth, []).append(count_tokens(made.smoothed) / raw_tokens)
+        sizes.setdefault(f"facts in {smooth}", []).append(dense_share(turn.facts, made.smoothed))
+        sizes.setdefault("C", []).append(compressed / raw_tokens)
+        sizes.setdefault("T tokens", []).append(tiny)
+        sizes.setdefault("C in runs of 3 words", []).append(readable_share(turn.text, made.compressed))
+        missing += [f"{turn.id}: {fact.keys}" for fact in turn.facts if fact.binding and not fact.kept(made.compressed)]
+        units = "\n".join(unit.text for unit in made.units)
+        for level, text in (("S", made.smoothed), ("C", made.compressed), ("T", made.tiny), ("units", units)):
+            reversed_ += [f"{turn.id} {level}: {probe.claim}" for probe in turn.probes if probe.flipped(text)]
+        _note_dense(facts, "local", turn, made.compressed, made.tiny)
+        for name, summarise in _methods().items():
+            _note_dense(facts, name, turn, summarise(turn.text, compressed), summarise(turn.text, tiny))
+        if number < examples:
+            lost = [fact.keys for fact in turn.facts if not fact.kept(made.compressed)]
+            lost_tiny = [fact.keys for fact in turn.facts if not fact.kept(made.tiny)]
+            print(f"### {turn.id}\n\nS: {made.smoothed}\nC: {made.compressed}\n\nT: {made.tiny}\n")
+            print(f"not in C: {lost}\nnot in T: {lost_tiny}\n")
+    print(f"{len(turns)} turns, {sum(len(turn.facts) for turn in turns)} facts\n\n| | mean | worst |\n| --- | --- | --- |")
+    for name, column in sizes.items():
+        worst = min(column) if "facts" in name or "runs" in name else max(column)
+        print(f"| {name} | {statistics.mean(column):.3f} | {worst:.3f} |")
+    print("\n| method | facts in C | facts in T |\n| --- | --- | --- |")
+    for name, shares in facts.items():
+        print(f"| {name} | " + " | ".join(f"{statistics.mean(one):.3f}" for one in zip(*shares, strict=True)) + " |")
+    binding = sum(fact.binding for turn in turns for fact in turn.facts)
+    print(f"\ninstructions not in C: {len(missing)} of {binding}", *missing, sep="\n  ")
+    print(f"reversed: {len(reversed_)} of {sum(len(turn.probes) for turn in turns)} probes", *reversed_, sep="\n  ")
+
+
+def _note_dense(
+    rows: dict[str, list[tuple[float, float]]], name: str, turn: DenseTurn, compressed: str, tiny: str
+) -> None:
+    shares = dense_share(turn.facts, compressed), dense_share(turn.facts, tiny)
+    rows.setdefault("random, mean of 5" if name.startswith("random") else name, []).append(shares)
+
+
+def readable_share(source: str, rendition: str) -> float:
+    """The share of a rendition's words that are in a run of at least three consecutive words of its source."""
+    words = _SPOKEN.findall(rendition.replace("[assistant]", " ").casefold())
+    text = _SPOKEN.findall(source.casefold())
+    runs = set(zip(text, text[1:], text[2:], strict=False))
+    inside: set[int] = set()
+    for start, run in enumerate(zip(words, words[1:], words[2:], strict=False)):
+        if run in runs:
+            inside.update((start, start + 1, start + 2))
+    return len(inside) / max(1, len(words))
 
 
 def facts_table(turns: Sequence[AnnotatedTurn], *, examples: int = 0) -> None:
@@ -85,6 +165,7 @@ def _methods() -> dict[str, Summarise]:
     methods: dict[str, Summarise] = {
         "lead": partial(_call, baselines.lead),
         "LexRank": partial(_call, baselines.lexrank),
+        "words by rarity": partial(_call, baselines.telegraph),
     }
     for seed in range(RANDOM_RUNS):
         methods[f"random {seed}"] = partial(_call, partial(baselines.at_random, seed=seed))
