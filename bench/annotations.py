@@ -208,7 +208,9 @@ def check_dense(turns: Sequence[DenseTurn]) -> Iterator[str]:
     for turn in turns:
         if not 150 <= count_tokens(turn.text) <= 420:
             yield f"{turn.id}: {count_tokens(turn.text)} tokens"
-        yield from (f"{turn.id}: the turn does not state {fact.keys}" for fact in turn.facts if not fact.kept(turn.text))
+        yield from (
+            f"{turn.id}: the turn does not state {fact.keys}" for fact in turn.facts if not fact.kept(turn.text)
+        )
         yield from (f"{turn.id}: flipped in the turn: {probe}" for probe in turn.probes if probe.flipped(turn.text))
 
 

@@ -53,7 +53,11 @@ def telegraph(text: str, max_tokens: int, count: Count) -> str:
 
     def worth(place: int) -> float:
         word = words[place]
-        if bare[place] in NEGATIONS or bare[place].endswith("n't") or any(sign.isdigit() or sign in "`_/@" for sign in word):
+        if (
+            bare[place] in NEGATIONS
+            or bare[place].endswith("n't")
+            or any(sign.isdigit() or sign in "`_/@" for sign in word)
+        ):
             return 9.0
         return word_weight(bare[place]) * (2.0 if place and word[:1].isupper() else 1.0)
 

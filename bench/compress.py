@@ -3,8 +3,8 @@
 Run from the project's root: python bench/compress.py [--data ../shared/data] [--refusals] [--examples N] [--retention]
 or, for the 15 dense turns of a file alone: python bench/compress.py --dense dev [--examples N]
 
-Dense: 30 turns of 150 to 400 tokens (`data/turns_*.toml`), every method with the tokens of `local`: facts, instructions,
-reversed meanings, and how much of C is in runs of at least three consecutive words of the turn.
+Dense: 30 turns of 150 to 400 tokens (`data/turns_*.toml`), every method with the tokens of `local`: facts,
+instructions, reversed meanings, and how much of C is in runs of at least three consecutive words of the turn.
 Facts: 30 annotated turns (`bench/annotations.py`), the same token budget for every method. Flips: 50 sentences whose
 meaning hangs on a word. Sessions: every turn of the pi session and of the tau-bench runs. Retention: the questions in
 `qa/`, scored by `../shared/eval/score.py`, on tiny lines alone and on one era of everything (needs nltk).
@@ -74,7 +74,7 @@ def main() -> None:
         retention_table(arguments.data)
 
 
-_SPOKEN = re.compile(r"\w+(?:[.,:'’/@-]\w+)*")
+_SPOKEN = re.compile(r"\w+(?:[.,:'/@-]\w+)*")
 
 
 def dense_table(turns: Sequence[DenseTurn], *, examples: int = 0) -> None:
@@ -105,7 +105,9 @@ def dense_table(turns: Sequence[DenseTurn], *, examples: int = 0) -> None:
             lost_tiny = [fact.keys for fact in turn.facts if not fact.kept(made.tiny)]
             print(f"### {turn.id}\n\nS: {made.smoothed}\nC: {made.compressed}\n\nT: {made.tiny}\n")
             print(f"not in C: {lost}\nnot in T: {lost_tiny}\n")
-    print(f"{len(turns)} turns, {sum(len(turn.facts) for turn in turns)} facts\n\n| | mean | worst |\n| --- | --- | --- |")
+    print(
+        f"{len(turns)} turns, {sum(len(turn.facts) for turn in turns)} facts\n\n| | mean | worst |\n| --- | --- | --- |"
+    )
     for name, column in sizes.items():
         worst = min(column) if "facts" in name or "runs" in name else max(column)
         print(f"| {name} | {statistics.mean(column):.3f} | {worst:.3f} |")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foveate.compress.guard import Shares
 from foveate.compress.local import LocalCompressor, compressed_share, tiny_tokens
 from foveate.compress.marks import cut_line, escape_inline, unescape_inline
 from foveate.compress.settings import CompressSettings
@@ -189,8 +190,6 @@ def test_turns_without_words_get_renditions_too(messages: tuple[Message, ...]) -
 
 
 def test_what_the_guard_refused_is_reported_and_the_level_above_stands_in() -> None:
-    from foveate.compress.guard import Shares
-
     compressor = LocalCompressor(shares=Shares(compressed=1.0, tiny=1.0))
     made = compressor.compress(1, [said("user", QUESTION), said("assistant", ANSWER)], count_tokens)
     assert {refusal.level for refusal in made.refusals} == {"C", "T"}
@@ -217,15 +216,10 @@ def test_a_cut_line_fits(text: str, room: int) -> None:
     assert count_tokens(cut_line(text, room, count_tokens)) <= max(room, 1)
 
 
-LOST = (
-    "error 不 if 3.5  unless 。 `x` ; unless ``` `x` - Maria ; | ``` never - never if : Maria ``` unless GB ; A-12 A-12"
-)
-"""An answer of which C loses too much, so that S takes its place."""
-
-
 @pytest.mark.parametrize("question", ["", "\n", " \t\u2028"])
 def test_a_fallback_after_an_empty_question_does_not_begin_with_a_line_break(question: str) -> None:
-    made = compress(said("user", question), said("assistant", LOST))
+    compressor = LocalCompressor(shares=Shares(compressed=1.0, tiny=1.0))
+    made = compressor.compress(1, [said("user", question), said("assistant", ANSWER)], count_tokens)
     assert not made.is_complete
     assert made.compressed.startswith("[assistant] ")
 

@@ -292,6 +292,17 @@ def find_names(text: str) -> frozenset[str]:
     return frozenset(stem(word) for word in found if word_weight(word) > MIN_NAME_WEIGHT)
 
 
+def word_kinds(word: str) -> Iterator[tuple[str, float]]:
+    """The kinds of facts (`KINDS`) that one word states without its context, and the weight of each."""
+    for op, key, weight in _signs(word[:MAX_PIECE_CHARS]):
+        if op == "negation":
+            yield "-", weight
+        elif op == "name?":
+            yield ("n" if weight > MIN_NAME_WEIGHT else "w"), weight
+        elif op not in ("stop", "condition"):
+            yield key[:1], weight
+
+
 @lru_cache(maxsize=50_000)
 def base_weight(key: str) -> float:
     """The weight of a fact from its key alone, about as `find_facts` gives it."""

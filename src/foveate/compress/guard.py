@@ -9,7 +9,7 @@ nothing at all; and, for what a model wrote, numbers and identifiers from nowher
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foveate.compress.clauses import sentences
@@ -18,8 +18,8 @@ from foveate.compress.telegraph import look_at
 from foveate.renditions import Level
 from foveate.text import MARK_WORDS
 
-HEAVIEST_FACTS: Mapping[Level, int] = {"R": 100_000, "S": 100_000, "C": 150, "T": 24}
-"""Number of the heaviest facts that a level is measured by: as many as its tokens could hold."""
+LEAST_FACTS, MOST_FACTS, FACT_TOKENS = 24, 150, 2
+"""A rendition is measured by as many of the heaviest facts of the turn as its tokens could hold, within limits."""
 MAX_LOST = 20
 """Limit of the lost facts that are named."""
 MAX_CLAUSES = 1_500
@@ -159,7 +159,7 @@ def check(  # noqa: PLR0911 - each reason to refuse leaves at once
     if not rendition.strip():
         return Verdict(False, 0.0, reason="it is empty")
     facts = find_facts(_TOOLS_NOTE.sub(" ", _MARK.sub(" ", rendition)))
-    kept_share, lost = _kept(level, source.facts, facts)
+    kept_share, lost = _kept(level, source.facts, facts, tokens)
     found = Verdict(False, kept_share, lost)
     if tokens > above_tokens:
         return _refused(found, f"it takes {tokens} tokens, more than the {above_tokens} of the level above")
@@ -184,9 +184,9 @@ def _refused(found: Verdict, reason: str) -> Verdict:
     return Verdict(False, found.kept_share, found.lost, reason)
 
 
-def _kept(level: Level, source: Facts, facts: Facts) -> tuple[float, tuple[str, ...]]:
+def _kept(level: Level, source: Facts, facts: Facts, tokens: int) -> tuple[float, tuple[str, ...]]:
     ranked = sorted(source.items(), key=lambda item: (-item[1], item[0]))
-    heaviest = ranked[: HEAVIEST_FACTS[level]]
+    heaviest = ranked if level == "S" else ranked[: min(MOST_FACTS, max(LEAST_FACTS, tokens // FACT_TOKENS))]
     total = sum(weight for _, weight in heaviest)
     forms = {key[2:] for key in facts}
     kept = sum(weight for key, weight in ranked if key[2:] in forms)

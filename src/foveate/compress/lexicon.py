@@ -1,23 +1,21 @@
 """The words a turn is judged by: which carry nothing, turn a meaning round, or announce a decision or an error.
 
-`words/common.txt` has common words, the commonest first: the whole words of the o200k vocabulary in the order in
-which its merges were learned, which follows how often they are written.
+`words/frequency.txt` has 32,000 common words of seven languages by frequency (`bench/make_frequency.py`).
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from importlib.resources import files
 
 from foveate.words import stop_words
 
-FIRST_RANK = 60
-"""Words before this place in the list carry nothing at all."""
+COMMONEST_LINE = 20
+"""Words on earlier lines of the table, one in 300 words of text or more, carry nothing at all."""
 MAX_WORD_WEIGHT = 1.15
-"""Of a word that the list of common words does not have."""
+"""Of a word that the table does not have."""
 
 
 def as_words(text: str) -> frozenset[str]:
@@ -152,9 +150,9 @@ OPENERS = as_words("and but so then also well oh wow yeah yes hey hi hello okay 
 
 @lru_cache(maxsize=1)
 def common_words() -> dict[str, int]:
-    """Common words, with their place in the list."""
-    text = files("foveate.compress").joinpath("words", "common.txt").read_text(encoding="utf-8")
-    return {word: place for place, word in enumerate(text.split())}
+    """Common words, with their line in the table: the higher, the rarer."""
+    text = files("foveate.compress").joinpath("words", "frequency.txt").read_text(encoding="utf-8")
+    return {word: line for line, words in enumerate(text.split("\n")) for word in words.split()}
 
 
 @lru_cache(maxsize=50_000)
@@ -162,13 +160,13 @@ def word_weight(word: str) -> float:
     """The information in a casefolded word: none if it is very common, most if it is rare."""
     if word in SPEECHLESS:
         return 0.0
-    ranks = common_words()
-    rank = min((ranks[form] for form in (word, stem(word)) if form in ranks), default=len(ranks) * 2)
-    if rank < FIRST_RANK:
-        return 0.0
-    return round(MAX_WORD_WEIGHT * math.log(rank / FIRST_RANK) / math.log(2 * len(ranks) / FIRST_RANK), 3)
+    lines = common_words()
+    line = lines.get(word) or lines.get(stem(word), RAREST_LINE)
+    return round(MAX_WORD_WEIGHT * max(0, line - COMMONEST_LINE) / (RAREST_LINE - COMMONEST_LINE), 3)
 
 
+RAREST_LINE = 50
+"""Line of the words that the table does not have."""
 SHORTEST_ROOT = 4
 _SUFFIXES = (("ies", "y", 5), ("sses", "ss", 6), ("ing", "", 6), ("ed", "", 5), ("es", "e", 5), ("s", "", 4))
 

@@ -1,18 +1,20 @@
-"""The compressor that needs no model: what carries facts is kept, the rest is left out, nothing is rewritten."""
+"""The compressor that needs no model: the words that are worth most are kept, in their order; nothing is reworded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
+from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
+from foveate.compress.courtesy import is_courtesy
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
+from foveate.compress.rank import Ranking, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
-from foveate.compress.telegraph import estimate_tokens, headline, is_courtesy, squeeze
+from foveate.compress.telegraph import estimate_tokens
 from foveate.renditions import NOTHING, TINY_TOKENS, Count, Level, Refusal, Renditions, Unit, shape_level
 from foveate.text import turn_text
 from foveate.turn import Message
@@ -28,7 +30,7 @@ SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
 SAMPLE_CHARS = 40_000
 """Characters of a turn from which the ratio of real to estimated tokens is taken."""
-_SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.37), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
+_SHARES = ((25, 0.85), (60, 0.55), (150, 0.40), (400, 0.39), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
 """Size of a turn in raw tokens, and what share of it the compressed form may take; larger ones get the last."""
 
 
@@ -61,7 +63,7 @@ class _Made:
 
 @dataclass(slots=True)
 class LocalCompressor:
-    """Chooses clauses by uncovered facts per token."""
+    """Cuts S, C and T from one ranking of a turn's words."""
 
     shares: Shares = field(default_factory=Shares)
     """What the guard asks of each level."""
@@ -72,7 +74,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """The most that T takes."""
     name: str = "local"
-    version: int = 2
+    version: int = 3
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -91,31 +93,34 @@ class LocalCompressor:
         if not reading.candidates:
             return Renditions(_smooth(messages, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
         smoothed, above = _smooth(messages, raw, raw_tokens, count)
-        share = self.share or compressed_share(raw_tokens, self.medium_share)
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
+        ranking = rank([Source(one.text, one.factor, one.is_whole) for one in said.candidates])
+        share = self.share or compressed_share(raw_tokens, self.medium_share)
 
-        def compress(extra: float) -> TinyLine:
-            room = min(above, round(raw_tokens * share * extra))
-            return _compress(said, raw_tokens, room, scale=scale, count=count)
+        def compress(extra: float) -> Line:
+            if raw_tokens < SHORT_TOKENS:
+                texts = {place: candidate.text for place, candidate in enumerate(said.candidates)}
+            else:
+                room = min(above, round(raw_tokens * share * extra))
+                texts = ranking.fit(room, count, lambda texts: _written(said.candidates, texts))
+            return _line(said.candidates, texts, _written(said.candidates, texts))
 
         compressed = replace(job, source=_source(said)).make(
             "C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above
         )
         line = one_line(compressed.text)
+        limit = min(self.tiny_tokens - TINY_MARGIN, compressed.tokens)
 
-        def shrink(extra: float) -> TinyLine:
-            above = min(compressed.tokens, limit)
-            return tiny_line(reading, raw_tokens, above=above, extra=extra, scale=scale, count=count)
+        def shrink(extra: float) -> Line:
+            return tiny_line(said, ranking, raw_tokens, above=limit, extra=extra, count=count)
 
-        limit = self.tiny_tokens - TINY_MARGIN
-        most = min(limit, compressed.tokens)
-        tiny = job.make("T", shrink, fallback=lambda: cut_line(line, most, count), above=compressed.tokens)
+        tiny = job.make("T", shrink, fallback=lambda: cut_line(line, limit, count), above=compressed.tokens)
         return Renditions(
             smoothed,
             compressed.text,
             tiny.text,
-            _units(turn, reading, scale),
+            _units(turn, said, ranking, scale),
             tuple(job.refusals),
             is_complete=not (compressed.is_fallback or tiny.is_fallback),
         )
@@ -130,9 +135,7 @@ class _Job:
     count: Count
     refusals: list[Refusal] = field(default_factory=list)
 
-    def make(
-        self, level: Level, make: Callable[[float], TinyLine], *, fallback: Callable[[], str], above: int
-    ) -> _Made:
+    def make(self, level: Level, make: Callable[[float], Line], *, fallback: Callable[[], str], above: int) -> _Made:
         for extra in (1.0, RETRY_SHARE):
             line = make(extra)
             text = shape_level(level, line.text)
@@ -167,26 +170,38 @@ def _smooth(messages: Sequence[Message], raw: str, raw_tokens: int, count: Count
     return (smoothed, tokens) if smoothed.strip() and tokens <= raw_tokens else (raw, raw_tokens)
 
 
-def _compress(reading: TurnReading, raw_tokens: int, room: int, *, scale: float, count: Count) -> TinyLine:
-    candidates = reading.candidates
-    if raw_tokens < SHORT_TOKENS:
-        return TinyLine(_render(candidates, [candidate.text for candidate in candidates]))
-    texts = [headline(candidate.text) if candidate.speaker == "user" else candidate.short for candidate in candidates]
-    chosen = _choose(candidates, texts, room, scale)
-    while True:
-        places = sorted(chosen)
-        text = _render([candidates[place] for place in places], [texts[place] for place in places])
-        over = float(count(text) - room)
-        if over <= 0 or len(chosen) <= 1:
-            return TinyLine(text, tuple(Pair(candidates[place].text, texts[place]) for place in places))
-        while over > 0 and len(chosen) > 1:
-            over -= estimate_tokens(texts[chosen.pop()]) * scale
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A rendition and the clauses it was made of."""
+
+    text: str
+    pairs: tuple[Pair, ...] | None = ()
+    """None if it is no longer known which words are from which clause."""
 
 
-def _choose(candidates: Sequence[Candidate], texts: Sequence[str], room: float, scale: float) -> list[int]:
-    """Places of the best candidates that fit together, best first; at least one."""
-    choices = as_choices(candidates, [estimate_tokens(text) * scale for text in texts])
-    return best_that_fit(choices, room, again=AGAIN) or [0]
+def _line(candidates: Sequence[Candidate], texts: Mapping[int, str], text: str) -> Line:
+    return Line(text, tuple(Pair(candidates[place].text, kept) for place, kept in texts.items()))
+
+
+def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
+    """Clauses in order as sentences; each speaker on lines of his own, a mark before all but the user who begins."""
+    lines: list[str] = []
+    speaker, message = "user", -1
+    for place, text in texts.items():
+        candidate = candidates[place]
+        said = escape_inline(text)
+        if candidate.kind == "prose":
+            said = sentence(said)
+        if candidate.label and candidate.message != message:
+            said = f"{escape_inline(candidate.label)}{said}"
+        if candidate.who != speaker:
+            lines.append(f"[{candidate.who}] {said}")
+        elif lines and candidate.kind == "prose" and candidate.message == message:
+            lines[-1] += f" {said}"
+        else:
+            lines.append(said)
+        speaker, message = candidate.who, candidate.message
+    return "\n".join(lines).strip() or NOTHING
 
 
 def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list[Choice]:
@@ -200,34 +215,18 @@ def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list
     ]
 
 
-def _render(candidates: Sequence[Candidate], texts: Sequence[str]) -> str:
-    """Chosen clauses in order; each speaker on lines of his own, a mark before all but the user who begins."""
-    lines: list[str] = []
-    speaker, message = "user", -1
-    for candidate, text in zip(candidates, texts, strict=True):
-        said = escape_inline(text)
-        who = candidate.who
-        if candidate.label and candidate.message != message:
-            said = f"{escape_inline(candidate.label)}{said}"
-        if who != speaker:
-            lines.append(f"[{who}] {said}")
-        elif lines and candidate.kind == "prose" and candidate.message == message:
-            lines[-1] += f" {said}"
-        else:
-            lines.append(said)
-        speaker, message = who, candidate.message
-    return "\n".join(lines).strip() or NOTHING
-
-
-def _units(turn: int, reading: TurnReading, scale: float) -> tuple[Unit, ...]:
+def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> tuple[Unit, ...]:
     """What eras may take, best first."""
-    candidates = [candidate for candidate in reading.candidates if candidate.kind != "code"] or reading.candidates[:20]
-    choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, clause.short_tokens * scale) for clause in candidates])
+    places = [place for place, one in enumerate(reading.candidates) if one.kind != "code"]
+    places = places or list(range(min(20, len(reading.candidates))))
+    candidates = [reading.candidates[place] for place in places]
+    choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
+    texts = ranking.clauses(MAX_UNIT_TOKENS / scale)
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
     for place in best_first(choices, again=AGAIN):
         candidate = candidates[place]
-        text = squeeze(candidate.short, MAX_UNIT_TOKENS, scale).rstrip(".;, ")
+        text = texts.get(places[place], "").rstrip(".;, ")
         if not text:
             continue
         said = one_line(marked(candidate.who, escape_inline(f"{candidate.label}{text}")))
@@ -251,21 +250,7 @@ ASSISTANT_TOKENS = 30
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
 USER_PART = 0.55
 """What the prompt may take of a line if both it and the answer are long."""
-FIXED_COST = 4.0
-FIRST_BOOST = 1.8
-"""The question and the beginning of the answer count more here than elsewhere."""
 NOTE_TOKENS, MARK_TOKENS = 6, 3
-ATTEMPTS, STEP_TOKENS = 5, 3
-"""A line that came out too long is made again, each time with fewer tokens; the last time without the note on tools."""
-
-
-@dataclass(frozen=True, slots=True)
-class TinyLine:
-    """A rendition and the clauses it was made of."""
-
-    text: str
-    pairs: tuple[Pair, ...] | None = ()
-    """None if it is no longer known which words are from which clause."""
 
 
 def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) -> int:
@@ -278,89 +263,57 @@ def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) ->
 
 
 def tiny_line(
-    reading: TurnReading, raw_tokens: int, *, above: int, extra: float, scale: float, count: Count
-) -> TinyLine:
-    """One line of at most TINY_TOKENS that is no longer than the level above."""
-    spoken = [candidate for candidate in reading.candidates if candidate.speaker in ("user", "assistant")]
-    candidates = [candidate for candidate in spoken if candidate.kind != "code"] or spoken or reading.candidates
-    if not candidates:
-        return TinyLine(NOTHING)
-    told = sum(sum(candidate.facts.values()) for candidate in candidates if not is_courtesy(candidate.text))
+    reading: TurnReading, ranking: Ranking, raw_tokens: int, *, above: int, extra: float, count: Count
+) -> Line:
+    """One line of at most `above` tokens: what was asked, then what came of it."""
+    candidates = reading.candidates
+    spoken = {
+        place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
+    }
+    spoken = spoken or set(range(len(candidates)))
+    told = sum(sum(candidates[place].facts.values()) for place in spoken if not is_courtesy(candidates[place].text))
     room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
-    room += round(estimate_tokens(candidates[0].label) * scale)
-    most = min(above, MAX_TOKENS if raw_tokens < LARGE_TOKENS else room)
-    room = min(most, round(room * extra))
-    line = TinyLine(NOTHING)
-    for attempt in range(ATTEMPTS):
-        note = _tools_note(reading.tool_calls) if attempt < ATTEMPTS - 1 else ""
-        line = _line(candidates, room - STEP_TOKENS * attempt, scale, note)
-        if count(line.text) <= room:
-            return line
-    # A clause that can't be squeezed further may take more than its share, but never more than the level.
-    cut = cut_line(line.text, most, count)
-    return line if cut == line.text else TinyLine(cut, None)
+    room = min(above, round(room * extra) + count(candidates[0].label))
+    calls = reading.tool_calls
+    note = f" {{{calls} tool{'s' if calls > 1 else ''} called}}" if calls and room >= 5 * NOTE_TOKENS else ""
+
+    def write(texts: Mapping[int, str]) -> str:
+        return _on_one_line(candidates, texts) + note
+
+    asked = {place for place in spoken if candidates[place].speaker == "user"}
+    answered = spoken - asked
+    offered = sum(candidates[place].tokens for place in answered)
+    texts: dict[int, str] = {}
+    if asked:
+        part = max(room * USER_PART, room - offered - MARK_TOKENS) if answered else room
+        texts = _with_core(ranking, asked, round(part), count, write)
+    if answered and room - count(write(texts)) > MIN_TOKENS:
+        came = _with_core(ranking, answered, room, count, lambda own: write(dict(sorted({**texts, **own}.items()))))
+        texts = dict(sorted({**texts, **came}.items()))
+    if not texts:
+        return Line(cut_line(_on_one_line(candidates, ranking.clauses(room)), above, count), None)
+    return _line(candidates, texts, write(texts))
 
 
-def _tools_note(calls: int) -> str:
-    return f" {{{calls} tool{'s' if calls > 1 else ''} called}}" if calls else ""
+def _with_core(
+    ranking: Ranking, places: set[int], room: int, count: Count, write: Callable[[dict[int, str]], str]
+) -> dict[int, str]:
+    """The best words of some clauses, subject and verb of the best clause among them where that fits."""
+    best = (step.clause for step in ranking.steps if step.clause in places)
+    lead = next((core for core in map(ranking.core, dict.fromkeys(best)) if core), None)
+    texts = ranking.fit(room, count, write, first=[lead], among=places) if lead else {}
+    return texts or ranking.fit(room, count, write, among=places)
 
 
-def _line(candidates: Sequence[Candidate], room: int, scale: float, note: str) -> TinyLine:
-    user = [candidate for candidate in candidates if candidate.speaker == "user"]
-    others = [candidate for candidate in candidates if candidate.speaker != "user"]
-    tail = note if room >= 5 * NOTE_TOKENS else ""
-    room -= NOTE_TOKENS if tail else 0
-    if not others:
-        asked = _part(user, room, scale)
-        return TinyLine(one_line(asked.text) + tail, asked.pairs)
-    mark = others[-1].who
-    if not user:
-        came = _part(others, room - MARK_TOKENS, scale)
-        return TinyLine(one_line(marked(mark, came.text)) + tail, came.pairs)
-    wanted = sum(candidate.short_tokens for candidate in user) * scale
-    offered = sum(candidate.short_tokens for candidate in others) * scale
-    asked = _part(user, round(min(wanted, max(room * USER_PART, room - MARK_TOKENS - offered))), scale)
-    left = room - round(estimate_tokens(asked.text) * scale) - MARK_TOKENS
-    if left < MIN_TOKENS:
-        return TinyLine(one_line(asked.text) + tail, asked.pairs)
-    came = _part(others, left, scale)
-    return TinyLine(
-        one_line(f"{asked.text} {marked(mark, came.text)}") + tail, (*(asked.pairs or ()), *(came.pairs or ()))
-    )
-
-
-def _part(candidates: Sequence[Candidate], room: int, scale: float) -> TinyLine:
-    """The best clauses in few words; one that does not fit whole is squeezed into what is left."""
-    label = candidates[0].label
-    left = room - estimate_tokens(label) * scale
-    choices = _choices(candidates, scale)
-    parts: dict[int, str] = {}
-    for place in best_first(choices, fixed=FIXED_COST):
-        text = candidates[place].short
-        if choices[place].tokens + 1 > left:
-            text = squeeze(text, int(left - 1), scale) if left >= MIN_TOKENS or not parts else ""
-        if text:
-            parts[place] = text
-            left -= estimate_tokens(text) * scale + 1
-        if left < MIN_TOKENS:
-            break
-    if not parts:
-        place = min(range(len(candidates)), key=lambda place: (candidates[place].short_tokens, place))
-        parts[place] = candidates[place].short
-    said = "; ".join(parts[place].rstrip(".;, ") for place in sorted(parts))
-    return TinyLine(
-        escape_inline(f"{label}{said}"), tuple(Pair(candidates[place].text, text) for place, text in parts.items())
-    )
-
-
-def _choices(candidates: Sequence[Candidate], scale: float) -> list[Choice]:
-    """As everywhere, but the beginning of a prompt and of an answer count more."""
-    last = candidates[-1].message
-    first = next(place for place, candidate in enumerate(candidates) if candidate.message == last)
-    opening = first if candidates[0].speaker != "user" else 0
-    choices: list[Choice] = []
-    for place, candidate in enumerate(candidates):
-        factor = candidate.factor * (FIRST_BOOST if place == opening else 1.0)
-        weights = tuple((key, weight * factor) for key, weight in candidate.facts.items())
-        choices.append(Choice(0, candidate.short_tokens * scale, weights))
-    return choices
+def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
+    """Clauses with semicolons between; a mark where the speaker changes."""
+    line, speaker = "", "user"
+    for place, text in texts.items():
+        candidate = candidates[place]
+        said = escape_inline(f"{candidate.label if not line else ''}{text.rstrip('.;, ')}")
+        if candidate.who != speaker:
+            line += f"{' ' if line else ''}[{candidate.who}] {said}"
+        else:
+            line += f"; {said}" if line else said
+        speaker = candidate.who
+    return one_line(line)

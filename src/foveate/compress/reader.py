@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
+from foveate.compress.courtesy import is_courtesy, plain
 from foveate.compress.facts import Facts, find_facts, find_names
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
-from foveate.compress.telegraph import bare, estimate_tokens, is_courtesy, is_meta, plain, telegraph
+from foveate.compress.telegraph import bare, estimate_tokens, is_meta
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 MAX_CANDIDATES = 6_000
@@ -25,7 +26,7 @@ USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.
 """How much a fact counts by who says it: the user, the assistant at last, the assistant while working, and so on."""
 _BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.5, "code": 0.45, "row": 0.9}
 COURTESY, META = 0.15, 0.5
-FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.5, 1.25, 1.2
+FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
 
 _LABEL = re.compile(r"\A([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*)?): (?=\S)")
 
@@ -43,15 +44,18 @@ class Candidate:
     factor: float
     label: str
     """`Maria: ` where a message begins with its speaker's name."""
-    short: str
-    """The clause in telegraphic style."""
-    short_tokens: int
-    """About what that takes."""
+    tokens: int
+    """About what its text takes."""
 
     @property
     def who(self) -> str:
         """Whose mark it has: calls are the assistant's."""
         return "assistant" if self.speaker == "call" else self.speaker
+
+    @property
+    def is_whole(self) -> bool:
+        """It is taken whole or not at all."""
+        return self.kind in ("code", "row") or self.speaker == "call"
 
     @property
     def worth(self) -> float:
@@ -179,7 +183,6 @@ def _errors(lines: Sequence[str], note: str) -> list[str]:
 def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
     kind, factor = said.clause.kind, said.factor
     text = said.clause.text if kind == "code" else plain(said.clause.text)
-    short = text if kind in ("code", "row") or said.speaker == "call" else telegraph(text)
     factor *= _BY_KIND[kind] * (COURTESY if is_courtesy(text) else 1.0)
     factor *= META if said.speaker == "assistant" and is_meta(text) else 1.0
     return Candidate(
@@ -191,8 +194,7 @@ def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> 
         facts=find_facts(text, names),
         factor=factor,
         label=said.label,
-        short=short,
-        short_tokens=estimate_tokens(short),
+        tokens=estimate_tokens(text),
     )
 
 

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import Literal
 
+from foveate.compress.courtesy import without_courtesy
 from foveate.compress.lines import clip
 from foveate.compress.tools import smooth_call, smooth_result
 from foveate.text import compact_json, message_text, part_text
@@ -354,17 +355,18 @@ def _capitalised(found: re.Match[str]) -> str:
 
 
 def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_answer: bool) -> str:
-    """The sentences that say something not yet said; `seen` has those before."""
+    """The sentences that say something not yet said, without their courtesies; `seen` has those before."""
     pieces = SENTENCE_GAP.split(masked)
     sentences, gaps = pieces[::2], [*pieces[1::2], ""]
     kept: list[str] = []
-    for index, sentence in enumerate(sentences):
-        if not _PLACE.search(sentence) and _is_filler(sentence, is_answer, is_last=index + 1 == len(sentences)):
+    for index, full in enumerate(sentences):
+        sentence = without_courtesy(full, is_answer=is_answer)
+        if not sentence:
             continue
         # A line without an end, such as a label, may repeat under several headings.
         if seen is not None and sentence.endswith((".", "!", "?")):
-            full = _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], sentence)
-            key = " ".join(full.lower().split()).rstrip(".!?…")
+            whole = _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], sentence)
+            key = " ".join(whole.lower().split()).rstrip(".!?…")
             if key in seen and key.count(" ") + 1 >= MIN_REPEATED_WORDS:
                 continue
             seen.add(key)
@@ -372,60 +374,13 @@ def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_
     return "".join(kept).strip(" \t\n")
 
 
-def _is_filler(sentence: str, is_answer: bool, *, is_last: bool) -> bool:
-    if FILLER_SENTENCE.fullmatch(sentence):
-        return True
-    return is_answer and bool(ANSWER_FILLER.fullmatch(sentence) or (not is_last and CHEER.fullmatch(sentence)))
-
-
-_OPENING = r"(?:(?:sure|certainly|of course|absolutely|great|okay|ok|alright)[,!.]? )?"
-_HELP = r"(?:help|assist)(?: you)?(?: (?:with|in|on) (?:that|this|it|your \w+))?(?: (?:today|further))?"
-_ANY = r"(?:any(?:thing)?|any (?:other|further|more|additional)|further|more)"
-_WHEN = rf"(?: (?:if|should) (?:you|there) (?:have|need|is|be|'s) {_ANY}(?: \w+){{0,4}}| any ?time| further)?"
-FILLER_SENTENCE = re.compile(
-    rf"{_OPENING}(?:"
-    rf"i(?:'d|'ll| would| will) be (?:happy|glad|delighted) to {_HELP}"
-    rf"|i(?: can|'m here to|'m happy to) {_HELP}"
-    r"|(?:that's |what )?(?:a )?(?:great|good|excellent|fantastic|interesting) question"
-    r"|(?:i )?hope (?:this|that|it) helps(?: you)?(?: out)?"
-    rf"|(?:please |just )?let me know if (?:you (?:have|need)|there's|there is) {_ANY}(?: \w+){{0,6}}"
-    rf"|(?:please )?feel free to (?:ask|reach out|let me know){_WHEN}"
-    rf"|(?:please )?(?:don't|do not) hesitate to (?:ask|reach out|contact (?:me|us)|let me know){_WHEN}"
-    rf"|is there anything (?:else|more) (?:that )?i can (?:do|{_HELP})(?: for you)?(?: with)?(?: today)?"
-    rf"|if (?:you (?:have|need)|there's|there is) {_ANY}(?: \w+){{0,6}}, (?:please )?(?:just )?(?:let me know"
-    r"|feel free to (?:ask|reach out|let me know)|don't hesitate to (?:ask|reach out)|ask|reach out)"
-    r"|have a (?:great|good|nice|wonderful|lovely|safe|pleasant)(?: and \w+)? (?:day|evening|weekend|trip|flight|one)"
-    r"(?: ahead)?|happy (?:coding|to help)"
-    r")[.!?…]*",
-    re.IGNORECASE,
-)
-"""A sentence without information about the subject."""
-
-ANSWER_FILLER = re.compile(
-    rf"{_OPENING}(?:"
-    r"thank(?:s| you) for (?:the|that|this|providing|confirming|sharing|clarifying|checking|reaching|asking"
-    r"|waiting|your)"
-    r"[^.!?\n,;]{0,50}|let(?: me|'s) see|you're (?:very )?welcome|no worries|no problem at all"
-    r"|i apologi[sz]e for (?:the|any) (?:inconvenience|confusion)(?: caused)?"
-    r"|i (?:completely |totally |fully )?understand(?: your (?:frustration|concern|situation)s?)?"
-    r"|(?:please )?(?:hold on|wait|bear with me)(?: for)?(?: just)? (?:a|one) (?:moment|second|minute)"
-    r"|here(?:'s| is) (?:the|an?) (?:breakdown|overview|summary)"
-    r")[.!?…]*",
-    re.IGNORECASE,
-)
-"""A courtesy of an assistant; from a user it can be consent or a verdict, so there it stays."""
-
-CHEER = re.compile(
-    r"(?:perfect|great|excellent|awesome|wonderful|fantastic|good catch|nice|great idea|good idea|sounds good)[!]+",
-    re.IGNORECASE,
-)
-"""How an assistant begins; also kept from a user."""
-
 FILLER_WORDS = re.compile(
     r"(?i)(?<![\w'-])(?:(?:um+|uh+|uhm+|erm+|hm+)[,.…]*(?:\s|$)"
     r"|(?:let me see|let's see|let me think)[,.…]+\s"
-    r"|(?:as you can see|needless to say|for what it's worth|at the end of the day|to be honest|as i said), "
-    r"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) that )"
+    r"|(?:as you can see|as you know|needless to say|for what it's worth|at the end of the day|to be honest"
+    r"|as i said|you know|i mean), "
+    r"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) that "
+    r"|(?<!not )(?:really|honestly|basically|literally|actually|super|totally) (?=[a-z]))"
 )
 
 WORDY = {

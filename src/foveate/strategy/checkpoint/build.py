@@ -15,8 +15,9 @@ from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.marks import cut_line, escape_inline, one_line
+from foveate.compress.rank import cut_clause
 from foveate.compress.reader import Candidate, read_turn
-from foveate.compress.telegraph import estimate_tokens, headline, squeeze
+from foveate.compress.telegraph import estimate_tokens
 from foveate.plan import Artefact
 from foveate.renditions import Count, Unit
 from foveate.strategy.build import Material, SourceTurn, made_of
@@ -305,7 +306,7 @@ def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:
     whole = True
     for find, line, size in zip(reversed(finds), reversed(lines), reversed(sizes), strict=True):
         whole = whole and size <= left - SHORT_TOKENS
-        shorter = line if whole else cut_line(_line(find, headline(find.text)), SHORT_TOKENS, count)
+        shorter = line if whole else cut_line(_line(find, cut_clause(find.text, SHORT_TOKENS)), SHORT_TOKENS, count)
         tokens = count(shorter) + 1
         if tokens > left:
             break
@@ -337,7 +338,7 @@ def _steps(finds: Sequence[Find], room: int, count: Count) -> _Listed:
     lines: list[str] = []
     kept: list[str] = []
     for find in reversed(finds):
-        line = cut_line(_line(find, headline(find.text)), MAX_STEP_TOKENS, count)
+        line = cut_line(_line(find, cut_clause(find.text, MAX_STEP_TOKENS)), MAX_STEP_TOKENS, count)
         left -= count(line) + 1
         if left < 0:
             break
@@ -365,14 +366,14 @@ def _read(turns: Sequence[SourceTurn], goals: GoalWords) -> tuple[list[_Said], F
 
 def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
     """The most informative clauses, in order; a clause keeps its negation and condition, or all its words."""
-    sample = "; ".join(one.candidate.short for one in said[:: max(1, len(said) // 40)])
+    sample = "; ".join(one.candidate.text for one in said[:: max(1, len(said) // 40)])
     scale = max(0.5, count(sample) / max(1, estimate_tokens(sample)))
     first = said[0].turn if said else 0
     span = max(1, (said[-1].turn if said else 0) - first + 1)
     choices = [
         Choice(
             one.turn,
-            min(MAX_CLAUSE_TOKENS, one.candidate.short_tokens) * scale,
+            min(MAX_CLAUSE_TOKENS, one.candidate.tokens) * scale,
             tuple((key, weight * one.factor) for key, weight in one.candidate.facts.items()),
             (one.turn - first) * REGIONS // span,
         )
@@ -393,7 +394,7 @@ def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
 
 def _short(candidate: Candidate, scale: float) -> str:
     text = candidate.text
-    short = squeeze(candidate.short, MAX_CLAUSE_TOKENS, scale)
+    short = text if candidate.is_whole else cut_clause(text, MAX_CLAUSE_TOKENS / scale)
     pair = Pair(text, short)
     is_safe = check("T", GuardSource({}, ()), short or "…", tokens=0, above_tokens=1, pairs=(pair,)).ok
     return (short if is_safe and short else text).rstrip(_ENDINGS)

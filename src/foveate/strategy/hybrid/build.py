@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from foveate.compress.choose import best_first
 from foveate.compress.exchange import bare_name
 from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.lines import brief_path
-from foveate.compress.local import as_choices
 from foveate.compress.marks import cut_line, one_line
-from foveate.compress.reader import Candidate, read_turn
-from foveate.compress.telegraph import estimate_tokens, squeeze
+from foveate.compress.rank import Source, rank
+from foveate.compress.reader import read_turn
 from foveate.compress.tools import smooth_call, summarise_call
 from foveate.errors import contained
 from foveate.plan import Artefact
@@ -250,43 +248,25 @@ def _change_words(change: FileChange) -> str:
 
 
 def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str:
-    """The most informative clauses, in order; the best one is cut if none fits."""
+    """The most informative words, in order; the text is cut if none fit."""
     whole = one_line(text)
     if count(whole) <= max_tokens:
         return whole
     source = text if len(text) <= 2 * MAX_SOURCE_CHARS else f"{text[:MAX_SOURCE_CHARS]}\n{text[-MAX_SOURCE_CHARS:]}"
     reading = read_turn([replace(message, parts=(Text(source),), original=None)])
-    sample = source[:MAX_SOURCE_CHARS]
-    scale = max(0.5, count(sample) / max(1, estimate_tokens(sample)))
-    chosen = _chosen(reading.candidates, max_tokens, scale)
-    while chosen:
-        said = "; ".join(chosen[place].rstrip(_ENDINGS) for place in sorted(chosen))
-        if count(said) <= max_tokens:
-            pairs = [Pair(reading.candidates[place].text, kept) for place, kept in chosen.items()]
-            clauses = GuardSource(reading.facts, [candidate.text for candidate in reading.candidates])
-            verdict = check("T", clauses, said, tokens=0, above_tokens=0, shares=None, pairs=pairs)
-            if verdict.ok or "weighted facts" in verdict.reason:
-                return said
-            break
-        chosen.popitem()
+    candidates = reading.candidates
+
+    def write(texts: Mapping[int, str]) -> str:
+        return "; ".join(text.rstrip(_ENDINGS) for text in texts.values())
+
+    ranking = rank([Source(candidate.text, candidate.factor, candidate.is_whole) for candidate in candidates])
+    if chosen := ranking.fit(max_tokens, count, write):
+        pairs = [Pair(candidates[place].text, kept) for place, kept in chosen.items()]
+        clauses = GuardSource(reading.facts, [candidate.text for candidate in candidates])
+        verdict = check("T", clauses, write(chosen), tokens=0, above_tokens=0, shares=None, pairs=pairs)
+        if verdict.ok or "weighted facts" in verdict.reason:
+            return write(chosen)
     return cut_line(whole, max_tokens, count)
-
-
-def _chosen(candidates: Sequence[Candidate], max_tokens: int, scale: float) -> dict[int, str]:
-    """Clauses by place, the best first; the last is shortened to the remaining room."""
-    left = float(max_tokens)
-    chosen: dict[int, str] = {}
-    choices = as_choices(candidates, [candidate.short_tokens * scale for candidate in candidates])
-    for place in best_first(choices):
-        text = candidates[place].short
-        if choices[place].tokens + 1 > left:
-            text = squeeze(text, int(left - 1), scale) if left > LEAST_WORDS_TOKENS else ""
-        if text:
-            chosen[place] = text
-            left -= estimate_tokens(text) * scale + 1
-        if left < LEAST_WORDS_TOKENS:
-            break
-    return chosen
 
 
 def _overrides(material: Material, messages: Sequence[Message], writer: Shortener) -> dict[int, str]:

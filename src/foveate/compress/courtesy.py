@@ -1,0 +1,160 @@
+"""Greetings, thanks, apologies and offers of help: what people say to be polite, and what an S leaves out.
+
+A sentence, or a part of one between commas, is a courtesy if it has a word of courtesy and all its other words are
+of the kind that go with one. No list of phrases is needed, and a number, a name in the middle, a negation or any
+other word makes it a statement.
+"""
+
+# ruff: noqa: RUF001 (punctuation of many languages)
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from foveate.compress.lexicon import NEGATIONS, as_words, word_weight
+from foveate.compress.telegraph import bare
+
+MAX_WORDS = 26
+"""A longer sentence says something."""
+MIN_WEIGHT = 0.16
+"""Words that are more common than this go with anything."""
+
+MAX_GREETING_WORDS = 4
+"""Of a greeting or farewell with a name."""
+
+_CUES = as_words(
+    """hello hi hey dear thanks thank thx cheers appreciate appreciated grateful regards wishes sincerely sorry
+    apologies apologize apologise welcome hesitate glad delighted pleasure hope hoping morning afternoon evening
+    goodbye bye congratulations worries hallo danke grüße bonjour merci hola gracias saludos"""
+)
+"""One of these makes a courtesy."""
+_COMPANY = as_words(
+    """good great nice lovely wonderful fantastic awesome amazing kind kindly warm warmest best yours truly quick fast
+    prompt friendly helpful detailed reply response answer message mail email note description words feedback update
+    question questions concern concerns help helps helped helping assist assistance support patience understanding
+    cooperation time day week weekend night evening morning afternoon today yesterday advance again everyone
+    everybody team guys folks friend friends all much many million really very truly long short late delay bother
+    bothering trouble inconvenience confusion disturb disturbing happy pleased love hear hearing see seeing meet
+    meeting talk talking speak speaking soon forward looking look writing write reach reaching contact contacting
+    let know feel free ask anything something else need needed further additional unclear think well fine doing
+    having slept lot lots sharing providing confirming clarifying checking waiting asking explaining happened anyway
+    haha lol lifesaver appreciated worry problem mr mrs ms sir madam there greetings safe rest enjoy luck sounds
+    that's it's i'm i'd you're hope everything okay ok always please so far took side update weeks effort efforts
+    work stay healthy sister brother family wait moment second minute patient"""
+)
+"""Words that go with it."""
+_PHRASE = re.compile(
+    r"(?:please |just |and |or |so |also |by all means |don't worry,? )*(?:"
+    r"(?:let me know|feel free|(?:don't|do not) hesitate|reach out|get in touch)\b.{0,20}"
+    r"(?:if|when|should|with|to|any ?time)?\b.{0,60}"
+    r"|is there anything (?:else|more)\b.{0,50}"
+    r"|(?:i(?:'d| would) be |i(?:'m| am) )?(?:happy|glad|delighted) to (?:help|assist)\b.{0,40}"
+    r"|(?:that's |what )?(?:an? )?(?:great|good|excellent|lovely|interesting) (?:question|idea|point|occasion)"
+    r"|(?:i )?hope (?:this|that|it) helps\b.{0,20}|happy coding|no (?:problem|worries)(?: at all)?|my pleasure"
+    r"|sounds (?:good|great|wonderful|lovely|fantastic)|let(?:'s| me) (?:see|check|think)"
+    r"|i (?:completely |totally |fully )?understand(?: your (?:frustration|concern|situation)s?)?"
+    r"|(?:please )?(?:hold on|bear with me|wait)(?: for)?(?: just)? (?:a|one) (?:moment|second|minute)"
+    r"|(?:sure|certainly|of course|absolutely|great|perfect|excellent|awesome|alright|okay|ok|yes of course)"
+    r")[ .!?…]*",
+    re.IGNORECASE,
+)
+_WISH = re.compile(
+    r"(?:and )?(?:have an? (?:very |really )?(?:great|good|nice|wonderful|lovely|pleasant|safe|fantastic|relaxing)"
+    r" (?:day|week|weekend|evening|night|morning|afternoon|time|trip|flight|journey|party|holidays?|vacation|start|rest"
+    r"|one)\b[\w ]{0,20}"
+    r"|(?:i(?:'m| am) )?(?:so |very |really )?sorry (?:to hear|for the (?:trouble|inconvenience|delay|confusion))\b"
+    r"[^,;]{0,60})[ .!?…]*",
+    re.IGNORECASE,
+)
+_PLAIN_WORDS = as_words(
+    """know need anything else questions question help assist hesitate reach touch ask unclear changes occasion idea
+    point sure certainly course absolutely perfect excellent alright interesting check"""
+)
+_VERDICTS = re.compile(
+    r"(?:yes|no|ok|okay|sure|perfect|great(?! question)|sounds|agreed|fine|exactly|correct|right|absolutely)\b",
+    re.IGNORECASE,
+)
+"""From a user these can be consent, so they stay."""
+_STATEMENT = re.compile("[\\d`_/@#{}<>=\ue000-\uf8ff]|\\[")
+"""Signs that no courtesy has; private characters stand for protected text in `foveate.compress.smooth`."""
+_EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
+
+
+@lru_cache(maxsize=4_096)
+def is_courtesy(text: str, *, is_answer: bool = True) -> bool:
+    """Whether a sentence, or a part of one, is only polite. A user's "Perfect!" may be consent and is kept."""
+    words = text.split()
+    if not words or len(words) > MAX_WORDS or _STATEMENT.search(text) or not (is_answer or not _VERDICTS.match(text)):
+        return False
+    if _PHRASE.fullmatch(text):
+        return all(_goes_along(word) or bare(word) in _PLAIN_WORDS for word in words)
+    return _WISH.fullmatch(text) is not None or _is_polite(words)
+
+
+def _is_polite(words: list[str]) -> bool:
+    """Whether there is a word of courtesy, and only such as go with it; a name may follow a greeting."""
+    cores = [bare(word) for word in words]
+    if _CUES.isdisjoint(cores) or not (NEGATIONS.isdisjoint(cores) or "hesitate" in cores):
+        return False
+    is_short = len(words) <= MAX_GREETING_WORDS and (cores[0] in _CUES or cores[0] in _COMPANY)
+    return all(_goes_along(word) or (is_short and word[:1].isupper()) for word in words)
+
+
+def _goes_along(word: str) -> bool:
+    core = bare(word)
+    return core in _CUES or core in _COMPANY or word_weight(core) < MIN_WEIGHT
+
+
+_PART = re.compile(r"((?:,| and| –| -|;)\s+)")
+_SUBJECT = re.compile(r"(?:I|we|you|he|she|it|they|there|this|the|my|our|your|please)\b", re.IGNORECASE)
+_OPENER = re.compile(
+    r"(?:(?:well|so|anyway|anyhow|honestly|to be honest|as you know|by the way|first of all|oh|okay|ok|of course|sure"
+    r"|certainly|absolutely|great|perfect|alright|actually|basically|needless to say|as you can see|as i said"
+    r"|for what it's worth|at the end of the day|(?:hi|hello|hey|dear|good (?:morning|afternoon|evening))"
+    r"(?-i: [A-Z][\w.-]*| there| team| all| everyone){0,2})[,!.]+ +)+(?=\S)",
+    re.IGNORECASE,
+)
+
+
+def plain(text: str) -> str:
+    """One line, without marks of emphasis and polite openers."""
+    text = " ".join(text.split())
+    if "**" in text or "__" in text:
+        text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
+    if (opener := _OPENER.match(text)) is not None:
+        text = text[opener.end() :]
+    return text
+
+
+def without_courtesy(sentence: str, *, is_answer: bool = True) -> str:
+    """A sentence without its polite parts; nothing if it has no others."""
+    if is_courtesy(sentence, is_answer=is_answer):
+        return ""
+    opener = _OPENER.match(sentence)
+    if opener and (is_answer or not _VERDICTS.match(sentence)):
+        sentence = sentence[opener.end() :]
+        sentence = (
+            sentence[:1].upper() + sentence[1:] if sentence[:1].isascii() and sentence[:2].isalpha() else sentence
+        )
+    pieces = _PART.split(sentence)
+    if len(pieces) == 1:
+        return sentence
+    kept = [pieces[0]]
+    end = ""
+    for gap, part in zip(pieces[1::2], pieces[2::2], strict=True):
+        if len(part.split()) > 1 and is_courtesy(part, is_answer=is_answer):
+            end = part[-1] if part[-1:] in ".!?" else ""
+            continue
+        kept += [gap, part]
+        end = ""
+    if (
+        len(kept) > 1
+        and _SUBJECT.match(kept[2])
+        and len(pieces[0].split()) > 1
+        and is_courtesy(pieces[0], is_answer=is_answer)
+    ):
+        kept = kept[2:]
+        kept[0] = kept[0][:1].upper() + kept[0][1:]
+    text = "".join(kept)
+    return f"{text}{'.' if end == '!' else end}" if end else text

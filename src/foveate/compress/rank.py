@@ -1,0 +1,483 @@
+"""A text as a ranking of its words, so that any length of it is a rendition.
+
+Each word has a worth: how rare it is, of what kind (numbers, identifiers and names first), and whether its clause
+orders or forbids something. For a price per token, the best choice of words of a clause is the one with the highest
+worth after the price; runs of fewer than three words and gaps are fined, so that the choice reads as phrases. Falling
+prices give the order in which words enter, and a rendition is the longest beginning of that order that fits. S, C and
+T of a turn, the units of eras and every length in between are cut from one such ranking.
+
+A clause of which anything is taken keeps its negations, conditions and rates, each with the words behind it; a number
+keeps its unit, a verb its particle, a quotation all its words. Nothing is reworded.
+"""
+
+# ruff: noqa: RUF001 (punctuation of many languages)
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from foveate.compress.clauses import cut_text
+from foveate.compress.courtesy import is_courtesy, plain
+from foveate.compress.facts import word_kinds
+from foveate.compress.lexicon import DAY_WORDS, MONTHS, QUANTITIES, RATES, as_words
+from foveate.compress.marks import escape_inline, unescape_inline
+from foveate.compress.telegraph import estimate_tokens, look_at, quoted_places
+from foveate.renditions import NOTHING, Count
+from foveate.text import MARK_WORDS
+
+PRICES = np.geomspace(0.8, 0.004, 28).astype(np.float32)
+"""Worth that a token must bring, from the shortest rendition to the longest."""
+WORTH: Mapping[str, float] = {
+    "i": 0.5,
+    "/": 0.6,
+    "u": 0.5,
+    "#": 0.55,
+    "@": 0.65,
+    "n": 0.3,
+    "e": 0.3,
+    "!": 0.4,
+    "-": 0.4,
+}
+"""By kind of fact (`foveate.compress.facts`), about the chance that a reader wants the word."""
+COMMON_WORD, RARE_WORD, MAX_WORTH = 0.1, 0.4, 1.4
+"""A word is worth the first, and of the second the more the rarer it is; no word is worth more than the third."""
+LONG = 0.16
+"""Added for each token of a number, an identifier or a name behind the second."""
+MUST = 0.4
+"""Least worth of a word that its clause may not lose."""
+SHORT_RUN, GAP, NEW_CLAUSE = 0.12, 0.03, 0.4
+"""Fines: for each word in a run of one or two words, for a gap between runs, and for a clause."""
+AGAIN = 0.5
+"""What a word counts that an earlier clause has."""
+ORDERED, ADVISED, COURTESY = 2.2, 1.1, 0.1
+"""How much more a clause counts that orders or forbids, or that advises, and how little one that is only polite."""
+MAX_CLAUSE_WORDS = 96
+"""A longer clause is ranked in pieces."""
+FIT_ATTEMPTS = 8
+SEPARATOR = 0.7
+"""Tokens that a further clause takes for the mark behind it."""
+
+_ORDER = re.compile(
+    r"\b(?:must|mustn't|never|don't|do not|may not|may only|(?:not|aren't|isn't) allowed|forbidden|prohibited"
+    r"|nobody may|no one may|please|has to|have to|make sure|ensure|avoid|always|not before|refrain"
+    r"|under any circumstances"
+    r"|can't|cannot|at (?:most|least|the latest)|no more than|required?|nicht|nie|niemals|muss|müssen"
+    r"|bitte|darf|ne jamais|il faut|no debe|nunca|siempre)\b",
+    re.IGNORECASE,
+)
+_ADVICE = re.compile(
+    r"\b(?:should|shouldn't|need(?:s|ed)? to|would(?:n't)? (?:not )?|recommend|suggest|prefer|only|decided|agreed|until"
+    r"|unless|deadline|wants?|instead|if)\b",
+    re.IGNORECASE,
+)
+_COMMANDS = as_words(
+    """add allow answer apply ask assume avoid bake be block book bring build call cancel change check choose clear
+    clean close commit compare compute confirm convert copy create cut define delete describe do don't drop ensure
+    explain feed file fill find fix follow format generate give ignore implement include install keep label leave
+    let limit list log look make mark measure mention merge migrate move never note only open order pay pick plan
+    post prepare print publish put read record refactor refuse reject remember remove rename repeat replace reply
+    report reset restart return reuse review revert rewrite run save schedule send set show sign skip split start
+    stop store summarise summarize switch take tell test transfer translate treat turn update upgrade use verify
+    wait warn work write"""
+)
+"""Verbs that begin an order."""
+_BEFORE_ORDERS = as_words(
+    """please also and then but so just now next first second third finally kindly always if possible"""
+)
+_ARTICLES = as_words("""the a an der die das den dem ein eine einen le la les un une el los las o os os uma het een""")
+_TRIMMED = _ARTICLES | as_words("and that which so but then also und dass et que y e")
+"""Dropped where a run of words begins with them."""
+_HELPERS = as_words(
+    """do does did is are was were am be been has have had will would can could may might must should shall need"""
+)
+"""They stay with the negation behind them."""
+_FINITE = _HELPERS - as_words("be been") | as_words(
+    """goes went came comes come takes took gets got makes made gives gave says said shows showed needs wants wanted
+    found finds means meant works runs ran fails fell keeps kept lets left leaves stays writes wrote sent sends
+    reads put set knows knew thinks thought sees saw costs lasts holds held brings brought buys bought pays paid
+    sells sold begins began starts stops breaks broke loses lost wins won meets met moves uses tells told asks I'm
+    we need want like love use see have think know hope prefer agree found"""
+)
+"""Verbs that make a sentence with what stands before them."""
+_LIMITS = as_words("since until till before after under over below above within per than least most by")
+"""They stay with the number or the date behind them."""
+_BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
+"""Between a number and its unit."""
+_PARTICLES = as_words("off up out down away back over on in again")
+_FORBIDDEN = np.float32(-1e6)
+_MARKED_LINE = re.compile(rf"(?<!\\)\[({MARK_WORDS})\b[^\]\n]*\] ?")
+_ENDS = ".!?。！？"
+
+
+class _Word(NamedTuple):
+    """Properties of a word without its context."""
+
+    core: str
+    worth: float
+    tokens: int
+    is_glue: bool
+    """It carries nothing and leads to the next word."""
+    holds: int
+    """How many words with content stay with it."""
+    must: bool
+    ends: bool
+    """What it holds ends with it."""
+    is_date: bool
+
+
+@lru_cache(maxsize=50_000)
+def _look(word: str, *, opens: bool = False) -> _Word:
+    core, _, negates, limits, counts = look_at(word)
+    tokens = estimate_tokens(word)
+    is_date = core in DAY_WORDS or core in MONTHS or any(kind == "@" for kind, _ in word_kinds(word))
+    must = negates or limits or core in RATES
+    worth = _worth(core if opens and word.istitle() else word, tokens)
+    holds = 2 if negates or limits else 1 if counts or core in QUANTITIES else 0
+    return _Word(
+        core, max(worth, MUST * must), tokens, not worth and not must, holds, must, word[-1:] in ".;:!?", is_date
+    )
+
+
+def _worth(word: str, tokens: int) -> float:
+    worth = 0.0
+    for kind, weight in word_kinds(word):
+        if kind == "w":
+            worth += COMMON_WORD + RARE_WORD * weight if weight > 0 else 0.0
+        else:
+            worth += WORTH.get(kind, RARE_WORD) + LONG * max(0, tokens - 2)
+    return min(worth, MAX_WORTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A clause to rank."""
+
+    text: str
+    """One line, plain."""
+    factor: float = 1.0
+    """How much its words count, by who says it."""
+    is_whole: bool = False
+    """It is taken whole or not at all: a line of code, a note on a tool call."""
+
+
+class Step(NamedTuple):
+    """Words of a clause that enter together."""
+
+    clause: int
+    words: tuple[int, ...]
+    tokens: float
+    is_first: bool
+    """None of its clause comes before it."""
+
+
+@dataclass(slots=True)
+class Ranking:
+    """The words of a text in the order of their worth."""
+
+    words: list[list[str]]
+    """Of each clause."""
+    steps: list[Step]
+    """The best first."""
+
+    def texts(self, steps: Iterable[Step]) -> dict[int, str]:
+        """The clauses of which the steps have words, in their order, as they are written then."""
+        kept: dict[int, list[int]] = {}
+        for step in steps:
+            kept.setdefault(step.clause, []).extend(step.words)
+        return {clause: _written(self.words[clause], set(kept[clause])) for clause in sorted(kept)}
+
+    def fit(
+        self,
+        max_tokens: int,
+        count: Count,
+        write: Callable[[dict[int, str]], str],
+        *,
+        first: Iterable[Step] = (),
+        among: Collection[int] | None = None,
+    ) -> dict[int, str]:
+        """The clauses of the longest rendition of at most `max_tokens` as `write` writes it; empty if none fits.
+
+        The steps in `first` are taken before all others; only clauses `among` the given ones are taken.
+        """
+        scale = 1.0
+        for _ in range(FIT_ATTEMPTS):
+            steps = self._take(max_tokens / scale, first, among)
+            texts = self.texts(steps)
+            tokens = count(write(texts)) if texts else 0
+            if tokens <= max_tokens:
+                return texts
+            scale *= tokens / max_tokens * 1.02
+        return {}
+
+    def _take(self, room: float, first: Iterable[Step], among: Collection[int] | None) -> list[Step]:
+        """The best steps that fit together; of a clause that lacks a step, no later one is taken."""
+        steps = list(first)
+        left = room - sum(step.tokens for step in steps)
+        closed: set[int] = set()
+        for step in self.steps:
+            if step.clause in closed or (among is not None and step.clause not in among):
+                continue
+            cost = step.tokens + (SEPARATOR if step.is_first else 0.0)
+            if cost <= left:
+                steps.append(step)
+                left -= cost
+            else:
+                closed.add(step.clause)
+            if left < 1:
+                break
+        return steps
+
+    def clauses(self, max_tokens: float) -> dict[int, str]:
+        """Each clause cut to about `max_tokens`, without those whose first words do not fit."""
+        left = [max_tokens] * len(self.words)
+        steps: list[Step] = []
+        for step in self.steps:
+            if step.tokens <= left[step.clause]:
+                left[step.clause] -= step.tokens
+                steps.append(step)
+            else:
+                left[step.clause] = 0
+        return self.texts(steps)
+
+    def core(self, clause: int) -> Step | None:
+        """Subject and verb of a clause, with what it may not lose; nothing if it has no verb that is known."""
+        found = core_places(self.words[clause])
+        if not found:
+            return None
+        return Step(clause, tuple(found), float(sum(_look(self.words[clause][place]).tokens for place in found)), True)
+
+
+def rank(sources: Sequence[Source]) -> Ranking:
+    """The words of the clauses in the order in which they are worth their tokens."""
+    words = [source.text.split(" ") for source in sources]
+    rows: list[_Row] = []
+    seen: set[str] = set()
+    for clause, source in enumerate(sources):
+        looks = [_look(word, opens=not place) for place, word in enumerate(words[clause])]
+        factor = source.factor * _urgency(source.text, looks)
+        joins = _joins(looks, quoted_places(source.text, len(looks)))
+        worths = [factor * look.worth * (AGAIN if look.core in seen else 1.0) for look in looks]
+        seen.update(look.core for look in looks)
+        if source.is_whole:
+            rows.append(_Row(clause, 0, [sum(worths)], [float(sum(look.tokens for look in looks))], [False], [False]))
+            continue
+        for start in range(0, len(looks), MAX_CLAUSE_WORDS):
+            part = slice(start, start + MAX_CLAUSE_WORDS)
+            tokens = [float(look.tokens) for look in looks[part]]
+            rows.append(_Row(clause, start, worths[part], tokens, joins[part], [look.must for look in looks[part]]))
+    return Ranking(words, _steps(rows, words)) if rows else Ranking(words, [])
+
+
+def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
+    """Which words are kept if and only if the word before is."""
+    joins = [False]
+    holds = looks[0].holds
+    for place in range(1, len(looks)):
+        before, this = looks[place - 1], looks[place]
+        holds = 0 if before.ends else holds
+        particle = this.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1
+        helper = this.must and before.core in _HELPERS
+        limit = before.core in _LIMITS and (this.is_date or this.holds == 1)
+        joins.append(bool(holds) or particle or helper or limit or (place in quoted and place - 1 in quoted))
+        holds = max(this.holds, holds - (not this.is_glue and this.core not in _BEFORE_UNITS), 0)
+    return joins
+
+
+class _Row(NamedTuple):
+    """A clause, or a piece of a long one, as columns."""
+
+    clause: int
+    start: int
+    worths: list[float]
+    tokens: list[float]
+    joins: list[bool]
+    musts: list[bool]
+
+
+def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]]) -> list[Step]:
+    levels = _levels(rows)
+    found: list[tuple[int, float, Step]] = []
+    for row, entered in zip(rows, levels, strict=True):
+        is_whole = len(row.worths) == 1 and len(words[row.clause]) > 1
+        groups: dict[int, list[int]] = {}
+        for place, level in enumerate(entered[: len(row.worths)]):
+            groups.setdefault(level, []).append(place)
+        for number, level in enumerate(sorted(groups)):
+            places = groups[level]
+            cost = sum(row.tokens[place] for place in places)
+            gain = sum(row.worths[place] for place in places) / max(cost, 0.5)
+            own = range(len(words[row.clause])) if is_whole else (row.start + place for place in places)
+            found.append((level, -gain, Step(row.clause, tuple(own), cost, number == 0)))
+    return [step for _, _, step in sorted(found)]
+
+
+def _levels(rows: Sequence[_Row]) -> list[list[int]]:
+    """At which price each word of each row enters: the first at which the best choice of the row has it.
+
+    Dynamic programming over the words with the length of the run so far (0, 1, 2, 3 or more) as the state, for all
+    rows and prices at once.
+    """
+    length = max(len(row.worths) for row in rows)
+    shape = len(rows), length
+    worths, tokens = np.full(shape, -1e3, np.float32), np.ones(shape, np.float32)
+    joins, musts = np.zeros(shape, bool), np.zeros(shape, bool)
+    short = np.full((len(rows), 1), SHORT_RUN, np.float32)
+    for place, row in enumerate(rows):
+        size = len(row.worths)
+        worths[place, :size], tokens[place, :size] = row.worths, row.tokens
+        joins[place, :size], musts[place, :size] = row.joins, row.musts
+        if size < MIN_RUN:
+            short[place] = 0
+    values = worths[:, :, None] - tokens[:, :, None] * PRICES
+    none = np.full((len(rows), len(PRICES)), _FORBIDDEN, np.float32)
+    gap, one, two, many = np.zeros_like(none), none, none, none
+    back_gap = np.empty((length, *none.shape), np.int8)
+    back_many = np.empty((length, *none.shape), bool)
+    for place in range(length):
+        value, join, must = values[:, place], joins[:, place, None], musts[:, place, None]
+        after_one, after_two = one - short, two - 2 * short
+        after = np.maximum(np.maximum(after_one, after_two), many)
+        kept_after = np.where(join, _FORBIDDEN, after)
+        back_gap[place] = np.where(gap >= kept_after, 0, np.where(after == many, 3, np.where(after == after_two, 2, 1)))
+        back_many[place] = many >= two
+        opened = np.where(join, _FORBIDDEN, gap - GAP) + value
+        new_gap = np.where(must, _FORBIDDEN, np.maximum(gap, kept_after))
+        one, two, many, gap = opened, one + value, np.maximum(two, many) + value, new_gap
+    ends = np.stack((gap, one - short, two - 2 * short, many))
+    state = ends.argmax(axis=0)
+    state = np.where(ends.max(axis=0) > NEW_CLAUSE, state, -1)
+    kept = np.zeros((*shape, len(PRICES)), bool)
+    for place in range(length - 1, -1, -1):
+        kept[:, place] = state > 0
+        state = np.where(
+            state <= 0,
+            np.where(state < 0, -1, back_gap[place]),
+            np.where(state == MIN_RUN, np.where(back_many[place], 3, 2), state - 1),
+        )
+    entered: list[list[int]] = np.where(kept.any(axis=2), kept.argmax(axis=2), len(PRICES)).tolist()
+    return entered
+
+
+MIN_RUN = 3
+"""Words of a run that is long enough to read."""
+
+
+def core_places(words: Sequence[str]) -> list[int]:
+    """Places of a clause's first subject and verb and of all that it may not lose, in order; empty without a verb."""
+    looks = [_look(word) for word in words]
+    for place, look in enumerate(looks[:CORE_WORDS]):
+        is_order = place == 0 and look.core in _COMMANDS
+        if not is_order and (not place or not _is_verb(look.core)):
+            continue
+        start = place
+        while start and not looks[start - 1].ends and place - start < MIN_RUN:
+            start -= 1
+        end = place + 1
+        while end < len(looks) and (looks[end - 1].is_glue or end - place < MIN_RUN) and not looks[end - 1].ends:
+            end += 1
+        return sorted({*range(start, end), *_with_joined(looks, (at for at, one in enumerate(looks) if one.must))})
+    return []
+
+
+CORE_WORDS = 16
+"""A verb behind so many words does not carry its clause."""
+
+
+def _with_joined(looks: Sequence[_Word], places: Iterable[int]) -> set[int]:
+    joins = _joins(looks, ())
+    found: set[int] = set()
+    for place in places:
+        start, end = place, place + 1
+        while joins[start]:
+            start -= 1
+        while end < len(joins) and joins[end]:
+            end += 1
+        found.update(range(start, end))
+    return found
+
+
+def _is_verb(core: str) -> bool:
+    return (
+        core in _FINITE
+        or core.endswith(("n't", "'s", "'re", "'ve", "'ll", "'d", "'m"))
+        or (
+            core.endswith("ed") and len(core) > 4  # noqa: PLR2004
+        )
+    )
+
+
+def _written(words: Sequence[str], places: Iterable[int]) -> str:
+    text = " ".join(words[place] for place in sorted(places))
+    return text.strip(" ,;:—–-")
+
+
+def _urgency(text: str, looks: Sequence[_Word]) -> float:
+    if is_courtesy(text):
+        return COURTESY
+    first = next((look.core for look in looks if look.core not in _BEFORE_ORDERS), "")
+    if (first in _COMMANDS and not text.endswith("?")) or _ORDER.search(text):
+        return ORDERED
+    return ADVISED if _ADVICE.search(text) else 1.0
+
+
+def shorten(text: str, max_tokens: int, count: Count) -> str:
+    """A compressed text (C) cut to at most `max_tokens` by leaving out the phrases that are worth least.
+
+    Pure and deterministic, in time linear in the text but for sorting its phrases. The result is never larger than
+    `max_tokens`, has only words of the text in their order, and keeps the speakers' marks; a clause of which anything
+    is left keeps its negations, conditions and units. A text that fits is returned unchanged. Where not even one
+    phrase fits, the result is NOTHING.
+    """
+    if count(text) <= max_tokens:
+        return text
+    sources: list[Source] = []
+    speakers: list[str] = []
+    speaker = ""
+    for line in text.split("\n"):
+        start = 0
+        for match in (*_MARKED_LINE.finditer(line), None):
+            for clause in cut_text(unescape_inline(line[start : match.start() if match else None])):
+                is_whole = clause.kind in ("code", "row") or clause.text.startswith("{")
+                sources.append(Source(clause.text if is_whole else plain(clause.text), is_whole=is_whole))
+                speakers.append(speaker)
+            if match:
+                speaker, start = match.group().rstrip(), match.end()
+
+    def write(texts: dict[int, str]) -> str:
+        return written(texts, speakers)
+
+    return write(rank(sources).fit(max_tokens, count, write)) or NOTHING
+
+
+def cut_clause(text: str, max_tokens: float) -> str:
+    """The best words of a clause, of about `max_tokens`; the clause itself if it fits or cannot be cut so far."""
+    if estimate_tokens(text) <= max_tokens:
+        return text
+    return rank([Source(text)]).clauses(max_tokens).get(0, "") or text
+
+
+def written(texts: dict[int, str], speakers: Sequence[str]) -> str:
+    """Clauses as sentences; a mark where the speaker changes."""
+    lines: list[str] = []
+    speaker = ""
+    for place, text in texts.items():
+        said = sentence(escape_inline(text))
+        if speakers[place] != speaker:
+            speaker = speakers[place]
+            lines.append(f"{speaker} {said}".strip())
+        elif lines:
+            lines[-1] += f" {said}"
+        else:
+            lines.append(said)
+    return "\n".join(lines)
+
+
+def sentence(text: str) -> str:
+    """The text with an end, so that it does not run into the next."""
+    return text if text[-1:] in _ENDS or text.endswith("}") else f"{text}."

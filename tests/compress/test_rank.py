@@ -1,0 +1,99 @@
+"""Any length of a ranked text is a rendition: within its tokens, in order, and never without a negation."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.compress.rank import Source, cut_clause, rank, shorten
+from foveate.compress.telegraph import bare, is_negation, look_at
+from foveate.renditions import NOTHING
+from foveate.tokens import count_tokens
+
+REQUEST = (
+    "We have been running the billing service for about two years and it has mostly been fine. Since Tuesday it raises "
+    "`decimal.InvalidOperation` whenever the amount is negative. Please do not touch the public API of `TaxEngine`. "
+    "The nightly export takes 30 minutes, unless the cache is cold.\n[assistant] I raised the precision to 12 digits. "
+    "All 41 tests pass, and I did not change the API."
+)
+CUES = ["not", "never", "unless", "only", "if", "without", "until", "except", "don't", "no"]
+sentences_with_cues = st.lists(
+    st.sampled_from(
+        [*CUES, "the", "a", "we", "deploy", "server", "on", "30", "minutes", "Friday", "is", "very", "off"]
+    ),
+    min_size=1,
+    max_size=25,
+).map(" ".join)
+
+
+def cues(line: str) -> list[str]:
+    return [word.core for word in map(look_at, line.split()) if word.negates or word.limits]
+
+
+@given(sentences_with_cues, st.integers(1, 40))
+def test_a_cut_clause_keeps_every_negation_and_condition(text: str, room: int) -> None:
+    assert cues(cut_clause(text, room)) == cues(text)
+
+
+@given(sentences_with_cues, st.integers(1, 40))
+def test_a_negation_keeps_the_word_behind_it(text: str, room: int) -> None:
+    kept = cut_clause(text, room).split()
+    for word, behind in pairwise(text.split()):
+        if is_negation(bare(word)):
+            assert behind in kept
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("extraordinarily complicated maintenance takes 30 minutes", "30 minutes"),
+        ("the money arrives after three to five working days somewhere far away", "five working days"),
+        ("the extremely popular reading app is free since Tuesday", "since Tuesday"),
+        ("the visitors do not touch the fragile exhibits anywhere in the building", "do not touch"),
+        ("the electricians always switched the compressor off before the inspection", "compressor off"),
+    ],
+)
+def test_numbers_keep_units_negations_their_helpers_and_verbs_their_particles(text: str, whole: str) -> None:
+    kept = cut_clause(text, 6)
+    assert whole in kept or whole.split(maxsplit=1)[0] not in kept.split()
+
+
+@pytest.mark.parametrize("room", range(4, 110, 7))
+def test_a_text_is_cut_to_any_number_of_tokens(room: int) -> None:
+    cut = shorten(REQUEST, room, count_tokens)
+    assert cut == shorten(REQUEST, room, count_tokens)
+    assert cut == NOTHING or count_tokens(cut) <= room
+    words = iter(REQUEST.replace("\n", " ").split())
+    assert cut == NOTHING or all(any(bare(word) == bare(other) for other in words) for word in cut.split())
+
+
+def test_a_text_that_fits_is_unchanged() -> None:
+    assert shorten(REQUEST, count_tokens(REQUEST), count_tokens) == REQUEST
+
+
+def test_orders_and_prohibitions_come_before_the_story() -> None:
+    cut = shorten(REQUEST, 30, count_tokens)
+    assert "do not touch" in cut
+    assert "two years" not in cut
+
+
+def test_the_mark_of_a_speaker_stays_with_his_words() -> None:
+    cut = shorten(REQUEST, 60, count_tokens)
+    user, _, assistant = cut.partition("\n[assistant] ")
+    assert "TaxEngine" in user
+    assert "41" in assistant or "12 digits" in assistant
+    escaped = shorten(
+        r"We met \[assistant] Bob today in the town hall of Ulm at 14:30 sharp with two guests", 12, count_tokens
+    )
+    assert "[assistant]" not in escaped.replace(r"\[assistant]", "")
+
+
+def test_longer_cuts_keep_what_shorter_ones_have() -> None:
+    ranking = rank([Source(line) for line in REQUEST.replace("[assistant] ", "").split(". ")])
+    shorter, longer = ranking.texts(ranking.steps[:4]), ranking.texts(ranking.steps[:9])
+    for clause, text in shorter.items():
+        words = iter(longer[clause].split())
+        assert all(any(bare(word) == bare(other) for other in words) for word in text.split())
