@@ -4,7 +4,7 @@ Run from the project's root: python bench/make_frequency.py FOLDER
 
 FOLDER is the `data` folder of the package wordfreq 3.1: its `small_*.msgpack.gz` list words in groups of one centibel.
 Line n of the result has the words whose frequency is 10 ** (-n / 8). Rarer words are left out, and so are English
-names: words that the vocabulary o200k_base has only with a capital.
+names: words that the vocabulary o200k_base has earlier with a capital.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ KEPT = {"en": 22_000, "de": 4_000, "fr": 2_500, "es": 2_500, "it": 1_500, "nl": 
 """Words of each language."""
 LINES_PER_POWER = 8
 LEAST_LETTERS = 2
+UNKNOWN = 10**9
 TARGET = Path(__file__).resolve().parents[1] / "src/foveate/compress/words/frequency.txt"
 
 
@@ -28,10 +29,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     lines: dict[str, int] = {}
+    names: set[str] = set()
     packed = (TARGET.parents[2] / "vocabularies" / "o200k_base.tiktoken.gz").read_bytes()
-    vocabulary = {
-        b64decode(line.split()[0]).decode("utf-8", "replace") for line in gzip.decompress(packed).splitlines()
-    }
+    tokens = (line.split()[0] for line in gzip.decompress(packed).splitlines())
+    ranks = {b64decode(token).decode("utf-8", "replace"): rank for rank, token in enumerate(tokens)}
     for language, kept in KEPT.items():
         _, *groups = msgspec.msgpack.decode(gzip.decompress((folder / f"small_{language}.msgpack.gz").read_bytes()))
         ranked = ((word, place) for place, group in enumerate(groups) for word in group)
@@ -39,7 +40,9 @@ def main() -> None:
             (word, place) for word, place in ranked if len(word) >= LEAST_LETTERS and word.replace("'", "").isalpha()
         ]
         for word, centibels in words[:kept]:
-            if language == "en" and f" {word.capitalize()}" in vocabulary and f" {word}" not in vocabulary:
+            if language == "en" and ranks.get(f" {word.capitalize()}", UNKNOWN) < ranks.get(f" {word}", UNKNOWN):
+                names.add(word)
+            if word in names:
                 continue
             line = round(centibels * LINES_PER_POWER / 100)
             lines[word] = min(line, lines.get(word, line)) if language == "en" else lines.get(word, line)

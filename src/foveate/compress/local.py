@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
@@ -248,7 +249,7 @@ DENSITY, LEAST, MOST = 0.3, 0.7, 1.3
 ASSISTANT_TOKENS = 30
 """The most that an assistant's turn without a prompt takes."""
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
-USER_PART = 0.55
+USER_PART = 0.6
 """What the prompt may take of a line if both it and the answer are long."""
 NOTE_TOKENS, MARK_TOKENS = 6, 3
 
@@ -286,9 +287,10 @@ def tiny_line(
     texts: dict[int, str] = {}
     if asked:
         part = max(room * USER_PART, room - offered - MARK_TOKENS) if answered else room
-        texts = _with_core(ranking, asked, round(part), count, write)
+        texts = _with_core(ranking, round(part), count, write, among=asked)
     if answered and room - count(write(texts)) > MIN_TOKENS:
-        came = _with_core(ranking, answered, room, count, lambda own: write(dict(sorted({**texts, **own}.items()))))
+        take = ranking.fit if texts else partial(_with_core, ranking)
+        came = take(room, count, lambda own: write(dict(sorted({**texts, **own}.items()))), among=answered)
         texts = dict(sorted({**texts, **came}.items()))
     if not texts:
         return Line(cut_line(_on_one_line(candidates, ranking.clauses(room)), above, count), None)
@@ -296,13 +298,13 @@ def tiny_line(
 
 
 def _with_core(
-    ranking: Ranking, places: set[int], room: int, count: Count, write: Callable[[dict[int, str]], str]
+    ranking: Ranking, room: int, count: Count, write: Callable[[dict[int, str]], str], *, among: set[int]
 ) -> dict[int, str]:
     """The best words of some clauses, subject and verb of the best clause among them where that fits."""
-    best = (step.clause for step in ranking.steps if step.clause in places)
+    best = (step.clause for step in ranking.steps if step.clause in among)
     lead = next((core for core in map(ranking.core, dict.fromkeys(best)) if core), None)
-    texts = ranking.fit(room, count, write, first=[lead], among=places) if lead else {}
-    return texts or ranking.fit(room, count, write, among=places)
+    texts = ranking.fit(room, count, write, first=[lead], among=among) if lead else {}
+    return texts or ranking.fit(room, count, write, among=among)
 
 
 def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:

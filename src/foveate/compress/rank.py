@@ -25,7 +25,7 @@ import numpy as np
 from foveate.compress.clauses import cut_text
 from foveate.compress.courtesy import is_courtesy, plain
 from foveate.compress.facts import word_kinds
-from foveate.compress.lexicon import DAY_WORDS, MONTHS, QUANTITIES, RATES, as_words
+from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline, unescape_inline
 from foveate.compress.telegraph import estimate_tokens, look_at, quoted_places
 from foveate.renditions import NOTHING, Count
@@ -55,7 +55,7 @@ SHORT_RUN, GAP, NEW_CLAUSE = 0.12, 0.03, 0.4
 """Fines: for each word in a run of one or two words, for a gap between runs, and for a clause."""
 AGAIN = 0.5
 """What a word counts that an earlier clause has."""
-ORDERED, ADVISED, COURTESY = 2.2, 1.1, 0.1
+ORDERED, ADVISED, COURTESY = 2.4, 1.1, 0.1
 """How much more a clause counts that orders or forbids, or that advises, and how little one that is only polite."""
 MAX_CLAUSE_WORDS = 96
 """A longer clause is ranked in pieces."""
@@ -105,8 +105,10 @@ _FINITE = _HELPERS - as_words("be been") | as_words(
     we need want like love use see have think know hope prefer agree found"""
 )
 """Verbs that make a sentence with what stands before them."""
-_LIMITS = as_words("since until till before after under over below above within per than least most by")
-"""They stay with the number or the date behind them."""
+_LIMITS = as_words(
+    """since until till before after under over below above within between during while when whenever than least most"""
+)
+"""They stay with the word behind them: a number, a date, what must come first."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
 """Between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
@@ -128,20 +130,16 @@ class _Word(NamedTuple):
     must: bool
     ends: bool
     """What it holds ends with it."""
-    is_date: bool
 
 
 @lru_cache(maxsize=50_000)
 def _look(word: str, *, opens: bool = False) -> _Word:
     core, _, negates, limits, counts = look_at(word)
     tokens = estimate_tokens(word)
-    is_date = core in DAY_WORDS or core in MONTHS or any(kind == "@" for kind, _ in word_kinds(word))
     must = negates or limits or core in RATES
     worth = _worth(core if opens and word.istitle() else word, tokens)
-    holds = 2 if negates or limits else 1 if counts or core in QUANTITIES else 0
-    return _Word(
-        core, max(worth, MUST * must), tokens, not worth and not must, holds, must, word[-1:] in ".;:!?", is_date
-    )
+    holds = 2 if negates or limits else 1 if counts or core in QUANTITIES or core in _LIMITS else 0
+    return _Word(core, max(worth, MUST * must), tokens, not worth and not must, holds, must, word[-1:] in ".;:!?")
 
 
 def _worth(word: str, tokens: int) -> float:
@@ -283,8 +281,7 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         holds = 0 if before.ends else holds
         particle = this.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1
         helper = this.must and before.core in _HELPERS
-        limit = before.core in _LIMITS and (this.is_date or this.holds == 1)
-        joins.append(bool(holds) or particle or helper or limit or (place in quoted and place - 1 in quoted))
+        joins.append(bool(holds) or particle or helper or (place in quoted and place - 1 in quoted))
         holds = max(this.holds, holds - (not this.is_glue and this.core not in _BEFORE_UNITS), 0)
     return joins
 
