@@ -27,6 +27,8 @@ AGAIN = 0.3
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
 """What a turn offers to eras, in all."""
 MAX_UNIT_TOKENS = 32
+UNIT_LEVEL = 13
+"""The lowest level (`foveate.compress.rank`) of the words of a unit: most articles and auxiliaries enter later."""
 SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
 SAMPLE_CHARS = 40_000
@@ -222,7 +224,7 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
     choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
-    texts = ranking.clauses(MAX_UNIT_TOKENS / scale)
+    texts = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
     for place in best_first(choices, again=AGAIN):

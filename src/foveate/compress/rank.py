@@ -31,7 +31,7 @@ from foveate.compress.telegraph import estimate_tokens, look_at, quoted_places
 from foveate.renditions import NOTHING, Count
 from foveate.text import MARK_WORDS
 
-PRICES = np.geomspace(0.8, 0.004, 28).astype(np.float32)
+PRICES = np.geomspace(0.8, 0.006, 20).astype(np.float32)
 """Worth that a token must bring, from the shortest rendition to the longest."""
 WORTH: Mapping[str, float] = {
     "i": 0.5,
@@ -172,6 +172,8 @@ class Step(NamedTuple):
     tokens: float
     is_first: bool
     """None of its clause comes before it."""
+    level: int
+    """Place in `PRICES` of the price at which they enter; beyond the last, nothing is paid for them."""
 
 
 @dataclass(slots=True)
@@ -231,11 +233,13 @@ class Ranking:
                 break
         return steps
 
-    def clauses(self, max_tokens: float) -> dict[int, str]:
-        """Each clause cut to about `max_tokens`, without those whose first words do not fit."""
+    def clauses(self, max_tokens: float, last_level: int = len(PRICES)) -> dict[int, str]:
+        """Each clause cut to about `max_tokens` and to a level, without those whose first words do not fit."""
         left = [max_tokens] * len(self.words)
         steps: list[Step] = []
         for step in self.steps:
+            if step.level > last_level:
+                break
             if step.tokens <= left[step.clause]:
                 left[step.clause] -= step.tokens
                 steps.append(step)
@@ -248,7 +252,9 @@ class Ranking:
         found = core_places(self.words[clause])
         if not found:
             return None
-        return Step(clause, tuple(found), float(sum(_look(self.words[clause][place]).tokens for place in found)), True)
+        return Step(
+            clause, tuple(found), float(sum(_look(self.words[clause][place]).tokens for place in found)), True, 0
+        )
 
 
 def rank(sources: Sequence[Source]) -> Ranking:
@@ -310,7 +316,7 @@ def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]]) -> list[Step]:
             cost = sum(row.tokens[place] for place in places)
             gain = sum(row.worths[place] for place in places) / max(cost, 0.5)
             own = range(len(words[row.clause])) if is_whole else (row.start + place for place in places)
-            found.append((level, -gain, Step(row.clause, tuple(own), cost, number == 0)))
+            found.append((level, -gain, Step(row.clause, tuple(own), cost, number == 0, level)))
     return [step for _, _, step in sorted(found)]
 
 
@@ -321,44 +327,53 @@ def _levels(rows: Sequence[_Row]) -> list[list[int]]:
     rows and prices at once.
     """
     length = max(len(row.worths) for row in rows)
-    shape = len(rows), length
+    shape = length, len(rows), 1
     worths, tokens = np.full(shape, -1e3, np.float32), np.ones(shape, np.float32)
-    joins, musts = np.zeros(shape, bool), np.zeros(shape, bool)
+    joins, musts = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     short = np.full((len(rows), 1), SHORT_RUN, np.float32)
     for place, row in enumerate(rows):
         size = len(row.worths)
-        worths[place, :size], tokens[place, :size] = row.worths, row.tokens
-        joins[place, :size], musts[place, :size] = row.joins, row.musts
+        worths[:size, place, 0], tokens[:size, place, 0] = row.worths, row.tokens
+        joins[:size, place, 0], musts[:size, place, 0] = row.joins, row.musts
         if size < MIN_RUN:
             short[place] = 0
-    values = worths[:, :, None] - tokens[:, :, None] * PRICES
+    joins *= _FORBIDDEN
+    musts *= _FORBIDDEN
+    values = worths - tokens * PRICES
+    opening = values + (joins - np.float32(GAP))
+    shorter = 2 * short
     none = np.full((len(rows), len(PRICES)), _FORBIDDEN, np.float32)
     gap, one, two, many = np.zeros_like(none), none, none, none
-    back_gap = np.empty((length, *none.shape), np.int8)
-    back_many = np.empty((length, *none.shape), bool)
+    stays, is_many, is_two, is_long = (np.empty((length, *none.shape), bool) for _ in range(4))
     for place in range(length):
-        value, join, must = values[:, place], joins[:, place, None], musts[:, place, None]
-        after_one, after_two = one - short, two - 2 * short
-        after = np.maximum(np.maximum(after_one, after_two), many)
-        kept_after = np.where(join, _FORBIDDEN, after)
-        back_gap[place] = np.where(gap >= kept_after, 0, np.where(after == many, 3, np.where(after == after_two, 2, 1)))
-        back_many[place] = many >= two
-        opened = np.where(join, _FORBIDDEN, gap - GAP) + value
-        new_gap = np.where(must, _FORBIDDEN, np.maximum(gap, kept_after))
-        one, two, many, gap = opened, one + value, np.maximum(two, many) + value, new_gap
-    ends = np.stack((gap, one - short, two - 2 * short, many))
-    state = ends.argmax(axis=0)
-    state = np.where(ends.max(axis=0) > NEW_CLAUSE, state, -1)
-    kept = np.zeros((*shape, len(PRICES)), bool)
+        value = values[place]
+        after_one, after_two = one - short, two - shorter
+        best = np.maximum(after_one, after_two)
+        np.greater_equal(after_two, after_one, out=is_two[place])
+        np.greater_equal(many, best, out=is_many[place])
+        np.greater_equal(many, two, out=is_long[place])
+        best = np.maximum(best, many)
+        best += joins[place]
+        np.greater_equal(gap, best, out=stays[place])
+        opened = gap + opening[place]
+        many = np.maximum(two, many)
+        many += value
+        two = one + value
+        gap = np.maximum(gap, best)
+        gap += musts[place]
+        one = opened
+    ends = np.stack((gap, one - short, two - shorter, many))
+    state = np.where(ends.max(axis=0) > NEW_CLAUSE, ends.argmax(axis=0), -1)
+    before_gap = np.where(stays, 0, np.where(is_many, 3, 2 - ~is_two))
+    kept = np.zeros((length, *none.shape), bool)
     for place in range(length - 1, -1, -1):
-        kept[:, place] = state > 0
-        state = np.where(
-            state <= 0,
-            np.where(state < 0, -1, back_gap[place]),
-            np.where(state == MIN_RUN, np.where(back_many[place], 3, 2), state - 1),
-        )
-    entered: list[list[int]] = np.where(kept.any(axis=2), kept.argmax(axis=2), len(PRICES)).tolist()
-    return entered
+        in_run = state > 0
+        kept[place] = in_run
+        in_long = state == MIN_RUN
+        state = np.where(in_run, state - 1 + (in_long & is_long[place]), np.where(state < 0, -1, before_gap[place]))
+    entered = np.where(kept.any(axis=2), kept.argmax(axis=2), len(PRICES))
+    levels: list[list[int]] = entered.T.tolist()
+    return levels
 
 
 MIN_RUN = 3
