@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore, StoreBusy, StoreError
 from foveate.store import Store, open_store, sql
 from foveate.store.database import DatabaseStore
-from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresServer, PostgresWords
+from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresServer
+from foveate.store.postgres.words import PostgresWords
 from foveate.store.rows import NewPassages, PassageText
 from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import match_texts

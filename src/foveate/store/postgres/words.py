@@ -1,0 +1,135 @@
+"""The full-text table of passages in PostgreSQL."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
+from typing import Protocol
+
+from psycopg import errors as pg
+
+from foveate.errors import Damaged
+from foveate.store import sql
+from foveate.store.rows import PassageText
+from foveate.store.sqlite import DAMAGED_INDEX, WordCutter, match_texts
+
+CREATE_WORDS = (
+    "CREATE TABLE passage_words (key BIGINT PRIMARY KEY, session BIGINT NOT NULL, words TSVECTOR NOT NULL)",
+    "CREATE INDEX passage_words_words ON passage_words USING gin (words)",
+)
+DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
+ADD_WORDS = "INSERT INTO passage_words (key, session, words) VALUES (:key, :session, CAST(:words AS tsvector))"
+TAKE_WORDS = "DELETE FROM passage_words WHERE key = :key"
+MATCH_WORDS = """SELECT key FROM passage_words WHERE words @@ CAST(:query AS tsquery) AND key > :beyond
+    ORDER BY key DESC LIMIT :limit"""
+COUNT_WORDS = "SELECT count(*) FROM passage_words"
+CHECK_WORDS = "SELECT key FROM passage_words WHERE words IS NULL LIMIT 1"
+MAX_LEXEME_BYTES = 1_000
+_FIELDS = {None: "", "words": ":AB", "tool": ":C"}
+
+
+class WordsConnection(Protocol):
+    """What the index needs of its connection."""
+
+    location: str
+    is_writing: bool
+
+    def execute(self, statement: str, parameters: sql.Values | None = ..., /) -> sql.Cursor: ...
+
+    def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> sql.Cursor: ...
+
+    def savepoint(self, name: str) -> AbstractContextManager[None]: ...
+
+
+class PostgresWords:
+    """The full-text table of passages: see `foveate.store.sql.WordIndex`.
+
+    Its words are those that SQLite's tokenizer makes, so both databases find the same passages. A lexeme's weight is
+    the column: A for the text, B for what it names, C for the tool.
+    """
+
+    def __init__(self, connection: WordsConnection, cutter: WordCutter) -> None:
+        self._connection = connection
+        self._cutter = cutter
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        try:
+            if self._connection.is_writing:
+                with self._connection.savepoint("words"):
+                    yield
+            else:
+                yield
+        except (pg.UndefinedTable, pg.UndefinedColumn, pg.IndexCorrupted, pg.DataCorrupted) as error:
+            raise Damaged(self._connection.location, DAMAGED_INDEX) from error
+
+    def write(self) -> AbstractContextManager[None]:
+        return self.guard()
+
+    def add(self, session: int, entries: Iterable[tuple[int, PassageText]]) -> None:
+        keys, texts = zip(*entries, strict=True) if (entries := list(entries)) else ((), ())
+        cut = self._cutter.cut(texts)
+        rows = [
+            {"key": key, "session": session, "words": _vector(session, fields)}
+            for key, fields in zip(keys, cut, strict=True)
+        ]
+        self._connection.executemany(ADD_WORDS, rows)
+
+    def remove(self, session: int, entries: Iterable[tuple[int, PassageText]]) -> None:  # noqa: ARG002
+        self._connection.executemany(TAKE_WORDS, [{"key": key} for key, _ in entries])
+
+    def purge(self) -> None:
+        """PostgreSQL erases removed rows by itself (autovacuum)."""
+
+    def match(
+        self, phrase: str, *, sessions: Sequence[int] = (), field: str | None = None, beyond: int = -1, limit: int = -1
+    ) -> list[int]:
+        words = self._cutter.phrase(phrase)
+        if not words:
+            return []
+        query = " <-> ".join(f"{_lexeme(word)}{_FIELDS[field]}" for word in words)
+        if sessions:
+            query = f"({' | '.join(_lexeme(_tag(session)) for session in sessions)}) & ({query})"
+        values = {"query": query, "beyond": beyond, "limit": None if limit < 0 else limit}
+        return [key for (key,) in self._connection.execute(MATCH_WORDS, values)]
+
+    def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
+        return match_texts(phrases, texts)
+
+    def count(self) -> int:
+        (count,) = self._connection.execute(COUNT_WORDS).fetchone() or (0,)
+        return int(count)
+
+    def check(self) -> None:
+        self._connection.execute(CHECK_WORDS)
+
+    def recreate(self) -> None:
+        for statement in (DROP_WORDS, *CREATE_WORDS):
+            self._connection.execute(statement)
+
+
+def _vector(session: int, fields: Sequence[Sequence[str]]) -> str:
+    """The words of a passage as a `tsvector`; a place is left out between fields, so that no phrase spans two."""
+    places: dict[str, list[str]] = {_tag(session): []}
+    place = 0
+    for weight, words in zip("ABC", fields, strict=True):
+        for word in words:
+            place += 1
+            places.setdefault(word, []).append(f"{place}{weight}")
+        place += 1
+    return " ".join(f"{_lexeme(word)}{':' if found else ''}{','.join(found)}" for word, found in places.items())
+
+
+def _tag(session: int) -> str:
+    """A lexeme that is no word."""
+    return f"={session}"
+
+
+@lru_cache(maxsize=4_096)
+def _lexeme(word: str) -> str:
+    """A word in quotes; instead of a very long one its hash."""
+    if len(word) * 4 > MAX_LEXEME_BYTES and len(word.encode()) > MAX_LEXEME_BYTES:
+        word = hashlib.sha256(word.encode()).hexdigest()
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
