@@ -473,6 +473,22 @@ def test_a_client_that_was_away_too_long_is_told_of_the_gap(tmp_path: Path) -> N
     assert hub.after("other", 0) == []
 
 
+def test_a_stream_of_events_ends_when_its_key_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foveate.server.api.events.KEEP_ALIVE_SECONDS", 0.1)
+    with sync.open(tmp_path / "a.db") as fov:
+        key = fov.keys.create("k", rights=["read"])
+    with (
+        listening(tmp_path / "a.db", key_cache_seconds=0) as url,
+        httpx2.Client(base_url=f"{url}{API}", timeout=PATIENCE_SECONDS) as client,
+        client.stream("GET", "/events", headers=bearer(key.secret)) as stream,
+        sync.open(tmp_path / "a.db") as fov,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == ": events"
+        fov.keys.revoke(key.info.id)
+        assert [line for line in lines if line and line != ": waiting"] == []
+
+
 def test_a_tenant_gets_only_its_own_events(tmp_path: Path) -> None:
     with listening(tmp_path / "a.db", key_cache_seconds=0) as url, httpx2.Client(base_url=f"{url}{API}") as client:
         owner = client.post("/keys", json={"rights": ["admin"]}).json()["secret"]

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ def listening(location: Path, **server: Any) -> Iterator[str]:
         async with foveate.open(location, settings=settings) as fov:
             app = create_app(fov)
             running["server"] = QuietServer(server_config(app, app.state.settings), ready.set)
+            running["end_streams"] = partial(asyncio.get_running_loop().call_soon_threadsafe, app.state.end_streams)
             await running["server"].serve()
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
@@ -88,4 +90,5 @@ def listening(location: Path, **server: Any) -> Iterator[str]:
         yield f"{URL}:{running['server'].port}"
     finally:
         running["server"].should_exit = True
+        running["end_streams"]()
         thread.join(PATIENCE_SECONDS)

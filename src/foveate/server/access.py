@@ -57,6 +57,7 @@ class Principal:
 
 
 OWNER = Principal("", frozenset(RIGHTS), "")
+UNAVAILABLE = 503
 NOBODY = Principal("", frozenset(), "")
 """The caller of a public path."""
 
@@ -113,6 +114,14 @@ class AccessControl:
         if not is_loopback(connection):
             raise _denied(f"without a key only direct requests from this machine are served; {CREATE_KEY}")
         return OWNER
+
+    async def still_admits(self, connection: HTTPConnection) -> bool:
+        """Whether a request that is still being answered may go on: its key was not revoked and has not expired."""
+        try:
+            await self.identify(connection)
+        except ProblemError as error:
+            return error.status == UNAVAILABLE
+        return True
 
     async def identify_key(self, secret: str) -> Principal:
         """Whose key this is; `ProblemError` 401 if nobody's."""

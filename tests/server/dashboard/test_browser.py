@@ -164,15 +164,17 @@ def ask_for_a_file(watched: Watched, session: str) -> Any:
     return page
 
 
-def test_a_tool_call_is_executed_once_it_is_approved(watched: Watched, folder: Path) -> None:
+def test_a_tool_call_is_executed_once_it_is_approved_in_any_browser(watched: Watched, folder: Path) -> None:
     page = ask_for_a_file(watched, "denied")
     page.locator("button", has_text="Deny").click()
     page.locator("text=write_file was denied").wait_for()
     page.locator(".said", has_text="Done with the file.").wait_for()
     assert not (folder / "note.txt").exists()
     page = ask_for_a_file(watched, "approved")
-    page.locator(".approval button", has_text="Approve").first.click()
-    page.locator("text=write_file was approved.").wait_for()
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.locator(".approval button", has_text="Approve").first.click()
+    other.locator("text=write_file was approved.").wait_for()
     page.locator(".turn-line", has_text="scripted").wait_for()
     assert (folder / "note.txt").read_text() == "port <b>8443</b>"
 
@@ -268,3 +270,41 @@ def test_everything_is_reached_by_keyboard(watched: Watched) -> None:
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.getAttribute('href') || document.activeElement.id"))
     assert {"/", "/ui/compare", "/ui/settings", "search", "/ui/sessions/work"} <= reached
+
+
+@pytest.mark.thorough
+def test_a_page_goes_on_after_a_restart_of_the_server(browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    with listening(tmp_path / "a.db") as url:
+        page.request.post(f"{url}/api/v1/sessions", data={"id": "s"})
+        page.goto(f"{url}/ui/sessions/s")
+        page.locator("#connection", has_text="live").wait_for()
+    page.locator("#connection", has_text="connection lost").wait_for()
+    with foveate.open(tmp_path / "a.db") as fov:
+        fov.session("s").record([{"role": "user", "content": "said meanwhile"}])
+    with listening(tmp_path / "a.db", port=int(url.rpartition(":")[2])):
+        page.locator("#connection", has_text="live").wait_for()
+        page.locator(".cell[aria-label^='T-1']").wait_for()
+    context.close()
+
+
+def test_an_open_page_says_that_its_key_was_revoked(browser: Any, tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "a.db") as fov:
+        fov.session("s")
+        key = fov.keys.create("k", rights=["read"])
+        fov.keys.create("other")
+    context = browser.new_context()
+    page = context.new_page()
+    with listening(tmp_path / "a.db", key_cache_seconds=0) as url:
+        page.goto(f"{url}/ui/sessions/s")
+        page.locator("input[name=key]").fill(key.secret)
+        page.locator("button", has_text="Log in").click()
+        page.goto(f"{url}/ui/sessions/s")
+        page.locator("#connection", has_text="live").wait_for()
+        with foveate.open(tmp_path / "a.db") as fov:
+            fov.keys.revoke(key.info.id)
+            fov.session("s").record([{"role": "user", "content": "a secret"}])
+        page.locator("button", has_text="Preview").click()
+        page.wait_for_url("**/ui/login")
+    context.close()

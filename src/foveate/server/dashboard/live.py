@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.responses import Response, StreamingResponse
 
 from foveate.server.api.events import event_stream
@@ -14,5 +16,6 @@ pages = Pages()
 async def stream_events(visit: Visit) -> Response:
     """Events as they happen; the browser reconnects by itself and resumes behind the last one it has seen."""
     last = visit.request.headers.get("last-event-id", "")
-    stream = event_stream(visit.parts.events, visit.principal.tenant, last)
+    admitted = partial(visit.parts.access.still_admits, visit.request)
+    stream = event_stream(visit.parts.events, visit.principal.tenant, last, admitted)
     return StreamingResponse(stream, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})

@@ -29,10 +29,26 @@ function show(event) {
   while (log.children.length > 50) log.lastChild.remove();
 }
 
+/* Events arrive as long as the page is open. After a loss, e.g. a restart of the server, everything is loaded again. */
+const RETRY_MS = 3000;
+
+async function isLoggedOut() {
+  const request = new AbortController();
+  try {
+    const response = await fetch("/ui/events", { redirect: "manual", signal: request.signal });
+    return response.type === "opaqueredirect";
+  } catch (error) {
+    return false;
+  } finally {
+    request.abort();
+  }
+}
+
 function listen() {
   const kinds = document.body.dataset.kinds;
   if (!kinds) return;
-  const source = new EventSource("/ui/events");
+  let isLost = false;
+  const refreshAll = () => document.querySelectorAll("[data-live]").forEach(refresh);
   const take = message => {
     const event = JSON.parse(message.data);
     const own = document.body.dataset.session;
@@ -42,10 +58,24 @@ function listen() {
       if (element.dataset.live.split(" ").includes(event.kind)) refresh(element);
     });
   };
-  kinds.split(" ").forEach(kind => source.addEventListener(kind, take));
-  source.addEventListener("gap", () => document.querySelectorAll("[data-live]").forEach(refresh));
-  source.onopen = () => announce("live");
-  source.onerror = () => announce("connection lost, trying again");
+  const connect = () => {
+    const source = new EventSource("/ui/events");
+    kinds.split(" ").forEach(kind => source.addEventListener(kind, take));
+    source.addEventListener("gap", refreshAll);
+    source.onopen = () => {
+      announce("live");
+      if (isLost) refreshAll();
+      isLost = false;
+    };
+    source.onerror = async () => {
+      isLost = true;
+      announce("connection lost, trying again");
+      if (source.readyState !== EventSource.CLOSED) return;
+      if (await isLoggedOut()) announce("logged out; reload the page to log in");
+      setTimeout(connect, RETRY_MS);
+    };
+  };
+  connect();
 }
 
 /* A form that may be used for some seconds only. */
