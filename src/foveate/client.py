@@ -207,7 +207,8 @@ class Foveate:
 
         `strategy_settings` override those of `settings`; see `Session.use`. `mode` is the name of a stored prompt that
         becomes part of the system prompt, e.g. `developer`; see `Session.set_mode`. `scope`, e.g. `user:anna`, is the
-        scope whose knowledge and past sessions it may recall; it also makes the session one of that scope.
+        scope whose knowledge and past sessions it may recall; it also makes the session one of that scope. An empty one
+        removes it.
         """
         given = {
             "strategy": strategy,
@@ -217,7 +218,7 @@ class Foveate:
             "platform": platform,
             "channel": channel,
             "mode": mode,
-            "scope": None if scope is None else str(Scope.parse(scope)),
+            "scope": str(Scope.parse(scope)) if scope else scope,
         }
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if strategy is not None:

@@ -8,6 +8,7 @@ everything can be rebuilt from the raw turn.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -91,11 +92,18 @@ class Compressor(Protocol):
 
 HISTORY_TOOLS = frozenset({"get_turn", "get_turns", "get_turns_by_topic", "search_history"})
 """The tools by which a model reads its history again; `foveate.context.tools` defines them."""
+_MCP_TOOL = re.compile(r"(?:.*[_.:/-])?foveate[_.:/-]+(?:search_history|get_turns?|get_context|list_sessions)")
+"""The tools of Foveate's MCP server as clients name them, e.g. `mcp__foveate__search_history`."""
+
+
+def is_history_tool(name: str) -> bool:
+    """Whether a tool reads recorded history: one that Foveate offers by itself, or by MCP."""
+    return name in HISTORY_TOOLS or _MCP_TOOL.fullmatch(name) is not None
 
 
 def without_recalled(messages: Sequence[Message]) -> list[Message]:
     """The messages with the answers of the history tools left empty: what was recalled is never learned again."""
-    recalls = {call.id for message in messages for call in message.tool_calls if call.name in HISTORY_TOOLS}
+    recalls = {call.id for message in messages for call in message.tool_calls if is_history_tool(call.name)}
     return [
         message if not any(_is_recalled(part, recalls) for part in message.parts) else _emptied(message, recalls)
         for message in messages
@@ -105,7 +113,7 @@ def without_recalled(messages: Sequence[Message]) -> list[Message]:
 def _is_recalled(part: Part, recalls: Collection[str | None]) -> bool:
     if not isinstance(part, ToolResult):
         return False
-    return part.name in HISTORY_TOOLS if part.name else part.call_id is not None and part.call_id in recalls
+    return is_history_tool(part.name) if part.name else part.call_id is not None and part.call_id in recalls
 
 
 def _emptied(message: Message, recalls: Collection[str | None]) -> Message:

@@ -176,3 +176,12 @@ def test_a_session_shown_by_checkpoints_has_its_reliability_beside_it(tmp_path: 
         notes["reliability_level"],
     )
     assert shell.json("stats", "long")["sessions"]["long"]["reliability"] == listed["long"]
+
+
+def test_a_session_has_a_scope(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert shell("sessions", "scope", "s") == "s has no scope.\n"
+    assert shell("sessions", "scope", "s", "user:anna") == "s has the scope user:anna.\n"
+    assert shell.json("sessions", "scope", "s")["scope"] == "user:anna"
+    assert "scope" in shell.error("sessions", "scope", "s", "pirate")
+    assert shell("sessions", "scope", "s", "--off") == "s has no scope.\n"

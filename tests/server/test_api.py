@@ -473,6 +473,16 @@ def test_a_client_that_was_away_too_long_is_told_of_the_gap(tmp_path: Path) -> N
     assert hub.after("other", 0) == []
 
 
+def test_a_session_gets_a_scope_and_loses_it(client: ServerClient) -> None:
+    made = client.post(f"{API}/sessions", json={"id": "scoped", "scope": "user:anna"})
+    assert made.json()["scope"] == "user:anna"
+    changed = client.patch(f"{API}/sessions/scoped", json={"scope": "project:shop"}).json()
+    assert changed["scope"] == "project:shop"
+    assert client.patch(f"{API}/sessions/scoped", json={"title": "x"}).json()["scope"] == "project:shop"
+    assert client.patch(f"{API}/sessions/scoped", json={"scope": "nobody:x"}).status_code == 422
+    assert client.patch(f"{API}/sessions/scoped", json={"scope": ""}).json()["scope"] == ""
+
+
 def test_a_stream_of_events_ends_when_its_key_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foveate.server.api.events.KEEP_ALIVE_SECONDS", 0.1)
     with sync.open(tmp_path / "a.db") as fov:

@@ -294,13 +294,22 @@ def test_closing_ends_though_the_session_at_work_was_deleted(tmp_path: Path) -> 
     asyncio.run(asyncio.wait_for(with_store(tmp_path / "chat.db", job), PATIENCE_SECONDS))
 
 
-@pytest.mark.parametrize("name", sorted(HISTORY_TOOLS))
+BY_MCP = ["mcp__foveate__search_history", "mcp_foveate_get_turn", "foveate_get_context", "foveate.list_sessions"]
+
+
+@pytest.mark.parametrize("name", [*sorted(HISTORY_TOOLS), *BY_MCP])
 def test_what_a_history_tool_answered_is_left_out(name: str) -> None:
     messages = [user("Look it up."), *tool_step(1, "RECALLED", name=name), *tool_step(2, "NEW")]
     kept = without_recalled(messages)
     texts = [part.text for message in kept for result in message.tool_results for part in result.content]  # type: ignore[union-attr]
     assert texts == ["NEW"]
     assert [len(message.tool_calls) for message in kept] == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["mcp__other__search_history", "search", "mcp__foveate__pin", "notfoveate_get_turn"])
+def test_what_another_tool_answered_is_kept(name: str) -> None:
+    kept = without_recalled([user("Look it up."), *tool_step(1, "FOUND", name=name)])
+    assert [bool(result.content) for message in kept for result in message.tool_results] == [True]
 
 
 def test_the_newest_turn_gets_its_levels_once_it_has_been_quiet(tmp_path: Path) -> None:

@@ -229,6 +229,30 @@ def mode(session_id: str, name: str | None, off: bool, store_path: Path, as_json
     _show_change(info, f"{info.id} {f'is in mode {info.mode}' if info.mode else 'has no mode'}.", as_json=as_json)
 
 
+@command.command()
+@click.argument("session_id", metavar="SESSION")
+@click.argument("name", metavar="[SCOPE]", required=False)
+@click.option("--off", is_flag=True, help="Use no scope.")
+@store_option
+@json_option
+def scope(session_id: str, name: str | None, off: bool, store_path: Path, as_json: bool) -> None:
+    """Set the scope of a session, whose knowledge and past sessions it may recall. Without one, print the current one.
+
+    The session becomes one of that scope: others of it can recall this session too, and 'foveate learn' reads it there.
+
+    \b
+    foveate sessions scope support-42 user:anna
+    foveate sessions scope support-42 --off
+    """
+    if off and name:
+        raise click.UsageError("give a scope, or --off")
+    with opened(store_path) as fov:
+        info = fov.find_session(session_id).info
+        if off or name:
+            info = fov.session(info.id, scope=name or "").info
+    _show_change(info, f"{info.id} {f'has the scope {info.scope}' if info.scope else 'has no scope'}.", as_json=as_json)
+
+
 def _setting(pair: str) -> tuple[str, Json]:
     """A key and what it is set to: JSON where it is JSON, else the words as they are."""
     key, equals, value = pair.partition("=")

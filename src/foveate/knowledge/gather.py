@@ -20,7 +20,7 @@ from foveate.errors import ModelError
 from foveate.models.secrets import redact
 from foveate.recall.embed import index_maker, load_embedder
 from foveate.recall.scopes import Scope
-from foveate.renditions import HISTORY_TOOLS, without_recalled
+from foveate.renditions import is_history_tool, without_recalled
 from foveate.session.tenant import public_id
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
@@ -312,7 +312,7 @@ def _answer_text(messages: Iterable[Message]) -> str:
 def _outcomes(messages: Sequence[Message]) -> Iterator[ToolOutcome]:
     """The calls of a turn that read no history, with their results, in order."""
     results = {result.call_id: result for message in messages for result in message.tool_results}
-    calls = [call for message in messages for call in message.tool_calls if call.name not in HISTORY_TOOLS]
+    calls = [call for message in messages for call in message.tool_calls if not is_history_tool(call.name)]
     found = [_outcome(call, results.get(call.id) if call.id is not None else None) for call in calls]
     found += _displayed(messages)
     if len(found) > MAX_TOOLS:

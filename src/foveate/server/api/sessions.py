@@ -44,6 +44,8 @@ class SessionResource(Struct, frozen=True, kw_only=True):
     updated_at: datetime
     mode: str
     """The mode whose prompt is part of every system prompt; empty: none."""
+    scope: str
+    """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`; empty: none."""
 
 
 class SessionPage(Struct, frozen=True, kw_only=True):
@@ -77,6 +79,8 @@ class NewSessionBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     platform: Text | None = None
     channel: Text | None = None
     mode: str | None = None
+    scope: Text | None = None
+    """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`."""
 
 
 class SessionChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,6 +95,8 @@ class SessionChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     channel: Text | UnsetType = UNSET
     mode: str | UnsetType = UNSET
     """The name of a mode, e.g. `developer`; empty: none."""
+    scope: Text | UnsetType = UNSET
+    """A scope, e.g. `user:anna`; empty: none."""
 
 
 class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
