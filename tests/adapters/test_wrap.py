@@ -15,11 +15,12 @@ from openai import AsyncOpenAI, OpenAI
 import foveate
 from foveate import sync
 from foveate.errors import InputError
-from foveate.testing.adapters import CASES, Case, MakeDoor, run_case
+from foveate.testing.adapters import Case, MakeDoor, run_case
+from support.adapter_cases import every_short_case
 from support.client_doors import AnthropicDoor, OpenAIDoor
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@every_short_case
 @pytest.mark.parametrize("make", [OpenAIDoor, AnthropicDoor])
 def test_a_wrapped_client_conforms(make: MakeDoor, case: Case, tmp_path: Path) -> None:
     asyncio.run(run_case(case, make, tmp_path / "chat.db"))

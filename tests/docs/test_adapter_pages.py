@@ -15,7 +15,7 @@ from support.paths import ROOT
 from support.provider_process import provider
 from support.upstream import Upstream, say
 
-PAGES = {"clients": "openai"}
+PAGES = {"clients": "openai", "openai-agents": "agents", "pydantic-ai": "pydantic_ai"}
 """Pages, and the package that each needs."""
 ANSWERS = ("Aye, noted.", "Port 8443, matey.")
 

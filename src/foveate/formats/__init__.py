@@ -1,7 +1,7 @@
 """Message formats: how a turn comes in from a provider or a transcript, and goes out again.
 
-A format is one module in `providers/` or `transcripts/`, or one that a third party names under the entry point group
-`foveate.formats`. There are two kinds:
+A format is one module in `providers/`, `frameworks/` or `transcripts/`, or one that a third party names under the entry
+point group `foveate.formats`. There are two kinds:
 
 - a **message format** is what a provider's API takes: `recognises`, `parse`, `render`;
 - a **transcript format** is what a program leaves on disk: `detect`, `read`, `parse`, `write`.
@@ -98,7 +98,8 @@ class TranscriptFormat(Format, Protocol):
         ...
 
 
-REGISTRY: Registry[Format] = Registry("foveate.formats", (f"{__name__}.providers", f"{__name__}.transcripts"))
+_FOLDERS = ("providers", "frameworks", "transcripts")
+REGISTRY: Registry[Format] = Registry("foveate.formats", tuple(f"{__name__}.{folder}" for folder in _FOLDERS))
 
 
 def names() -> tuple[str, ...]:

@@ -74,7 +74,8 @@ class RequestHistory:
         """How many messages the chain has up to this key; what a client added behind it is new."""
         known = 0
         for index, (own, mark) in enumerate(zip(self.keys, self.marks, strict=True)):
-            if own == key and not (known and mark.addition == "message"):
+            is_answer = mark.role == "assistant" and not mark.items  # thinking, whose answer comes behind it
+            if own == key and not (known and (mark.addition == "message" or is_answer)):
                 known = index + 1
             elif known:
                 break

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from foveate.context.render import FORMATS, canonical_messages
 from foveate.context.signatures import without_unbound_messages
+from foveate.context.tools import tool_definitions
 from foveate.formats import render_messages
 from foveate.intake.chain import RequestHistory, read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
-from foveate.intake.sessions import ClientId
+from foveate.intake.sessions import ClientId, branch_of, is_branch, place_name
 from foveate.session import Session
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id
@@ -26,6 +27,8 @@ from foveate.turn import Message, Text
 
 Record = Mapping[str, Any]
 
+READ_TURNS: Final = 50
+"""Turns that are read at once where only the newest messages are asked for."""
 SOURCE: Final = "session"
 """What names the session: the handle that the program was given."""
 
@@ -118,6 +121,60 @@ class Conversation:
     def release(self, view: View) -> None:
         """No answer comes to a view, or it was recorded; a second call has no effect."""
         self._recorder.release(view.placement)
+
+    async def end(self, format: str, messages: Sequence[Record]) -> str:  # noqa: A002
+        """Names the place that new messages come behind: all that is recorded, but for the same prompt unanswered."""
+        turns = (await self.session.refresh()).turns
+        is_again = bool(messages) and await self.session.is_waiting(as_messages(list(messages[:1]), format))
+        return place_name(self._named.name, turns - is_again)
+
+    async def messages(self, format: str, *, limit: int | None = None) -> list[Any]:  # noqa: A002
+        """All that was said, oldest first; with a limit the newest messages."""
+        last = (await self.session.refresh()).turns
+        found: list[Any] = []
+        while last and (limit is None or len(found) < limit):
+            first = 1 if limit is None else max(1, last - READ_TURNS + 1)
+            turns = await self.session.load_turns(first, last)
+            said = [message for turn in turns for message in turn.messages if message.kind == "message"]
+            found[:0] = render_messages(format, said)
+            last = first - 1
+        return found if limit is None else found[max(0, len(found) - limit) :]
+
+    async def last_branch(self) -> Session:
+        """The session or its branch, whichever was used last."""
+        home, root = self.session.home, self._named.name
+        stored = await home.clients.family(home.tenant_name, self.session.stored_id)
+        names = [public_id(home.tenant_name, one) for one in stored]
+        name = next((name for name in names if is_branch(name, root)), root)
+        return self.session if name == root else await home.open_session(name)
+
+    async def cleared(self) -> Conversation:
+        """An empty branch."""
+        return Conversation(await self.session.fork(branch_of(self._named.name), 0))
+
+    async def without_newest(self, format: str, count: int) -> Conversation:  # noqa: A002
+        """A branch without the newest messages."""
+        turn = (await self.session.refresh()).turns
+        kept: Sequence[Message] = ()
+        while turn and count:
+            said = [message for message in (await self.session.load_turn(turn)).messages if message.kind == "message"]
+            kept, count, turn = said[: max(0, len(said) - count)], max(0, count - len(said)), turn - 1
+        branch = Conversation(await self.session.fork(branch_of(self._named.name), turn))
+        records: list[Any] = render_messages(format, kept)
+        await branch.record(format, records, start=place_name(branch.session.id, turn))
+        return branch
+
+    async def discard(self) -> None:
+        """Delete a branch to which nothing was added."""
+        await self.session.home.delete_session(self._named.name)
+
+    def history_tools(self) -> list[dict[str, Any]]:
+        """Name, description and parameters of each history tool."""
+        return [dict(tool["function"]) for tool in tool_definitions("openai") if isinstance(tool["function"], Mapping)]
+
+    async def call_tool(self, name: str, arguments: object) -> str:
+        """Execute a model's call of a history tool."""
+        return await self.session.call_tool(name, arguments)
 
     async def _place(self, history: RequestHistory, overhead: Overhead) -> Placement:
         placed = await self._recorder.place(overhead, history, self._named, SessionChoice())

@@ -169,7 +169,7 @@ class Resolver:
             self._summed[named.name] = found.place.session_id
             scratch = _placed(history, found, "a summary for the client", always_fork=True)
             return replace(scratch, session=f"{branch_of(named.name)}{SCRATCH}", is_scratch=True)
-        may_be_alone = named.is_ours and history.last_answer is None
+        may_be_alone = named.is_ours and history.last_answer is None and not history.start
         turns = None if found and not may_be_alone else await count_turns(named.name)
         # A single prompt to a session with several turns is new, even if an earlier one had the same words.
         if found and (turns or 0) <= 1:
@@ -198,7 +198,7 @@ class Resolver:
         names = [self._public(stored) for stored in await self._places.family(self._tenant, self._stored(named.name))]
         if (summed := self._summed.pop(named.name)) in names:
             return summed
-        return next((name for name in names if _is_branch(name, named.name)), named.name)
+        return next((name for name in names if is_branch(name, named.name)), named.name)
 
     async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> SessionDecision | None:
         """An answer that its client wrote in another way, but with the ids of the calls that wait for results."""
@@ -257,10 +257,10 @@ class Resolver:
     ) -> SessionDecision:
         """Prompts without the history before them: the client leaves that to us."""
         if named.name not in busy and await self._is_waiting(named.name, history.parse(0)):
-            history = read_history(history.format, history.records, start=f"{named.name} {turns - 1}")
+            history = read_history(history.format, history.records, start=place_name(named.name, turns - 1))
             count = len(history.records)
             return SessionDecision("continue", "the prompt again, without answer", history, named.name, count)
-        history = read_history(history.format, history.records, start=f"{named.name} {turns}")
+        history = read_history(history.format, history.records, start=place_name(named.name, turns))
         if named.name in busy:
             reason = "a second prompt while the first is being answered"
             branch = branch_of(named.name)
@@ -277,7 +277,7 @@ class Resolver:
             if history.marks[answer].role != "assistant" or not (tail := history.tail(answer)):
                 continue
             known = [self._public(session) for session, _ in await self._places.find_tails(self._tenant, tail)]
-            if (own := next((name for name in known if _is_branch(name, named.name)), None)) is not None:
+            if (own := next((name for name in known if is_branch(name, named.name)), None)) is not None:
                 reason = "the beginning of the history is another; its end is known"
                 return SessionDecision("continue", reason, history, own, answer + 1)
         reason = "the client replaced its history"
@@ -297,7 +297,12 @@ def branch_of(name: str) -> str:
     return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(BRANCH_BYTES)}"
 
 
-def _is_branch(name: str, root: str) -> bool:
+def place_name(name: str, turns: int) -> str:
+    """Names the place behind a session's turns, for messages that come without the history before them."""
+    return f"{name} {turns}"
+
+
+def is_branch(name: str, root: str) -> bool:
     """Whether a session is this one or a branch of it, as against its sub-agents and what is deleted soon."""
     before, _, added = name.partition(BRANCH)
     return name == root or (before == root and len(added) == 2 * BRANCH_BYTES and set(added) <= set(hexdigits))

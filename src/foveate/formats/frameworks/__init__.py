@@ -1,0 +1,1 @@
+"""How agent frameworks write messages: as plain JSON, so that none of them is imported here."""
