@@ -15,7 +15,7 @@ from openai import AsyncOpenAI, OpenAI
 import foveate
 from foveate import sync
 from foveate.errors import InputError
-from foveate.testing.adapters import Case, MakeDoor, run_case
+from foveate.testing.adapters import Case, MakeDoor, fifty_turns_fit_the_budget, run_case
 from support.adapter_cases import every_short_case
 from support.client_doors import AnthropicDoor, OpenAIDoor
 
@@ -24,6 +24,10 @@ from support.client_doors import AnthropicDoor, OpenAIDoor
 @pytest.mark.parametrize("make", [OpenAIDoor, AnthropicDoor])
 def test_a_wrapped_client_conforms(make: MakeDoor, case: Case, tmp_path: Path) -> None:
     asyncio.run(run_case(case, make, tmp_path / "chat.db"))
+
+
+def test_fifty_turns_fit_the_budget(tmp_path: Path) -> None:
+    asyncio.run(run_case(fifty_turns_fit_the_budget, AnthropicDoor, tmp_path / "chat.db"))
 
 
 def scripted(bodies: list[dict[str, Any]]) -> httpx2.Client:

@@ -6,7 +6,6 @@ import pytest
 
 from foveate.testing.adapters import CASES, fifty_turns_fit_the_budget
 
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 LONG = pytest.param(fifty_turns_fit_the_budget, marks=pytest.mark.thorough)
 every_short_case = pytest.mark.parametrize(
     "case", [LONG if case is fifty_turns_fit_the_budget else case for case in CASES], ids=lambda case: case.__name__
