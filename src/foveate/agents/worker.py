@@ -59,6 +59,10 @@ class AgentWorker:
         self.ended = 0
         """Agents that ended here."""
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """End the loop. Agents in progress are queued again."""
         self._stopping.set()

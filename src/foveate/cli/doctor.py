@@ -12,7 +12,7 @@ from foveate.cli.ui.terminal import console, line, not_compressed, print_json, p
 from foveate.text import several
 
 if TYPE_CHECKING:
-    from foveate.session.values import IndexState
+    from foveate.session.values import IndexState, QueueState
 
 MAX_SHOWN = 50
 
@@ -47,17 +47,20 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
         stats = [fov.open_session(info.id).stats() for info in fov.sessions()] if not problems else []
         sessions = len(fov.sessions())
         index = None if problems else fov.index_state()
+        queue = None if problems else fov.queue_state(limit=MAX_SHOWN)
         has_model = bool(fov.models_for("compress"))
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     if as_json:
         answer = {"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems}
-        more = {"pending_turns": pending, "fallback_turns": fallbacks, "index": index, "sandbox": _sandbox()}
-        print_json({**answer, **more})
+        more = {"pending_turns": pending, "fallback_turns": fallbacks, "index": index, "queue": queue}
+        print_json({**answer, **more, "sandbox": _sandbox()})
     else:
         _show(store_path, checked, sessions, problems)
         _inform(pending, fallbacks, has_model=has_model)
         if index:
             _tell_index(index)
+        if queue:
+            _tell_queue(queue)
         console().print(line((f"  {_sandbox()['summary']}", "dim")))
     if problems:
         raise click.exceptions.Exit(1)
@@ -108,6 +111,15 @@ def _tell_index(index: IndexState) -> None:
     if index.missing:
         advice = "'foveate compress --all' does it, or 'foveate doctor --rebuild-index' after a change of model"
         out.print(line((f"  {several(index.missing, 'turn')} not indexed yet; {advice}", "dim")))
+
+
+def _tell_queue(queue: QueueState) -> None:
+    """Turns for which workers and models make no more attempts."""
+    if not queue.parked:
+        return
+    out = console()
+    advice = "'foveate worker --status' lists them, 'foveate compress --all --again' tries once more"
+    out.print(line((f"  parked: {several(queue.parked, 'turn')}; {advice}", "yellow")))
 
 
 def _sandbox() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`foveate worker`: a process that runs background agents."""
+"""`foveate worker`: a process that does the background work of a store."""
 
 from __future__ import annotations
 
@@ -8,29 +8,40 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, store_file, store_option
-from foveate.cli.ui.terminal import console, line, print_json_line
+from foveate.cli.ui.options import json_option, opened, store_file, store_option
+from foveate.cli.ui.terminal import console, line, print_json, print_json_line
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from foveate import Foveate
+    from foveate.agents.worker import AgentWorker
     from foveate.events import Event
+    from foveate.session.values import QueueState
+
+MAX_PARKED = 20
 
 
-@click.command(name="worker", short_help="Run background agents; any number of workers share a store.")
+@click.command(name="worker", short_help="Do the background work of a store; any number of workers share it.")
 @click.option("--concurrency", type=click.IntRange(1, 1_000), metavar="N", help="Agents at the same time. Default: 4.")
-@click.option("--drain", is_flag=True, help="End once no agent is queued or running.")
+@click.option("--drain", is_flag=True, help="End once nothing is left to do.")
+@click.option("--status", is_flag=True, help="Show the queue and end.")
 @store_option
 @json_option
-def command(*, concurrency: int | None, drain: bool, store_path: Path, as_json: bool) -> None:
-    """Run the agents that 'foveate agents spawn', the library or a model has started, until it is stopped.
+def command(*, concurrency: int | None, drain: bool, status: bool, store_path: Path, as_json: bool) -> None:
+    """Compress and index what is recorded in a store, call models for it, and run background agents, until stopped.
 
-    Several workers can run on the same store. If one is killed, another goes on with its agents. Compression that
-    earlier programs left is done too. --json prints a line for each change of an agent's state.
+    Any number of workers can run on a store, on any machine that reaches it. If one is killed, another goes on with its
+    work. SIGTERM or Ctrl+C ends it in good order. To leave the work to workers, set compress.enabled = false for the
+    programs that record. --json prints a line for each change of an agent's state.
 
     \b
-    foveate worker
+    foveate worker --db postgresql://foveate@db.example.com/foveate
     foveate worker --concurrency 8 --drain
+    foveate worker --status
     """
+    if status:
+        _show_status(store_path, as_json=as_json)
+        return
     import asyncio
 
     ended = asyncio.run(_work(store_file(store_path, create=True), concurrency, drain=drain, as_json=as_json))
@@ -59,7 +70,44 @@ async def _work(path: Path, concurrency: int | None, *, drain: bool, as_json: bo
             loop.add_signal_handler(number, worker.stop)
         with fov.subscribe(show, ["agent-changed"]) as subscription:
             if not as_json and not drain:
-                out.print(line(("Running agents", "green"), f" of {path}; Ctrl+C stops it."))
-            await worker.run(drain=drain)
+                out.print(line(("Working", "green"), f" on {path}; Ctrl+C stops it."))
+            await _run(fov, worker, drain=drain)
             subscription.drain()
         return worker.ended
+
+
+async def _run(fov: Foveate, worker: AgentWorker, *, drain: bool) -> None:
+    """Both kinds of work side by side; a drained queue of agents may have left turns to compress."""
+    import asyncio
+
+    agents = asyncio.create_task(worker.run(drain=drain))
+    await fov.run_worker(is_stopping=agents.done)
+    await agents
+    if drain:
+        await fov.run_worker(is_stopping=lambda: worker.is_stopping, drain=True)
+
+
+def _show_status(store_path: Path, *, as_json: bool) -> None:
+    with opened(store_path) as fov:
+        state = fov.queue_state(limit=MAX_PARKED)
+    if as_json:
+        print_json(state)
+        return
+    out = console()
+    out.print(line(f"Sessions with work   {state.sessions:,} ({state.due_sessions:,} now)"))
+    out.print(line(f"Turns for models     {state.model_turns:,} ({state.due_model_turns:,} now)"))
+    out.print(line(f"Turns in progress    {state.leased:,}, by {several(state.owners, 'worker')}"))
+    if state.expired:
+        out.print(line(f"Left by dead workers {state.expired:,}; they are claimed again"))
+    _show_parked(state)
+
+
+def _show_parked(state: QueueState) -> None:
+    """The turns for which no more attempts are made."""
+    out = console()
+    if not state.parked:
+        return
+    out.print(line((f"Parked               {several(state.parked, 'turn')}", "yellow")))
+    for turn in state.parked_turns[:MAX_PARKED]:
+        out.print(line((f"  {turn.session_id} T-{turn.turn}: {turn.reason}", "dim")))
+    out.print(line(("  Tried again by 'foveate compress --all --again'", "dim")))
