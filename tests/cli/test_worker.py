@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 from pathlib import Path
 
 from foveate import sync
 from foveate.settings import load_settings
+from foveate.store import open_store
 from foveate.store.queue import MAX_ATTEMPTS
+from foveate.store.settings import StoreSettings
 from support.command_line import HELLO, Shell, command
 from support.patience import wait_until
 
 OFF = load_settings(environment={}, overrides={"compress": {"enabled": False, "processes": 0}})
 
 
+async def _die(path: Path) -> None:
+    """Claim the first turn as workers that do not survive it."""
+    store = await open_store(str(path), StoreSettings())
+    for _ in range(MAX_ATTEMPTS):
+        await store.derived.claim("s", owner="dead", limit=1, lease_seconds=0, include_open=False)
+    await store.close()
+
+
 def test_the_status_counts_what_is_left_and_lists_what_is_parked(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db", width=200)
     with sync.open(shell.db, settings=OFF) as fov:
         fov.session("s").record([*HELLO, *HELLO])
-        claim = fov._wrapped._store.derived.claim
-        for _ in range(MAX_ATTEMPTS):
-            fov._loop.run(claim("s", owner="dead", limit=1, lease_seconds=0, include_open=False))
+    asyncio.run(_die(shell.db))
     assert "Sessions with work   1 (1 now)" in shell("worker", "--status")
     assert shell.json("worker", "--status")["expired"] == 1
     shell("worker", "--drain")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.options import StoreUrl, json_option, opened, store_option
 from foveate.cli.ui.terminal import (
     Column,
     console,
@@ -108,7 +108,7 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
         found = {name: fov.open_session(name).stats() for name in ids}
         trust = {name: fov.reliability(name) for name in ids}
         bill = Bill(fov.costs(), None, fov.providers(), fov.settings.models)
-    size = store_path.expanduser().stat().st_size
+    size = None if isinstance(store_path, StoreUrl) else store_path.expanduser().stat().st_size
     if as_json:
         told = {
             name: {"stats": stats, "compression_ratio": stats.compression_ratio, "reliability": trust[name]}
@@ -138,8 +138,9 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
     out = console()
     if rows:
         print_table(out, COLUMNS, rows)
-    whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
-    out.print(line((f"{store_path}: {whole}{amount(size)}B on disk", "dim")))
+    if size is not None:
+        whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
+        out.print(line((f"{store_path}: {whole}{amount(size)}B on disk", "dim")))
     if waiting := waiting_for_model(found.values()):
         out.print(line((f"{waiting}.", "dim")))
     for state in bill.providers:
