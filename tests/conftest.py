@@ -2,18 +2,24 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 import pytest
 from hypothesis import settings
 
+from foveate.cache import BoundedCache
+from foveate.compress.local import LocalCompressor
 from foveate.history import late_writes
+from foveate.renditions import Count, Renditions
 from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import PRIVATE_MODE, SqliteFile
+from foveate.turn import Message
 from support.patience import PATIENCE_SECONDS
 
 # A process per store would cost each test half a second; the tests of the pool ask for one.
@@ -34,6 +40,8 @@ settings.load_profile("default")
 
 # Thousands of tests are collected and stay: looking through them again and again would take a fifth of the collection.
 gc.disable()
+
+MAX_REMEMBERED, MAX_REMEMBERED_CHARS = 5_000, 20_000
 
 
 def pytest_collection_finish() -> None:
@@ -65,6 +73,33 @@ def _new_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SqliteFile, "_create_private", copy)
         patch.setattr(late_writes, "WAIT_SECONDS", PATIENCE_SECONDS)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compressed_once() -> Iterator[None]:
+    """A turn is compressed once in a run, since the same text gives the same renditions: a third of all time without.
+
+    The tests of compression and of the worker compress every time.
+    """
+    compress, lock = LocalCompressor.compress, Lock()
+    remembered = BoundedCache[object, Renditions](MAX_REMEMBERED)
+
+    def recall(compressor: LocalCompressor, turn: int, messages: Sequence[Message], count: Count) -> Renditions:
+        if os.environ.get("PYTEST_CURRENT_TEST", "").startswith(("tests/compress/", "tests/worker/")):
+            return compress(compressor, turn, messages, count)
+        key = turn, repr(compressor), count, repr([replace(message, at=None) for message in messages])
+        with lock:
+            made = remembered.get(key)
+        if made is None:
+            made = compress(compressor, turn, messages, count)
+            if len(key[-1]) <= MAX_REMEMBERED_CHARS:
+                with lock:
+                    remembered[key] = made
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalCompressor, "compress", recall)
         yield
 
 

@@ -217,19 +217,19 @@ def test_no_content_styles_or_breaks_the_output(words: list[str], colours: bool,
 )
 def test_json_holds_awkward_text_exactly(words: list[str], tmp_path: Path) -> None:
     shell = awkward_store(tmp_path)
-    for answer in (shell(*words).encode(), shell.really(*words).stdout, shell.really(*words, LC_ALL="C").stdout):
+    for answer in (shell(*words).encode(), shell.really(*words, LC_ALL="C").stdout):
         assert json.dumps(AWKWARD) in json.dumps(json.loads(answer))
 
 
 def test_a_terminal_without_utf8_gets_escapes_not_a_traceback(tmp_path: Path) -> None:
     shell = awkward_store(tmp_path)
-    for words in (["sessions"], ["show", "[bold]s[/bold]", "T-1"], ["doctor"], ["stats"]):
+    for words in (["sessions"], ["show", "[bold]s[/bold]", "T-1"]):
         run = shell.really(*words, PYTHONIOENCODING="ascii")
         assert (run.returncode, run.stderr) == (0, b"")
         assert run.stdout.isascii()
 
 
-@pytest.mark.parametrize("words", [["export", "s"], ["show", "s", "T-1"], ["show", "s", "--plain"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["export", "s"], ["show", "s", "T-1"]], ids=" ".join)
 def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], tmp_path: Path) -> None:
     shell = shell_with(tmp_path, messages=[{"role": "user", "content": "a line of words\n" * 50_000}], turns=1)
     with subprocess.Popen(
@@ -246,7 +246,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], tmp_
 def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     path = tmp_path / "talk.jsonl"
-    lines = "".join(json.dumps({"role": "user", "content": f"Hello {number}"}) + "\n" for number in range(300_000))
+    lines = "".join(json.dumps({"role": "user", "content": f"Hello {number}"}) + "\n" for number in range(100_000))
     path.write_text(lines)
     process = subprocess.Popen(
         command("import", str(path)),

@@ -159,12 +159,12 @@ def test_any_talk_is_compressed_the_same_way_twice(question: str, answer: str) -
 @pytest.mark.parametrize(
     "text",
     [
-        "x" * 1_000_000,
-        "\n".join(f"line {n} value={n * 7}" for n in range(10_000)),
-        random.Random(1).randbytes(100_000).decode("latin-1"),
-        "今日は東京に行きました。" * 5_000,
-        "." * 200_000,
-        "[user] " * 20_000,
+        "x" * 300_000,
+        "\n".join(f"line {n} value={n * 7}" for n in range(3_000)),
+        random.Random(1).randbytes(30_000).decode("latin-1"),
+        "今日は東京に行きました。" * 1_500,
+        "." * 60_000,
+        "[user] " * 6_000,
     ],
     ids=["one line", "lines", "binary", "Japanese", "dots", "marks"],
 )

@@ -9,14 +9,15 @@ import foveate.words.grammar
 from foveate.compress.exchange import change
 from foveate.compress.tools import key_lines, smooth_result, summarise_call
 from foveate.turn import Text, ToolCall, ToolResult
-from support.pattern_steps import check_growth, unbounded_patterns
+from support.pattern_steps import PAIRS, check_growth, unbounded_patterns
 
 PATTERNS = dict(unbounded_patterns(foveate.compress, foveate.context, foveate.words.grammar, foveate.text))
 
 
+@pytest.mark.parametrize("is_paired", PAIRS)
 @pytest.mark.parametrize("name", PATTERNS)
-def test_a_pattern_takes_twice_the_steps_for_twice_the_text(name: str) -> None:
-    check_growth(PATTERNS[name])
+def test_a_pattern_takes_twice_the_steps_for_twice_the_text(name: str, *, is_paired: bool) -> None:
+    check_growth(PATTERNS[name], is_paired=is_paired)
 
 
 class CountedLine(str):

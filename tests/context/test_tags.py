@@ -152,8 +152,8 @@ def test_ten_thousand_nested_tags_are_content_like_any_other() -> None:
 @pytest.mark.parametrize(
     "unit", ["<", "< ", "<\\", "</", "<T-", "\n", "\\", "Turn 1:\n", " ", "<T-5-R>\n", "\\T", "Turn "]
 )
-def test_a_million_look_alikes_are_read_in_one_pass(unit: str) -> None:
-    text = marked(unit * (1_000_000 // len(unit)), "R")
+def test_many_look_alikes_are_read_in_one_pass(unit: str) -> None:
+    text = marked(unit * (200_000 // len(unit)), "R")
     block = TagBlock(5, 5, "R", (TagEntry(5, text),))
     assert parse_blocks(write_block(block)) == [block]
 

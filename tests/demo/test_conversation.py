@@ -75,6 +75,7 @@ def test_any_length_has_its_turns_and_its_facts_in_order(turns: int) -> None:
     assert places[-1] <= turns
 
 
+@pytest.mark.thorough
 def test_longest_conversation_is_made() -> None:
     assert len(make_conversation(MAX_TURNS, seed=1).turns) == MAX_TURNS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foveate import sync
-from support.docs_examples import python_examples
+from support.docs_examples import python_examples, run_example
 from support.first_minutes_page import PAGE, generate
 from support.paths import ROOT
 
@@ -29,11 +29,8 @@ def test_the_readmes_lines_run_as_they_stand_and_again(tmp_path: Path) -> None:
 
 
 def test_the_quickstarts_examples_run_one_after_the_other(tmp_path: Path) -> None:
-    printed = []
-    for example in python_examples(ROOT / "docs" / "quickstart.md")[:2]:
-        ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stderr
-        printed.append(ran.stdout)
+    examples = python_examples(ROOT / "docs" / "quickstart.md")[:2]
+    printed = [run_example(example, tmp_path) for example in examples]
     assert printed[0].startswith("T-1\n[user] Which port")
     assert int(printed[1]) > 50
 
@@ -45,9 +42,7 @@ def test_the_first_ten_minutes_are_as_the_page_shows_them() -> None:
 def test_the_chats_example_runs(tmp_path: Path) -> None:
     (example,) = python_examples(ROOT / "docs" / "chat.md")
     (tmp_path / "answers.toml").write_text('[[reply]]\nsays = "8443."\n')
-    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", ran.stdout)
+    assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", run_example(example, tmp_path))
 
 
 def test_the_architecture_page_names_every_package_and_every_module_of_a_strategy() -> None:
@@ -86,8 +81,7 @@ EXAMPLES = {
 @pytest.mark.parametrize(("page", "printed"), EXAMPLES.items())
 def test_the_pages_examples_run(page: str, printed: str, tmp_path: Path) -> None:
     (example,) = python_examples(ROOT / "docs" / f"{page}.md")
-    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (0, printed), ran.stderr
+    assert run_example(example, tmp_path) == printed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

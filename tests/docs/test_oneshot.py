@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support.command_line import Shell
+from support.docs_examples import run_example
 from support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "oneshot.md").read_text("utf-8")
@@ -49,6 +48,4 @@ def test_the_program_on_the_page_runs(folder: Path) -> None:
     (program,) = blocks("python")
     scripted = program.replace("openai:gpt-5-mini", "scripted:script.toml")
     assert scripted != program
-    ran = subprocess.run([sys.executable, "-c", scripted], cwd=folder, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.endswith("question Which port does the payment service use?\n")
+    assert run_example(scripted, folder).endswith("question Which port does the payment service use?\n")

@@ -1,5 +1,6 @@
 """The tutorial's strategy: its file, its line of metadata and its tests work as they stand on the page."""
 
+import json
 import os
 import re
 import subprocess
@@ -56,20 +57,24 @@ def test_the_tutorials_strategy_passes_the_suite_that_ships(site: Path) -> None:
 
 
 def test_the_tutorials_commands_show_its_summary(site: Path) -> None:
-    _run(
+    typed = [line.removeprefix("$ ").split() for line in "".join(_blocks("console")).splitlines()]
+    printed = _run(
         site,
         "-c",
+        "import json, sys\n"
+        "from click.testing import CliRunner\n"
         "import foveate.sync as foveate\n"
+        "from foveate.cli import cli\n"
         "from foveate.demo import load_conversation\n"
         f"with foveate.open({str(site / 'chat.db')!r}) as fov:\n"
         "    session = fov.session('demo')\n"
         "    for turn in load_conversation(14).turns: session.record(turn)\n"
-        "    fov.settle()\n",
+        "    fov.settle()\n"
+        "print(json.dumps([CliRunner().invoke(cli, words[1:]).stdout for words in json.loads(sys.argv[1])]))\n",
+        json.dumps(typed),
     )
-    for line in "".join(_blocks("console")).splitlines():
-        command, *arguments = line.removeprefix("$ ").split()
+    for (command, *arguments), shown in zip(typed, json.loads(printed), strict=True):
         assert command == "foveate"
-        shown = _run(site, "-m", "foveate", *arguments)
         if arguments[0] == "sessions":
             assert shown == "demo uses the strategy digest, with digest_tokens = 200.\n"
         elif "--budget" in arguments:

@@ -77,6 +77,7 @@ def test_a_transcript_is_recognised_and_comes_in_whole(name: str) -> None:
     assert Expected(expected.format, *counts) == expected
 
 
+@pytest.mark.thorough  # the readers' own tests make the claim
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_second_reading_gives_the_same_keys(name: str) -> None:
     assert imported(name).keys == imported(name).keys

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from foveate.errors import InputError, SettingsError, UnknownStrategy
 from foveate.replay.compare import MAX_CALLS, NEWEST_CALLS, compare, sampling_for
 from foveate.replay.report import Comparison, StrategyRun
 from foveate.replay.script import Surroundings
+from support.docs_examples import python_examples, run_example
 from support.engine import settings
 from support.paths import ROOT
 
@@ -112,8 +110,8 @@ def test_a_strategy_has_the_settings_given_for_it() -> None:
 
 
 def test_the_same_history_gives_the_same_figures_in_processes_of_their_own() -> None:
-    one = compared(strategies=["gradient"])
-    two = compared(strategies=["gradient"], settings=settings(compress={"processes": 1}))
+    one = compared(4, strategies=["gradient"])
+    two = compared(4, strategies=["gradient"], settings=settings(compress={"processes": 1}))
     assert replace(one.runs[0], cpu_ms_per_turn=0) == replace(two.runs[0], cpu_ms_per_turn=0)
 
 
@@ -173,8 +171,6 @@ def test_an_empty_history_has_figures_too() -> None:
 
 
 def test_the_docs_example_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "compare.md").read_text("utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("gradient 1 of 1 turns word for word, nothing left out; 100% of the facts")
+    (example,) = python_examples(ROOT / "docs" / "compare.md")
+    shown = run_example(example, tmp_path)
+    assert shown.startswith("gradient 1 of 1 turns word for word, nothing left out; 100% of the facts")

@@ -146,7 +146,9 @@ def test_the_same_state_gives_the_same_bytes_to_every_handle(tmp_path: Path, sce
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-@pytest.mark.parametrize("budget_tokens", [2_000, pytest.param(8_000, marks=pytest.mark.thorough), 30_000])
+@pytest.mark.parametrize(
+    "budget_tokens", [2_000, *(pytest.param(more, marks=pytest.mark.thorough) for more in (8_000, 30_000))]
+)
 def test_a_giant_running_turn_is_shown_step_by_step_within_the_budget(tmp_path: Path, budget_tokens: int) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("agent", budget_tokens=budget_tokens)
@@ -242,13 +244,13 @@ def test_no_content_can_forge_structure(tmp_path: Path, said: str) -> None:
         for number in range(1, 41):
             await session.record([user(f"{said}\nask {number}"), assistant(said)] if number % 20 == 5 else [user("hm")])
         await session.record([user(said), *tool_step(1, said)])
-        for budget in (None, 1_500, 3_000, 400_000):
+        for budget in (1_500, 400_000):
             context = await verified(session, said if len(said) < 500 else "", budget_tokens=budget)
             if budget == 400_000 and len(said) < 10_000:
                 shown = {entry.number: entry.text for block in parse_blocks(context.history) for entry in block.entries}
                 assert said.strip() in shown[5]
         await fov.settle()
-        for budget in (None, 1_500, 3_000):
+        for budget in (None, 1_500):
             await verified(session, budget_tokens=budget)
         await session.pin(f"{said[:300]}\nkeep")
         await verified(session)
@@ -264,9 +266,9 @@ def test_no_content_can_forge_structure(tmp_path: Path, said: str) -> None:
         "👩‍👩‍👧‍👦🇩🇪👍🏽" * 300,
         "\x00\x01\x02\x7fELF\xff\xfe" * 400,
         "e\u0301\u0323" * 800,
-        "x" * 60_000,
-        "\n" * 20_000,
-        " \t" * 10_000,
+        "x" * 30_000,
+        "\n" * 10_000,
+        " \t" * 5_000,
     ],
     ids=["cjk", "rtl", "emoji", "binary", "combining", "one word", "newlines", "blanks"],
 )
@@ -279,7 +281,7 @@ def test_awkward_text_larger_than_the_budget_is_cut_to_fit(tmp_path: Path, said:
         await session.record([user(f"last {said}")])
         if is_settled:
             await fov.settle()
-        for budget in (None, 700, 3_000, 20_000):
+        for budget in (700, 20_000):
             await verified(session, "Now?", budget_tokens=budget)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
@@ -337,9 +339,9 @@ def test_once_the_history_exceeds_it_a_one_off_budget_is_used_to_the_full(tmp_pa
     async def run() -> None:
         async with opened(tmp_path / "chat.db", settings(compress={"processes": 0})) as fov:
             session = await fov.session("s", budget_tokens=100_000)
-            await talk(session, 400, words=40)
+            await talk(session, 100, words=40)
             await fov.settle()
-            for budget in (3_000, 8_000, 20_000):
+            for budget in (3_000, 20_000):
                 context = await verified(session, budget_tokens=budget)
                 assert context.tokens >= 0.95 * budget
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from foveate.formats import TranscriptMessage, load_transcript
 from foveate.strategy.hybrid import Hybrid
 from foveate.text import message_text
 from foveate.turn import Message
+from support.docs_examples import python_examples, run_example
 from support.paths import ROOT
 
 TRANSCRIPTS = ROOT.parent / "shared" / "data" / "transcripts"
@@ -134,11 +133,8 @@ def test_every_short_message_expands_to_its_original(tmp_path: Path) -> None:
 
 
 def test_the_pages_example_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "hybrid.md").read_text()
-    example, agent = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split()[-1] == "2"
+    example, agent = python_examples(ROOT / "docs" / "hybrid.md")
+    assert run_example(example, tmp_path).split()[-1] == "2"
     compile(agent, "docs/hybrid.md", "exec")
 
 
@@ -149,7 +145,7 @@ def test_the_page_names_every_setting_with_its_default() -> None:
 
 
 @needs_transcripts
-@pytest.mark.parametrize(("kind", "share"), [("tau-bench", 20), ("swe-agent", 40)])
+@pytest.mark.parametrize(("kind", "share"), [("tau-bench", 6), ("swe-agent", 12)])
 def test_real_histories_fit_keep_pairs_and_expand_exactly(tmp_path: Path, kind: str, share: int) -> None:
     with foveate.sync.open(tmp_path / "real.db") as fov:
         for name, messages in histories(kind)[:share]:

@@ -26,6 +26,8 @@ SIX = ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics")
 TURNS = make_conversation(70).turns
 BUDGET_TOKENS = 16_000
 EPIC = "Every berth can be booked by phone before the season begins."
+HISTORIES = 4
+"""Of the real conversations, two long ones and two short ones."""
 TASKS = "- [x] read the tariff\n- [ ] answer the phone"
 
 needs_transcripts = pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason=f"the transcripts are not at {TRANSCRIPTS}")
@@ -44,7 +46,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Context]:
             session.documents.give("tasks", TASKS)
             for number, turn in enumerate(TURNS, 1):
                 session.record(turn)
-                if number % 7 == 0:
+                if number % 14 == 0:
                     fov.settle(session_id=name)
                     session.context()
             contexts[name] = session.context()
@@ -138,8 +140,8 @@ def stages() -> list[tuple[Stage, int]]:
     """Parts of real conversations with the budget they are played at, and how many calls apart they are looked at."""
     chosen = settings(recall={"enabled": False})
     ready = []
-    for name, turns in histories().items():
-        some, budget, every = (turns, 3_000, 48) if name.startswith("tau") else (turns[:12], 12_000, 90)
+    for name, turns in list(histories().items())[:HISTORIES]:
+        some, budget, every = (turns, 3_000, 48) if name.startswith("tau") else (turns[:8], 8_000, 90)
         script = asyncio.run(prepare(some, settings=chosen))
         ready.append((Stage(script, some, CallSample(every), chosen), budget))
     return ready
@@ -156,9 +158,9 @@ def test_nothing_forbidden_happens_in_real_conversations(
         faults += watch.faults
         prompts += watch.prompts
     longest = max(stages, key=lambda one: one[0].script.raw_tokens)[0]
-    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=12))
+    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=24))
     assert faults == []
-    assert prompts > 20
+    assert prompts > 8
 
 
 def test_the_watch_notices_what_may_not_happen() -> None:

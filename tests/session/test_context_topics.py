@@ -67,8 +67,8 @@ def test_three_hundred_turns_with_aider_show_three_tiers_and_never_exceed(tmp_pa
         session = fov.session(
             "aider", strategy="topics", strategy_settings={"subject_distance": 0.25}, budget_tokens=16_000
         )
-        for start in range(0, 300, 60):
-            session.record_all([message for turn in talks[start : start + 60] for message in turn])
+        for start in range(0, 300, 100):
+            session.record_all([message for turn in talks[start : start + 100] for message in turn])
             context = session.topics.get_context(prompt="And now?")
             check(session, context.context, 16_000)
         for tier in (context.current_topic, context.topics, context.bulks):

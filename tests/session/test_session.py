@@ -262,14 +262,14 @@ def test_a_bad_time_is_refused(tmp_path: Path) -> None:
     fresh(tmp_path, job)
 
 
-def test_fifty_megabytes_in_one_message_come_back_exactly(tmp_path: Path) -> None:
-    text = "All work and no play makes a long log. " * 1_350_000
+def test_many_megabytes_in_one_message_come_back_exactly(tmp_path: Path) -> None:
+    text = "All work and no play makes a long log. " * 270_000
 
     async def job(session: Session) -> None:
         await session.record({"role": "user", "content": text})
         assert await originals(session) == [{"role": "user", "content": text}]
 
-    assert len(text) > 50_000_000
+    assert len(text) > 10_000_000
     fresh(tmp_path, job)
 
 
@@ -309,10 +309,10 @@ def test_a_large_message_is_encoded_in_slices_so_that_the_event_loop_runs_meanwh
     assert max(encoded) <= SLICE_CHARS + 2
 
 
-def test_twenty_thousand_one_word_messages_are_twenty_thousand_turns(tmp_path: Path) -> None:
+def test_many_one_word_messages_are_as_many_turns(tmp_path: Path) -> None:
     async def job(session: Session) -> None:
-        assert (await session.record([{"role": "user", "content": "ping"}] * 20_000)).id == "T-20000"
-        assert (await session.stats()).messages == 20_000
+        assert (await session.record([{"role": "user", "content": "ping"}] * 5_000)).id == "T-5000"
+        assert (await session.stats()).messages == 5_000
 
     fresh(tmp_path, job)
 

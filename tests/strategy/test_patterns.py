@@ -9,14 +9,15 @@ from foveate.strategy.build import SourceTurn
 from foveate.strategy.checkpoint.extract import find_all
 from foveate.strategy.hybrid.tracker import track
 from foveate.turn import Message, ToolCall
-from support.pattern_steps import LENGTH, MOST_GROWTH, PatternSteps, check_growth, unbounded_patterns
+from support.pattern_steps import LENGTH, MOST_GROWTH, PAIRS, PatternSteps, check_growth, unbounded_patterns
 
 PATTERNS = dict(unbounded_patterns(foveate.strategy))
 
 
+@pytest.mark.parametrize("is_paired", PAIRS)
 @pytest.mark.parametrize("name", PATTERNS)
-def test_a_pattern_takes_twice_the_steps_for_twice_the_text(name: str) -> None:
-    check_growth(PATTERNS[name])
+def test_a_pattern_takes_twice_the_steps_for_twice_the_text(name: str, *, is_paired: bool) -> None:
+    check_growth(PATTERNS[name], is_paired=is_paired)
 
 
 @pytest.mark.parametrize("pattern", [r"^\s*(?:[-*])?\s*\[", r"„[^“\n]*“", r"\.+(?=\s)"])

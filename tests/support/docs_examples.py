@@ -1,10 +1,22 @@
-"""What tests take from the docs."""
+"""The examples of the docs, for tests: found on their pages, and run."""
 
 from __future__ import annotations
 
 import re
+import runpy
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 
 def python_examples(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def run_example(example: str, folder: Path) -> str:
+    """What an example prints when it runs in this folder; in this process, which has imported everything already."""
+    path, printed = folder / "example.py", StringIO()
+    path.write_text(example, "utf-8")
+    with chdir(folder), redirect_stdout(printed):
+        runpy.run_path(str(path), run_name="__main__")
+    return printed.getvalue()

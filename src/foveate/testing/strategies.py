@@ -48,7 +48,7 @@ HOSTILE = (
 
 async def run_case(case: Case, strategy: str, path: str | Path) -> None:
     """Run one case on a new store at a path or URL."""
-    settings = load_settings(environment={}, overrides={"compress": {"processes": 0}})
+    settings = load_settings(environment={}, overrides={"compress": {"processes": 0, "close_seconds": 0}})
     async with api.open(path, settings=settings) as fov:
         await case(fov, strategy)
 
@@ -76,7 +76,7 @@ async def looked_at(session: Session, budget_tokens: int | None = None, strategy
 
 async def every_context_fits_its_budget(fov: api.Foveate, strategy: str) -> None:
     for settled in (False, True):
-        session = await _told(fov, f"s-{settled}", strategy, _turns(70 if settled else 30), settled=settled)
+        session = await _told(fov, f"s-{settled}", strategy, _turns(50 if settled else 24), settled=settled)
         for budget in BUDGETS_TOKENS:
             await looked_at(session, budget_tokens=budget)
         await looked_at(session)
@@ -84,7 +84,7 @@ async def every_context_fits_its_budget(fov: api.Foveate, strategy: str) -> None
 
 async def a_growing_conversation_fits_at_every_turn(fov: api.Foveate, strategy: str) -> None:
     session = await fov.session("s", strategy=strategy, budget_tokens=SMALL_TOKENS)
-    for turn in _turns(24):
+    for turn in _turns(18):
         await session.record(turn)
         context = await looked_at(session)
         assert _words(turn)[:40] in context.text, "the newest prompt is not shown"
@@ -94,8 +94,8 @@ async def a_turn_at_work_keeps_its_prompt(fov: api.Foveate, strategy: str) -> No
     session = await _told(fov, "s", strategy, _turns(12), budget_tokens=SMALL_TOKENS)
     order = "Fix all failures, and never touch production."
     await session.record([Message("user", (Text(order),), at=START + timedelta(days=30))])
-    for number in range(1, 25):
-        output = "\n".join(f"line {line} of {number}: {number * line}" for line in range(number * 3))
+    for number in range(1, 13):
+        output = "\n".join(f"line {line} of {number}: {number * line}" for line in range(number * 6))
         await session.record(_step(number, output))
         context = await looked_at(session)
         assert order in context.text, f"the prompt is gone at step {number}"
@@ -145,8 +145,8 @@ async def the_same_conversation_gives_the_same_context(fov: api.Foveate, strateg
 async def a_one_off_changes_nothing(fov: api.Foveate, strategy: str) -> None:
     sessions = [await fov.session(name, strategy=strategy, budget_tokens=SMALL_TOKENS) for name in ("one", "two")]
     told: list[Event] = []
-    turns = _turns(36)
-    for start in range(0, 36, 6):
+    turns = _turns(30)
+    for start in range(0, 30, 6):
         for session in sessions:
             for turn in turns[start : start + 6]:
                 await session.record(turn)

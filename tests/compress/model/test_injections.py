@@ -86,7 +86,9 @@ def test_an_answer_that_obeys_is_refused_or_loses_what_was_smuggled_in(injection
 
 
 @cases
-@pytest.mark.parametrize("is_judged", [True, False], ids=["judged", "without the guard"])
+@pytest.mark.parametrize(
+    "is_judged", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["judged", "without the guard"]
+)
 def test_no_attack_changes_the_structure_of_a_context(tmp_path: Path, injection: Injection, is_judged: bool) -> None:
     async def job() -> None:
         quiet = settings(compress={"enabled": False, "processes": 0})
@@ -94,7 +96,7 @@ def test_no_attack_changes_the_structure_of_a_context(tmp_path: Path, injection:
             await _attacked(fov, injection, Fooled(injection.fooled, is_judged))
             session = await fov.session("s")
             seen = set()
-            for budget in (1_400, 2_200, 3_000, 6_000):
+            for budget in (1_400, 3_000):
                 context = await session.context("And now?", budget_tokens=budget)
                 await verify(session, context, "And now?", budget)
                 blocks = parse_blocks(context.history)

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +14,7 @@ from foveate.strategy.checkpoint import Checkpoint
 from foveate.strategy.checkpoint import planner as _checkpoint_planner
 from foveate.testing.histories import USUAL_OVERHEADS
 from support.checkpoint_stories import MadeUpStory, Talk, lived_through, settled
+from support.docs_examples import python_examples, run_example
 from support.paths import ROOT
 
 CHECKPOINT = Checkpoint()
@@ -313,7 +311,5 @@ def test_the_docs_have_every_setting_with_its_default() -> None:
 
 
 def test_the_docs_example_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "checkpoint.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.stdout == "standard 0.95\n", ran.stderr
+    (example,) = python_examples(ROOT / "docs" / "checkpoint.md")
+    assert run_example(example, tmp_path) == "standard 0.95\n"
