@@ -144,7 +144,7 @@ def test_a_look_at_an_imported_session_waits_for_rules_and_asks_no_model(
 def test_a_damaged_message_that_is_not_in_sight_stops_neither_a_look_nor_a_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shell, model = imported(tmp_path, monkeypatch, turns=120)
+    shell, model = imported(tmp_path, monkeypatch, turns=60)
     with closing(sqlite3.connect(shell.db)) as connection:
         connection.execute("UPDATE bodies SET data = x'00' WHERE message = (SELECT id FROM messages WHERE turn = 5)")
         connection.commit()

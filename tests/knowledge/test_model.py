@@ -9,8 +9,8 @@ import pytest
 from foveate.knowledge.gather import LearnedTurn
 from foveate.knowledge.model import (
     PROMPT_KEYS,
-    AnswerVerdict,
     LearnAssignment,
+    LearnVerdict,
     Origin,
     Proposed,
     assign,
@@ -33,7 +33,7 @@ def asked(turns: list[LearnedTurn] | None = None, **more: Any) -> LearnAssignmen
     return assign(chunk(turns or backup_turns()), more.pop("known", ()), nonce=NONCE, settings=SETTINGS, **more)
 
 
-def judged(text: str, turns: list[LearnedTurn] | None = None, *, finish: Finish = "stop") -> AnswerVerdict:
+def judged(text: str, turns: list[LearnedTurn] | None = None, *, finish: Finish = "stop") -> LearnVerdict:
     answer = Answer(Message("assistant", (Text(text),), model="scripted"), finish)
     return judge(asked(turns), answer, ORIGIN)
 
@@ -106,7 +106,7 @@ def test_the_same_lesson_ten_times_is_one() -> None:
 
 def test_nothing_worth_keeping_is_an_answer() -> None:
     verdict = judged(said())
-    assert verdict == AnswerVerdict(is_empty=True)
+    assert verdict == LearnVerdict(is_empty=True)
     assert not verdict.is_unfit
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import foveate
 from foveate.knowledge.gather import Gathered, gather
-from foveate.knowledge.model import AnswerVerdict, Origin, assign, judge
+from foveate.knowledge.model import LearnVerdict, Origin, assign, judge
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.models import Answer
 from foveate.turn import Message, Text, Turn
@@ -37,7 +37,7 @@ def obey(turns: int) -> Answer:
     return Answer(Message("assistant", (Text(text),)), "stop")
 
 
-def learned_from(path: Path, planted: Sequence[PlantedTurn]) -> dict[str, AnswerVerdict]:
+def learned_from(path: Path, planted: Sequence[PlantedTurn]) -> dict[str, LearnVerdict]:
     """What is accepted of a model that obeys, for each turn alone and for all together."""
 
     async def run() -> Gathered:

@@ -20,10 +20,11 @@ from foveate.settings import Settings, load_settings
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
 from foveate.turn import ToolResult
-from support.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
+LATE_SECONDS = 60.0
+"""The longest deadline of recall: on a busy machine its results count as well."""
 LITTLE_ROOM_TOKENS = 300
 """Where less than this is left for the history, the oldest turns may not even be named."""
 
@@ -46,7 +47,7 @@ def tool_step(number: int, output: str, *, name: str = "exec") -> list[Message]:
 def settings(**parts: Mapping[str, object]) -> Settings:
     """The defaults with these changes."""
     compress = {"processes": 0, "close_seconds": 0, **parts.get("compress", {})}
-    recall = {"deadline_seconds": PATIENCE_SECONDS, **parts.get("recall", {})}
+    recall = {"deadline_seconds": LATE_SECONDS, **parts.get("recall", {})}
     return load_settings(environment={}, overrides={**parts, "compress": compress, "recall": recall})
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 LOOK_SECONDS = 0.01
 """Between two looks at the condition."""
 

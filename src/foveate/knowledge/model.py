@@ -153,7 +153,7 @@ class LearnAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerVerdict:
+class LearnVerdict:
     """The accepted parts of an answer."""
 
     items: tuple[NewKnowledge, ...] = ()
@@ -238,7 +238,7 @@ def _known_titles(known: Sequence[NewKnowledge]) -> Iterable[str]:
         yield line
 
 
-def judge(assignment: LearnAssignment, answer: Answer, origin: Origin) -> AnswerVerdict:
+def judge(assignment: LearnAssignment, answer: Answer, origin: Origin) -> LearnVerdict:
     """The items of an answer that the turns they name prove, each once."""
     loaded, problem = load_object(answer)
     lists = {name: loaded.get(name) if loaded else None for name in (*_KINDS, "recommendations")}
@@ -246,7 +246,7 @@ def judge(assignment: LearnAssignment, answer: Answer, origin: Origin) -> Answer
         problem = "a list is missing, or not as the schema has it"
     if problem:
         again = _again(assignment, answer, [problem], is_readable=False)
-        return AnswerVerdict(refused=(Rejection(kind="answer", title="", reason=problem),), again=again)
+        return LearnVerdict(refused=(Rejection(kind="answer", title="", reason=problem),), again=again)
     bench = _Bench(assignment, origin)
     items: list[NewKnowledge] = []
     refused: list[Rejection] = []
@@ -260,7 +260,7 @@ def judge(assignment: LearnAssignment, answer: Answer, origin: Origin) -> Answer
             (items if isinstance(ruling, NewKnowledge) else refused).append(ruling)  # type: ignore[arg-type]
     reasons = [f"{each.kind} {each.title!r}: {each.reason}" for each in refused[:MAX_REASONS]]
     again = _again(assignment, answer, reasons, is_readable=True) if refused and not items else None
-    return AnswerVerdict(unique(items), tuple(refused), is_empty=not judged, again=again)
+    return LearnVerdict(unique(items), tuple(refused), is_empty=not judged, again=again)
 
 
 def _again(

@@ -110,7 +110,7 @@ class BatchState:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ChunkSizes:
     """Sizes of a request."""
 
     chunk_tokens: int
@@ -176,17 +176,17 @@ async def plan_model(
     )
 
 
-def room_of(model: str, settings: KnowledgeSettings, models: ModelsSettings, overhead_tokens: int) -> Room:
+def room_of(model: str, settings: KnowledgeSettings, models: ModelsSettings, overhead_tokens: int) -> ChunkSizes:
     """How much fits into one request, and into its answer. A window that is not known is large enough."""
     window = window_of(model, models)
     if window is None:
-        return Room(settings.chunk_tokens, settings.max_output_tokens)
+        return ChunkSizes(settings.chunk_tokens, settings.max_output_tokens)
     output = min(settings.max_output_tokens, int(window * OUTPUT_SHARE))
     left = int((window - output) / OTHER_TOKENIZERS) - overhead_tokens - min(KNOWN_TOKENS, window // 20)
-    return Room(max(LEAST_CHUNK_TOKENS, min(settings.chunk_tokens, left)), output)
+    return ChunkSizes(max(LEAST_CHUNK_TOKENS, min(settings.chunk_tokens, left)), output)
 
 
-def _chunks(gathered: Gathered, room: Room, settings: KnowledgeSettings) -> tuple[Chunk, ...]:
+def _chunks(gathered: Gathered, room: ChunkSizes, settings: KnowledgeSettings) -> tuple[Chunk, ...]:
     return tuple(chunks(gathered, room.chunk_tokens, max_tokens=settings.max_context_tokens))
 
 
@@ -198,7 +198,7 @@ class ModelPlan:
     models: tuple[str, ...]
     overrides: Mapping[str, str]
     settings: KnowledgeSettings
-    room: Room
+    room: ChunkSizes
     chunks: tuple[Chunk, ...]
     overhead_tokens: int
     gathered: Gathered

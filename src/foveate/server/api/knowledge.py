@@ -124,8 +124,8 @@ class KnowledgeEditBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reason: str = ""
 
 
-class DecisionBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why."""
+class ReviewBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason of a review."""
 
     reason: str = ""
 
@@ -249,19 +249,19 @@ async def get_knowledge_versions(call: Call, knowledge: str) -> KnowledgeVersion
 
 
 @routes.add("POST", "/knowledge/{knowledge}/approve", right="write")
-async def approve_knowledge(call: Call, knowledge: str, body: DecisionBody) -> KnowledgeItem:
+async def approve_knowledge(call: Call, knowledge: str, body: ReviewBody) -> KnowledgeItem:
     """Approve an item, also one that was retired."""
     return await call.view.knowledge.approve(knowledge, reason=body.reason)
 
 
 @routes.add("POST", "/knowledge/{knowledge}/pin", right="write")
-async def pin_knowledge(call: Call, knowledge: str, body: DecisionBody) -> KnowledgeItem:
+async def pin_knowledge(call: Call, knowledge: str, body: ReviewBody) -> KnowledgeItem:
     """Approve an item so that no run changes it."""
     return await call.view.knowledge.pin(knowledge, reason=body.reason)
 
 
 @routes.add("POST", "/knowledge/{knowledge}/retire", right="write")
-async def retire_knowledge(call: Call, knowledge: str, body: DecisionBody) -> KnowledgeItem:
+async def retire_knowledge(call: Call, knowledge: str, body: ReviewBody) -> KnowledgeItem:
     """Take an item out of use. Its versions stay; `approve` brings it back."""
     return await call.view.knowledge.retire(knowledge, body.reason)
 
