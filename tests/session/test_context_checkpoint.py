@@ -186,7 +186,7 @@ def test_at_16k_with_a_system_prompt_of_1000_tokens_what_is_available_is_as_desi
 
 @pytest.mark.parametrize(
     "budget_tokens",
-    [pytest.param(3_000, marks=pytest.mark.thorough), 8_000, pytest.param(16_000, marks=pytest.mark.thorough), 32_000],
+    [8_000, *(pytest.param(other, marks=pytest.mark.thorough) for other in (3_000, 16_000, 32_000))],
 )
 def test_architecture_decisions_and_user_words_stay_in_every_tier(tmp_path: Path, budget_tokens: int) -> None:
     decided = [f"We decided to use PostgreSQL table t{number} with a primary key." for number in range(3)]

@@ -167,9 +167,8 @@ def test_real_histories_fit_keep_pairs_and_expand_exactly(tmp_path: Path, kind: 
 
 
 @needs_transcripts
-@pytest.mark.parametrize(
-    "name", [pytest.param("aider-chat-history.md", marks=pytest.mark.thorough), "pi-large-session.jsonl"]
-)
+@pytest.mark.thorough  # the shorter ones above, and those of every strategy, are in each run
+@pytest.mark.parametrize("name", ["aider-chat-history.md", "pi-large-session.jsonl"])
 def test_a_long_real_session_never_exceeds_and_names_every_turn(tmp_path: Path, name: str) -> None:
     with foveate.sync.open(tmp_path / "real.db") as fov:
         fov.import_file(TRANSCRIPTS / name)

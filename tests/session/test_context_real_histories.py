@@ -26,8 +26,8 @@ SIX = ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics")
 TURNS = make_conversation(70).turns
 BUDGET_TOKENS = 16_000
 EPIC = "Every berth can be booked by phone before the season begins."
-HISTORIES = 4
-"""Of the real conversations, two long ones and two short ones."""
+HISTORIES = 8
+"""Of the real conversations, two long ones and six short ones."""
 TASKS = "- [x] read the tariff\n- [ ] answer the phone"
 
 needs_transcripts = pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason=f"the transcripts are not at {TRANSCRIPTS}")
@@ -141,7 +141,7 @@ def stages() -> list[tuple[Stage, int]]:
     chosen = settings(recall={"enabled": False})
     ready = []
     for name, turns in list(histories().items())[:HISTORIES]:
-        some, budget, every = (turns, 3_000, 48) if name.startswith("tau") else (turns[:8], 8_000, 90)
+        some, budget, every = (turns, 3_000, 16) if name.startswith("tau") else (turns[:8], 8_000, 90)
         script = asyncio.run(prepare(some, settings=chosen))
         ready.append((Stage(script, some, CallSample(every), chosen), budget))
     return ready
@@ -160,7 +160,7 @@ def test_nothing_forbidden_happens_in_real_conversations(
     longest = max(stages, key=lambda one: one[0].script.raw_tokens)[0]
     faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=24))
     assert faults == []
-    assert prompts > 8
+    assert prompts >= 10
 
 
 def test_the_watch_notices_what_may_not_happen() -> None:

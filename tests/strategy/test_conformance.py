@@ -73,7 +73,7 @@ def stories(draw: st.DrawFn) -> ListedStory:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@examples(max_examples=60, deadline=None)
+@examples(max_examples=30, deadline=None)
 @given(story=stories(), share=st.floats(0, 1))
 def test_any_plan_fits_is_in_order_and_the_same_each_time(name: str, story: ListedStory, share: float) -> None:
     strategy = strategies.load(name)()
