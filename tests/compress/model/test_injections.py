@@ -96,7 +96,7 @@ def test_no_attack_changes_the_structure_of_a_context(tmp_path: Path, injection:
             await _attacked(fov, injection, Fooled(injection.fooled, is_judged))
             session = await fov.session("s")
             seen = set()
-            for budget in (1_400, 3_000):
+            for budget in (1_400, 2_200, 3_000):
                 context = await session.context("And now?", budget_tokens=budget)
                 await verify(session, context, "And now?", budget)
                 blocks = parse_blocks(context.history)
