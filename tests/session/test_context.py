@@ -250,8 +250,8 @@ def test_no_content_can_forge_structure(tmp_path: Path, said: str) -> None:
                 shown = {entry.number: entry.text for block in parse_blocks(context.history) for entry in block.entries}
                 assert said.strip() in shown[5]
         await fov.settle()
-        for budget in (None, 1_500):
-            await verified(session, budget_tokens=budget)
+        for later in (None, 1_500):
+            await verified(session, budget_tokens=later)
         await session.pin(f"{said[:300]}\nkeep")
         await verified(session)
 
