@@ -187,6 +187,8 @@ class Foveate:
         self._check_owner()
         view = copy.copy(self)
         view._tenant = check_tenant(name)
+        view._store = self._store.for_tenant(name)
+        view._shared = replace(self._shared, store=view._store)
         return view
 
     async def session(

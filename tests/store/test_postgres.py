@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,16 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore, StoreBusy, StoreError
+from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore, SessionNotFound, StoreBusy, StoreError
 from foveate.store import Store, open_store, sql
 from foveate.store.database import DatabaseStore
 from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresServer
+from foveate.store.postgres.policies import UNSCOPED
 from foveate.store.postgres.words import PostgresWords
 from foveate.store.rows import NewPassages, PassageText
 from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import match_texts
 from foveate.testing.stores import draft, new_session
-from support.postgres import LocalServer
+from support.postgres import LIST_TABLES, LocalServer
 from support.postgres_proxy import Moment, proxied
 
 END_CONNECTIONS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -249,6 +251,56 @@ def test_a_phrase_matches_what_it_matches_in_sqlite(
 @pytest.fixture(scope="module")
 def postgres_words(new_database: Callable[[], str]) -> Iterator[PostgresWords]:
     server = PostgresServer(new_database(), StoreSettings())
+    server.prepare()
     connection = server.connect(read_only=False)
     with server._connect() as connection.raw:
         yield connection.words
+
+
+def test_a_tenant_sees_and_writes_its_own_rows_alone(
+    postgres_server: LocalServer, new_database: Callable[[], str]
+) -> None:
+    """Row-level security holds even for statements that forget the tenant, as a role that is no superuser."""
+    url = as_common_role(postgres_server, new_database())
+
+    async def use() -> None:
+        async with opened(url) as store:
+            acme, other = store.for_tenant("acme"), store.for_tenant("other")
+            await acme.create_session(replace(new_session("a"), tenant="acme"))
+            await acme.append("a", [draft("secret")])
+            await acme.artefacts.keep_document("a", "epic", "text")
+            with pytest.raises(SessionNotFound):
+                await other.append("a", [draft()])
+            assert [row.id for row in await acme.list_sessions()] == ["a"]
+            assert [row.id for row in await store.list_sessions()] == ["a"]
+            assert await other.list_sessions() == []
+            with pytest.raises(ReadOnlyStore, match="row-level security"):
+                await other.create_session(replace(new_session("b"), tenant="acme"))
+            assert isinstance(other, DatabaseStore)
+            counts = await other._database.read(_count_all)
+            assert counts == {}
+            assert (await acme._database.read(_count_all))["bodies"] == 1  # type: ignore[attr-defined]
+
+    asyncio.run(use())
+
+
+def _count_all(connection: sql.Connection) -> dict[str, int]:
+    """The rows of each table that a statement without any condition sees."""
+    tables = [name for (name,) in connection.execute(LIST_TABLES) if name not in UNSCOPED]
+    counted = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+    return {name: count for name, count in counted.items() if count}
+
+
+def as_common_role(server: LocalServer, url: str) -> str:
+    """The URL of a database for a role that owns it and may do nothing else."""
+    database = urlsplit(url).path[1:]
+    with suppress(psycopg.errors.DuplicateObject):
+        server.execute("CREATE ROLE common LOGIN")
+    server.execute(f"ALTER DATABASE {database} OWNER TO common")
+    return server.url(database, user="common")
+
+
+def test_every_table_says_whose_its_rows_are(postgres_url: str) -> None:
+    restricted = "SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity"
+    tables = {str(name) for (name,) in run(postgres_url, LIST_TABLES)}
+    assert tables - {str(name) for (name,) in run(postgres_url, restricted)} == UNSCOPED & tables

@@ -243,6 +243,7 @@ class Database:
     def _run_all(self, connection: Connection, writes: Iterable[_Write]) -> None:
         for write in writes:
             try:
+                connection.set_tenant("")
                 write.result = write.run(connection)
                 _repair(connection, connection.take_repairs())
             except Exception as error:
@@ -250,6 +251,37 @@ class Database:
                     raise  # the database failed, not this job: every write of the group fails
                 write.error = error
                 raise _Rejected(write) from error
+
+
+class TenantDatabase:
+    """A database in whose transactions a tenant's rows are all there is."""
+
+    def __init__(self, database: Database, tenant: str) -> None:
+        self.database = database
+        self._tenant = tenant
+
+    @property
+    def commits(self) -> int:
+        return self.database.commits
+
+    async def read(self, job: Job[T]) -> T:
+        return await self.database.read(functools.partial(self._run, job))
+
+    async def write(self, job: Job[T], locks: Locks = NO_LOCKS) -> T:
+        return await self.database.write(functools.partial(self._run, job), locks)
+
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        return await self.database.run(function, *arguments)
+
+    async def wait_for_signal(self, seconds: float) -> None:
+        await self.database.wait_for_signal(seconds)
+
+    async def close(self) -> None:
+        """It belongs to the owner."""
+
+    def _run(self, job: Job[T], connection: Connection) -> T:
+        connection.set_tenant(self._tenant)
+        return job(connection)
 
 
 def _repair(connection: Connection, repairs: Sequence[tuple[str, Values]]) -> None:
@@ -276,7 +308,7 @@ def _settle_in_loop(writes: list[_Write]) -> None:
 class _Part:
     """A part of a store: its methods are functions of a connection, run by the database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database | TenantDatabase) -> None:
         self._database = database
 
 
@@ -356,7 +388,7 @@ class _DueQueue(_Part):
 
 
 class _Derived(_Part):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database | TenantDatabase) -> None:
         super().__init__(database)
         self.due = _DueQueue(database)
 
@@ -507,8 +539,8 @@ class _Pictures(_Part):
 class DatabaseStore(_Part):
     """See `foveate.store.protocol.Store`."""
 
-    def __init__(self, dialect: Dialect, settings: StoreSettings) -> None:
-        super().__init__(Database(dialect, settings))
+    def __init__(self, dialect: Dialect, database: Database | TenantDatabase) -> None:
+        super().__init__(database)
         self.location = dialect.location
         self.derived = _Derived(self._database)
         self.passages = _Passages(self._database)
@@ -527,7 +559,11 @@ class DatabaseStore(_Part):
     async def open(cls, dialect: Dialect, prepare: Callable[[], None], settings: StoreSettings) -> DatabaseStore:
         """`prepare` creates the database or brings it to the current schema."""
         await asyncio.to_thread(prepare)
-        return cls(dialect, settings)
+        return cls(dialect, Database(dialect, settings))
+
+    def for_tenant(self, tenant: str) -> DatabaseStore:
+        database = self._database.database if isinstance(self._database, TenantDatabase) else self._database
+        return DatabaseStore(self._dialect, TenantDatabase(database, tenant))
 
     @property
     def commits(self) -> int:

@@ -77,6 +77,9 @@ class Store(Protocol):
 
     location: str
 
+    def for_tenant(self, tenant: str) -> Store:
+        """The same store for what a tenant does: the database shows no rows of others, where it can."""
+
     @property
     def derived(self) -> Derived:
         """Renditions, eras, plans and boards: made from the raw log."""

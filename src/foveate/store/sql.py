@@ -147,6 +147,9 @@ class Connection(Protocol):
     def stream(self, sql: str, /) -> Iterator[Any]:
         """The rows of a large result, a few at a time."""
 
+    def set_tenant(self, tenant: str) -> None:
+        """Restrict the rest of the transaction to the rows of a tenant, where the database can; empty: to none."""
+
     def repair(self, statement: str, values: Values) -> None:
         """Run a statement in the next write transaction: how a reader drops a damaged row that can be made again."""
 

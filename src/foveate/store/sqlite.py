@@ -89,6 +89,9 @@ class SqliteConnection(sqlite3.Connection):
     def stream(self, statement: str, /) -> Iterator[Any]:
         return self.execute(statement)
 
+    def set_tenant(self, tenant: str) -> None:
+        """A file has no rules of its own; statements name the tenant."""
+
     def repair(self, statement: str, values: sql.Values) -> None:
         self._repairs.append((statement, values))
 

@@ -35,6 +35,7 @@ from foveate.errors import (
     StoreError,
 )
 from foveate.store import sql
+from foveate.store.postgres import policies
 from foveate.store.postgres.adapters import adapters_map
 from foveate.store.postgres.words import CREATE_WORDS, PostgresWords
 from foveate.store.rows import Finding
@@ -70,6 +71,7 @@ LOCK_SPACE = 0x466F7665
 NAMED_LOCKS = ("agents", "cabinet", "calls", "knowledge", "prompts", "passages")
 """In the order in which they are taken."""
 MIGRATION_LOCK = -1
+TEXT_TYPE = 'TEXT COLLATE "C"'
 DEFAULTS = {
     "application_name": "foveate",
     "connect_timeout": "10",
@@ -87,6 +89,7 @@ MAX_INDEXED_BYTES = 2_700
 
 
 _PARAMETER = re.compile(r"'[^']*'|(:)([a-z_][a-z0-9_]*)(\s+IS NULL)?", re.IGNORECASE)
+_CREATED = re.compile(r"^CREATE TABLE (\w+)")
 _REFERENCES = re.compile(r"\s+REFERENCES \w+ \(\w+\)")
 _TEXT_COLUMN = re.compile(r"\bTEXT\b")
 _LOST = (pg.AdminShutdown, pg.CrashShutdown, pg.CannotConnectNow, pg.IdleSessionTimeout)
@@ -101,6 +104,7 @@ class PostgresConnection:
         self.location = location
         self.raw: RawConnection | None = None
         self.is_writing = False
+        self.tenant = ""
         self.is_signalled = False
         self.words = PostgresWords(self, cutter)
         self._repairs: list[tuple[str, sql.Values]] = []
@@ -117,24 +121,37 @@ class PostgresConnection:
     def execute(self, statement: str, parameters: sql.Values | None = None, /) -> psycopg.Cursor[TupleRow]:
         query, names = _translate(statement)
         values = [parameters[name] for name in names] if parameters is not None and names else None
-        try:
+        with self._rejections():
             return self._raw.execute(query, values, binary=True)
-        except pg.ProgramLimitExceeded as error:
-            raise _too_long() from error
 
     def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> psycopg.Cursor[TupleRow]:
         query, names = _translate(statement)
         cursor = self._raw.cursor(binary=True)
-        try:
+        with self._rejections():
             cursor.executemany(query, [[values[name] for name in names] for values in parameters])
-        except pg.ProgramLimitExceeded as error:
-            raise _too_long() from error
         return cursor
+
+    @contextmanager
+    def _rejections(self) -> Iterator[None]:
+        """Errors of one statement that are nobody else's in the transaction."""
+        try:
+            yield
+        except pg.ProgramLimitExceeded as error:
+            limit = f"at most {MAX_INDEXED_BYTES:,} bytes"
+            raise InputError(f"a name, key or channel is too long for PostgreSQL's index; {limit}") from error
+        except pg.InsufficientPrivilege as error:
+            problem = f"can't be written ({_first_line(error)}); check the rights of the role"
+            raise ReadOnlyStore(self.location, problem) from error
 
     def stream(self, statement: str, /) -> Iterator[Any]:
         with psycopg.ServerCursor(self._raw, "foveate_stream") as cursor:
             cursor.itersize = sql.STREAMED_ROWS
             yield from cursor.execute(statement, binary=True)
+
+    def set_tenant(self, tenant: str) -> None:
+        if tenant != self.tenant:
+            self.execute(policies.SET_TENANT, {"tenant": tenant})
+            self.tenant = tenant
 
     def repair(self, statement: str, values: sql.Values) -> None:
         self._repairs.append((statement, values))
@@ -303,13 +320,15 @@ class PostgresServer:
             version = self._version(raw)
             if version == 0:
                 raw.execute(sql.CREATE_SCHEMA_TABLE)
+            created: dict[str, None] = {}
             for number, statements in sql.migrations(version, TYPES):
-                for statement in statements:
-                    raw.execute(_TEXT_COLUMN.sub('TEXT COLLATE "C"', _REFERENCES.sub("", statement)))
-                for statement in OWN_MIGRATIONS.get(number, ()):
+                shared = (_TEXT_COLUMN.sub(TEXT_TYPE, _REFERENCES.sub("", statement)) for statement in statements)
+                for statement in (*shared, *OWN_MIGRATIONS.get(number, ())):
                     raw.execute(statement)
+                    created |= dict.fromkeys(_CREATED.findall(statement))
                 raw.execute(sql.CLEAR_VERSION)
                 raw.execute(*_bound(sql.WRITE_VERSION, {"version": number}))
+            _restrict(raw, created)
             raw.execute("COMMIT", prepare=False)
         except pg.DuplicateTable as error:
             problem = f"has tables of another program ({_first_line(error)}); it was not changed. Name another database"
@@ -355,7 +374,7 @@ class PostgresServer:
             with self._connect():  # its error says why
                 pass
             raise StoreBusy(self.location, "no connection became free; raise store.readers") from error
-        connection.raw = raw
+        connection.raw, connection.tenant = raw, ""
         try:
             yield raw
         except psycopg.Error as error:
@@ -412,7 +431,7 @@ class PostgresServer:
         if isinstance(error, (pg.DiskFull, pg.InsufficientResources)):
             problem = f"{_first_line(error)}; nothing of this write was stored. Free some space and try again"
             return StorageFull(self.location, problem)
-        if isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):
+        if isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):  # while its tables are made
             problem = f"can't be written ({_first_line(error)}); check the rights of the role"
             return ReadOnlyStore(self.location, problem)
         if isinstance(error, (pg.IndexCorrupted, pg.DataCorrupted)):
@@ -438,6 +457,14 @@ def _location(parameters: dict[str, str]) -> str:
     port = f":{parameters['port']}" if "port" in parameters else ""
     host, database = quote(parameters.get("host", ""), safe=",/:[]"), quote(parameters.get("dbname", ""))
     return f"postgresql://{user}{host}{port}/{database}"
+
+
+def _restrict(raw: RawConnection, tables: Iterable[str]) -> None:
+    """Let tenants see their own rows of these tables alone."""
+    for table in tables:
+        columns = [name for (name,) in raw.execute(policies.COLUMNS, [table])]
+        for statement in policies.policy(table, columns) if columns else ():  # it may have been dropped since
+            raw.execute(statement)
 
 
 @lru_cache(maxsize=2_048)
@@ -469,7 +496,3 @@ def _first_line(error: psycopg.Error) -> str:
 
 def _reason(error: psycopg.Error) -> str:
     return _first_line(error).removeprefix("connection failed: ").removeprefix("connection is bad: ")
-
-
-def _too_long() -> InputError:
-    return InputError(f"a name, key or channel is too long for PostgreSQL's index; at most {MAX_INDEXED_BYTES:,} bytes")

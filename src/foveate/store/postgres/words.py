@@ -12,6 +12,7 @@ from psycopg import errors as pg
 
 from foveate.errors import Damaged
 from foveate.store import sql
+from foveate.store.postgres import policies
 from foveate.store.rows import PassageText
 from foveate.store.sqlite import DAMAGED_INDEX, WordCutter, match_texts
 
@@ -19,6 +20,7 @@ CREATE_WORDS = (
     "CREATE TABLE passage_words (key BIGINT PRIMARY KEY, session BIGINT NOT NULL, words TSVECTOR NOT NULL)",
     "CREATE INDEX passage_words_words ON passage_words USING gin (words)",
 )
+RESTRICT_WORDS = tuple(policies.policy("passage_words", ("session",)))
 DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
 ADD_WORDS = "INSERT INTO passage_words (key, session, words) VALUES (:key, :session, CAST(:words AS tsvector))"
 TAKE_WORDS = "DELETE FROM passage_words WHERE key = :key"
@@ -106,7 +108,7 @@ class PostgresWords:
         self._connection.execute(CHECK_WORDS)
 
     def recreate(self) -> None:
-        for statement in (DROP_WORDS, *CREATE_WORDS):
+        for statement in (DROP_WORDS, *CREATE_WORDS, *RESTRICT_WORDS):
             self._connection.execute(statement)
 
 
