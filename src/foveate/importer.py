@@ -135,8 +135,11 @@ def _read(
     head = stream.read(formats.HEAD_BYTES)
     stream.seek(0)
     name = format_name or formats.detect_transcript(head, path.name)
+    format_ = formats.load_transcript(name)
+    if head.startswith(formats.SQLITE) and isinstance(format_, formats.DatabaseFormat):
+        return name, format_.read_file(path)
     counted = io.BufferedReader(_Counted(stream, progress), buffer_size=1 << 20)
-    return name, formats.load_transcript(name).read(counted, path.name)
+    return name, format_.read(counted, path.name)
 
 
 async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str], tenant: str = "") -> str:

@@ -37,6 +37,15 @@ def test_a_file_is_taken_and_told_of(tmp_path: Path) -> None:
     assert "B read" in shown
 
 
+def test_a_dash_reads_standard_input(tmp_path: Path) -> None:
+    shell = shell_at(tmp_path)
+    shell("import", "-", given=(LINE * 2).encode())
+    shell("import", "-", "--session", "named", given=f"[{LINE.strip()}]")
+    assert "stdin.md" in shell.error("import", "-", given="no transcript")
+    with sync.open(shell.db) as fov:
+        assert {info.id for info in fov.sessions()} == {"stdin", "named"}
+
+
 def test_importing_twice_adds_nothing(tmp_path: Path) -> None:
     shell = shell_at(tmp_path)
     first = sessions_of(shell.json("import", str(FIXTURES / "pi")))

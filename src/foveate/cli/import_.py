@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +26,9 @@ if TYPE_CHECKING:
     from foveate.importer import ImportedSession, ImportReport
     from foveate.sync import Foveate
 
-SUFFIXES = (".jsonl", ".json", ".traj", ".zip", ".md")
+SUFFIXES = (".jsonl", ".json", ".traj", ".zip", ".md", ".vscdb")
+NAMES = ("opencode.db",)
+STDIN = Path("-")
 COLUMNS = (
     Column("session", "fold"),
     Column("format"),
@@ -30,6 +36,7 @@ COLUMNS = (
     Column("messages", "number"),
     Column("new", "number"),
 )
+HEAD_BYTES = 4_096
 MAX_SESSIONS_SHOWN = 40
 MAX_PROBLEMS_SHOWN = 20
 MAX_RENAMED_SHOWN = 10
@@ -47,9 +54,11 @@ def command(
 ) -> None:
     """Import transcripts: files, or folders that are searched for them.
 
-    Claude Code, Codex, ChatGPT exports (also zipped), pi, SWE-agent, tau-bench, Aider and plain JSONL are detected
-    automatically. Importing again adds only what is new, and keeps a title, labels, a model or a budget that you
-    changed. A file without a session id becomes the session of its name; a different file of that name becomes talk-2.
+    Claude Code, Codex, Gemini CLI, OpenCode, Cline, Cursor, Copilot Chat, pi, Aider, exports of ChatGPT and claude.ai
+    (also zipped), sessions of the OpenAI Agents SDK, LangChain messages and LangSmith runs, SWE-agent, tau-bench and
+    plain JSONL are detected automatically; - reads standard input. Importing again adds only what is new, and keeps a
+    title, labels, a model or a budget that you changed. A file without a session id becomes the session of its name; a
+    different file of that name becomes talk-2.
     What can't be read is listed, and the exit code is then 1. The model that a transcript names is kept as
     information; it is never asked.
 
@@ -57,12 +66,14 @@ def command(
     foveate import ~/.claude/projects
     foveate import ~/.codex/sessions ~/Downloads/chatgpt-export.zip
     foveate import talk.jsonl --session support-42
+    ssh host cat talk.jsonl | foveate import -
     """
-    files = list(_files(paths))
-    if session_id and len(files) != 1:
-        raise InputError(f"--session names the session of one file; here are {len(files)}")
-    with opened(store_path, create=True) as fov:
-        reports, failures = _import_all(fov, files, format_name, session_id, shown=not as_json)
+    with _given(paths) as named:
+        files = list(_files(named))
+        if session_id and len(files) != 1:
+            raise InputError(f"--session names the session of one file; here are {len(files)}")
+        with opened(store_path, create=True) as fov:
+            reports, failures = _import_all(fov, files, format_name, session_id, shown=not as_json)
     if as_json:
         print_json({"reports": [asdict(report) for report in reports], "failures": failures})
     else:
@@ -71,11 +82,29 @@ def command(
         raise click.exceptions.Exit(1)
 
 
+@contextmanager
+def _given(paths: tuple[Path, ...]) -> Iterator[tuple[Path, ...]]:
+    """The paths, with a file that holds standard input in the place of `-`."""
+    if STDIN not in paths:
+        yield paths
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "stdin"
+        with file.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        with file.open("rb") as copy:
+            start = copy.read(HEAD_BYTES).lstrip()[:1]
+        # What it is decides the content; the ending only says whether it is JSON.
+        named = file.rename(file.with_suffix({b"{": ".jsonl", b"[": ".json", b"P": ".zip"}.get(start, ".md")))
+        yield tuple(named if path == STDIN else path for path in paths)
+
+
 def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
     for given in paths:
         path = given.expanduser()
         if path.is_dir():
-            found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+            files = (file for file in path.rglob("*") if file.suffix in SUFFIXES or file.name in NAMES)
+            found = sorted(file for file in files if file.is_file())
             if not found:
                 raise InputError(f"{given}: no transcripts in this folder (looked for {', '.join(SUFFIXES)})")
             yield from found

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 
 from foveate.errors import UnknownFormat
@@ -25,6 +26,8 @@ from foveate.turn import Json, Message, Original, check_json
 
 HEAD_BYTES = 65_536
 """How much of a file a transcript format sees to decide whether the file is its own."""
+SQLITE = b"SQLite format 3\x00"
+"""How the file of a database begins."""
 CALL_IDS = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider takes as the id of a tool call."""
 
@@ -95,6 +98,16 @@ class TranscriptFormat(Format, Protocol):
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:
         """One session's messages as chunks of a file in this format."""
+        ...
+
+
+@runtime_checkable
+class DatabaseFormat(TranscriptFormat, Protocol):
+    """A transcript format that can also read a program's database. That takes its path: the newest rows are in a
+    journal beside it."""
+
+    def read_file(self, path: Path) -> Iterator[TranscriptItem]:
+        """The content of the database at this path."""
         ...
 
 

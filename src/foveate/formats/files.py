@@ -6,7 +6,9 @@ import codecs
 import hashlib
 import json
 import re
+import struct
 import uuid
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -327,3 +329,33 @@ def made_session(messages: Sequence[Message]) -> str:
     for message in messages:
         digest.update(repr(message.without_original()).encode("utf-8", "backslashreplace"))
     return str(uuid.UUID(bytes=digest.digest()[:16], version=4))
+
+
+ZIP = b"PK\x03\x04"
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_DEFLATED = 8
+
+
+def zip_start(head: bytes, wanted: str) -> bytes:
+    """How a file in a zip begins, as far as the beginning of the zip tells; empty if it is not in there."""
+    place = 0
+    while head[place : place + len(ZIP)] == ZIP and place + _LOCAL_HEADER.size <= len(head):
+        fields = _LOCAL_HEADER.unpack_from(head, place)
+        method, size, name_size, extra_size = fields[3], fields[7], fields[9], fields[10]
+        begin = place + _LOCAL_HEADER.size
+        name = head[begin : begin + name_size].decode("utf-8", "replace")
+        begin += name_size + extra_size
+        text, end = head[begin : begin + size], begin + size
+        if method == _DEFLATED:
+            inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+            try:
+                text = inflater.decompress(head[begin:], CHUNK_BYTES)
+            except zlib.error:
+                return b""
+            end = end if size else len(head) - len(inflater.unused_data)
+        if PurePath(name).name == wanted:
+            return text
+        place = head.find(ZIP, end)
+        if place < 0:
+            return b""
+    return b""

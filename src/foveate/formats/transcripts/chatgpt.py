@@ -23,7 +23,16 @@ from typing import BinaryIO, Literal
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
 from foveate.formats.exchanges import result_text, said_in
-from foveate.formats.files import Readable, array_elements, content_key, encode_json, made_session, short_title
+from foveate.formats.files import (
+    ZIP,
+    Readable,
+    array_elements,
+    content_key,
+    encode_json,
+    made_session,
+    short_title,
+    zip_start,
+)
 from foveate.formats.parse import number_at, parse_arguments, record, role_of, text_at, value_at
 from foveate.turn import (
     ROLES,
@@ -43,7 +52,6 @@ from foveate.turn import (
 NAME = "chatgpt"
 
 _CONVERSATIONS = re.compile(r"conversations(?:-\d+)?\.json")
-_ZIP = b"PK\x03\x04"
 _DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
 """What reading a damaged, encrypted or foreign zip file raises."""
 
@@ -51,8 +59,9 @@ _Nodes = Mapping[str, Json]
 
 
 def detect(head: bytes, name: str) -> bool:
-    if head.startswith(_ZIP):
-        return name.lower().endswith(".zip") or b"conversations" in head
+    if head.startswith(ZIP):
+        is_export = name.lower().endswith(".zip") or b"conversations" in head
+        return is_export and b'"chat_messages"' not in zip_start(head, "conversations.json")
     start = head.lstrip()
     return start.startswith(b"[") and b'"mapping"' in start and (b'"title"' in start or b'"current_node"' in start)
 
@@ -62,9 +71,9 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     if not stream.seekable():
         yield from _read_list(stream, "")
         return
-    start = stream.read(len(_ZIP))
+    start = stream.read(len(ZIP))
     stream.seek(-len(start), SEEK_CUR)
-    yield from _read_zip(stream, name) if start == _ZIP else _read_list(stream, "")
+    yield from _read_zip(stream, name) if start == ZIP else _read_list(stream, "")
 
 
 def _read_zip(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:

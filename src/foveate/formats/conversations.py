@@ -1,0 +1,166 @@
+"""Formats whose file is an object per conversation, with a list of items: what they share.
+
+A conversation becomes a session. First comes everything but its items, as one display-only record. An item becomes one
+or several messages: an answer with tool calls and their results is split, since results are messages of their own.
+Each piece is a record `{"of": id, …}` of the format; writing joins the pieces again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from foveate.errors import InputError, InvalidMessage
+from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
+from foveate.formats.files import content_key, made_session, short_title
+from foveate.formats.parse import Record, number_at, record, text_at
+from foveate.text import json_slices
+from foveate.turn import Json, Message, parse_time
+
+REST = "conversation"
+"""The record that holds everything but the items."""
+OF = "of"
+"""Under this key a piece has the id of its item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What a conversation tells of itself."""
+
+    id: str | None = None
+    title: str | None = None
+    model: str | None = None
+    channel: str | None = None
+
+
+class ConversationFormat:
+    """One such format; a subclass says how its items are read and made."""
+
+    name: str
+    items_key: str
+
+    def labels(self, conversation: Record) -> Labels:
+        """Its id and what else is known of it."""
+        raise NotImplementedError
+
+    def item_id(self, item: Record) -> str | None:
+        """The item's own id, which stays the same when the conversation grows."""
+        return text_at(item, "id")
+
+    def is_finished(self, item: Record) -> bool:  # noqa: ARG002
+        """Whether an item at the end of a conversation is complete; if not, it is read another time."""
+        return True
+
+    def split(self, item: Record) -> Iterable[Record]:
+        """The pieces of an item, each of which is one message."""
+        return [item]
+
+    def join(self, pieces: Sequence[Record]) -> Record:
+        """The item of these pieces."""
+        (item,) = pieces
+        return item
+
+    def message(self, piece: Record, path: str) -> Message:
+        """The message of a piece."""
+        raise NotImplementedError
+
+    def make(self, message: Message, id_: str) -> Iterable[Record]:
+        """Items for a message that came from another format."""
+        raise NotImplementedError
+
+    def make_conversation(self, id_: str) -> dict[str, Json]:
+        """A conversation without items for messages of other formats."""
+        raise NotImplementedError
+
+    def read_one(self, conversation: Record, place: str) -> Iterator[TranscriptItem]:
+        """The items of one conversation."""
+        listed = conversation.get(self.items_key)
+        items = list(listed) if isinstance(listed, list) else []
+        rest: dict[str, Json] = {key: value for key, value in conversation.items() if key != self.items_key}
+        labels = self.labels(conversation)
+        session = labels.id or content_key(0, rest)
+        title = short_title(labels.title) if labels.title else None
+        yield SessionHeader(session, title=title, model=labels.model, platform=self.name, channel=labels.channel)
+        yield TranscriptMessage(session, REST, parse_message(self.name, {REST: _lasting(rest)}), place)
+        while items and isinstance(items[-1], Mapping) and not self.is_finished(items[-1]):
+            items.pop()
+        seen: set[str] = set()
+        for number, value in enumerate(items, 1):
+            where = f"{place}, message {number}"
+            if not isinstance(value, Mapping):
+                yield TranscriptProblem(where, "is not an object")
+                continue
+            id_ = self.item_id(value) or content_key(number, value)
+            if id_ in seen:
+                id_ = f"{id_}-{number}"
+            seen.add(id_)
+            yield from self._read_item(value, session, id_, where)
+
+    def _read_item(self, item: Record, session: str, id_: str, where: str) -> Iterator[TranscriptItem]:
+        try:
+            for number, piece in enumerate(self.split(item)):
+                key = id_ if number == 0 else f"{id_}/{number}"
+                yield TranscriptMessage(session, key, parse_message(self.name, {OF: id_, **piece}), where)
+        except InvalidMessage as error:
+            yield TranscriptProblem(where, str(error))
+
+    def parse(self, data: Json, path: str) -> Message:
+        piece = record(data, path)
+        if REST in piece:
+            return Message("system", kind="display")
+        return self.message(piece, path)
+
+    def write(self, messages: Sequence[Message]) -> Iterator[str]:
+        """A file of one conversation."""
+        yield from json_slices(self.conversation(messages))
+        yield "\n"
+
+    def conversation(self, messages: Sequence[Message]) -> dict[str, Json]:
+        """The conversation of these messages."""
+        rest: dict[str, Json] | None = None
+        pieces: dict[str, list[Record]] = {}
+        for number, message in enumerate(messages):
+            if message.original is None or message.original.format != self.name:
+                for part, item in enumerate(self.make(message, f"message-{number + 1}")):
+                    pieces[f"message-{number + 1}-{part}"] = [item]
+                continue
+            piece = record(message.original.data, "piece")
+            if REST in piece:
+                rest = dict(record(piece[REST], "conversation"))
+            else:
+                native = {key: value for key, value in piece.items() if key != OF}
+                pieces.setdefault(str(piece.get(OF)), []).append(native)
+        if rest is None:
+            rest = self.make_conversation(made_session(messages))
+        return {**rest, self.items_key: [self.join(found) for found in pieces.values()]}
+
+
+_CHANGING = ("lastUpdated", "updated_at", "lastMessageDate", "lastUpdatedAt", "time_updated")
+
+
+def _lasting(rest: Mapping[str, Json]) -> dict[str, Json]:
+    """A conversation's fields without those that change whenever it grows."""
+    return {key: value for key, value in rest.items() if key not in _CHANGING}
+
+
+def moment_at(data: Json, *path: str) -> datetime | None:
+    """A time in milliseconds since 1970."""
+    value = number_at(data, *path)
+    try:
+        return None if value is None else parse_time(value / 1000)
+    except InvalidMessage:
+        return None
+
+
+def read_rows(path: Path, query: str, parameters: Sequence[str] = ()) -> Iterator[tuple[Json, ...]]:
+    """Rows of another program's database, which may be open there: nothing is written to it."""
+    import sqlite3  # noqa: PLC0415 - loads with the first database
+
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            yield from connection.execute(query, parameters)
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: can't be read: {error}") from error

@@ -1,0 +1,88 @@
+"""Cline's conversations: `~/.cline/data/sessions/<id>/<id>.messages.json`, with Anthropic's messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import BinaryIO
+
+from foveate.formats import TranscriptItem, TranscriptProblem, load, render_messages
+from foveate.formats.conversations import ConversationFormat, Labels, moment_at
+from foveate.formats.files import decode_json
+from foveate.formats.parse import Record, count_at, text_at, value_at
+from foveate.turn import Json, Message, Text, Usage
+
+NAME = "cline"
+MAX_FILE_BYTES = 256 * 1024 * 1024
+_INPUT = re.compile(r"\A<user_input mode=\"\w+\">(.*)</user_input>\Z", re.DOTALL)
+_FOLDER = re.compile(r"Working Directory: (.+)")
+
+
+def detect(head: bytes, name: str) -> bool:
+    is_file = name.endswith(".messages.json") or b'"modelInfo"' in head
+    return is_file and head.lstrip().startswith(b"{") and b'"messages"' in head and b'"sessionId"' in head
+
+
+def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
+    try:
+        conversation = decode_json(stream.read(MAX_FILE_BYTES))
+    except ValueError as error:
+        yield TranscriptProblem(name, str(error))
+        return
+    if isinstance(conversation, Mapping):
+        yield from _FORMAT.read_one(conversation, name)
+
+
+class _Cline(ConversationFormat):
+    name = NAME
+    items_key = "messages"
+
+    def labels(self, conversation: Record) -> Labels:
+        listed = conversation.get("messages")
+        messages = listed if isinstance(listed, list) else []
+        model = next((found for one in messages if (found := text_at(one, "modelInfo", "id"))), None)
+        typed = (_typed(value_at(one, "content")) for one in messages if value_at(one, "role") == "user")
+        folder = _FOLDER.search(text_at(conversation, "system_prompt") or "")
+        title = next((text for text in typed if text), None)
+        return Labels(text_at(conversation, "sessionId"), title, model, folder[1].strip() if folder else None)
+
+    def message(self, piece: Record, path: str) -> Message:
+        role = "assistant" if piece.get("role") == "assistant" else "user"
+        message = load("anthropic").parse({"role": role, "content": piece.get("content") or []}, path)
+        metrics = piece.get("metrics")
+        usage = None
+        if isinstance(metrics, Mapping):
+            usage = Usage(
+                input_tokens=count_at(metrics, "inputTokens"),
+                output_tokens=count_at(metrics, "outputTokens"),
+                cache_read_tokens=count_at(metrics, "cacheReadTokens"),
+                cache_write_tokens=count_at(metrics, "cacheWriteTokens"),
+            )
+        parts = tuple(Text(_plain(part.text)) if isinstance(part, Text) else part for part in message.parts)
+        model = text_at(piece, "modelInfo", "id")
+        return replace(message, parts=parts, at=moment_at(piece, "ts"), model=model, usage=usage)
+
+    def make(self, message: Message, id_: str) -> Iterable[Record]:
+        for number, made in enumerate(render_messages("anthropic", [message.without_original()])):
+            if isinstance(made, Mapping):
+                moment: dict[str, Json] = {"ts": int(message.at.timestamp() * 1000)} if message.at else {}
+                yield {"id": f"{id_}-{number}", **made, **moment}
+
+    def make_conversation(self, id_: str) -> dict[str, Json]:
+        return {"version": 1, "sessionId": id_}
+
+
+def _plain(text: str) -> str:
+    found = _INPUT.match(text)
+    return found[1] if found else text
+
+
+def _typed(content: Json) -> str:
+    blocks = content if isinstance(content, list) else []
+    return " ".join(_plain(text) for block in blocks if (text := text_at(block, "text")))
+
+
+_FORMAT = _Cline()
+parse = _FORMAT.parse
+write = _FORMAT.write
