@@ -63,18 +63,33 @@ FIT_ATTEMPTS = 8
 SEPARATOR = 0.7
 """Tokens that a further clause takes for the mark behind it."""
 
-_ORDER = re.compile(
-    r"\b(?:must|mustn't|never|don't|do not|may not|may only|(?:not|aren't|isn't) allowed|forbidden|prohibited"
-    r"|nobody may|no one may|please|has to|have to|make sure|ensure|avoid|always|not before|refrain"
-    r"|under any circumstances"
-    r"|can't|cannot|at (?:most|least|the latest)|no more than|required?|nicht|nie|niemals|muss|müssen"
-    r"|bitte|darf|ne jamais|il faut|no debe|nunca|siempre)\b",
-    re.IGNORECASE,
+_ORDERS = as_words(
+    """must mustn't never don't please avoid always forbidden prohibited refrain can't cannot ensure required nicht nie
+    niemals muss müssen bitte darf nunca siempre jamais"""
 )
-_ADVICE = re.compile(
-    r"\b(?:should|shouldn't|need(?:s|ed)? to|would(?:n't)? (?:not )?|recommend|suggest|prefer|only|decided|agreed|until"
-    r"|unless|deadline|wants?|instead|if)\b",
-    re.IGNORECASE,
+_ORDER_PHRASES = (
+    "do not ",
+    "may not ",
+    "may only ",
+    "not allowed",
+    "n't allowed",
+    "nobody ",
+    "no one may",
+    "has to ",
+    "have to ",
+    "make sure",
+    "not before",
+    "at most ",
+    "at least ",
+    "at the latest",
+    "no more than",
+    "il faut",
+    "no debe",
+)
+"""Words and phrases of a clause that orders or forbids."""
+_ADVICE = as_words(
+    """should shouldn't needs need would wouldn't recommend suggest prefer only decided agreed until unless deadline
+    wants want instead if"""
 )
 _COMMANDS = as_words(
     """add allow answer apply ask assume avoid bake be block book bring build call cancel change check choose clear
@@ -108,7 +123,7 @@ _FINITE = _HELPERS - as_words("be been") | as_words(
 _LIMITS = as_words(
     """since until till before after under over below above within between during while when whenever than least most"""
 )
-"""They stay with the word behind them: a number, a date, what must come first."""
+"""They stay with the word behind them: a number, a date, what must come first. An order may not lose them."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
 """Between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
@@ -263,8 +278,9 @@ def rank(sources: Sequence[Source]) -> Ranking:
     rows: list[_Row] = []
     seen: set[str] = set()
     for clause, source in enumerate(sources):
-        looks = [_look(word, opens=not place) for place, word in enumerate(words[clause])]
-        factor = source.factor * _urgency(source.text, looks)
+        looks = _looks(words[clause])
+        urgency = _urgency(source.text, looks)
+        factor = source.factor * urgency
         joins = _joins(looks, quoted_places(source.text, len(looks)))
         worths = [factor * look.worth * (AGAIN if look.core in seen else 1.0) for look in looks]
         seen.update(look.core for look in looks)
@@ -274,8 +290,17 @@ def rank(sources: Sequence[Source]) -> Ranking:
         for start in range(0, len(looks), MAX_CLAUSE_WORDS):
             part = slice(start, start + MAX_CLAUSE_WORDS)
             tokens = [float(look.tokens) for look in looks[part]]
-            rows.append(_Row(clause, start, worths[part], tokens, joins[part], [look.must for look in looks[part]]))
+            musts = [look.must or (urgency == ORDERED and look.core in _LIMITS) for look in looks[part]]
+            rows.append(_Row(clause, start, worths[part], tokens, joins[part], musts))
     return Ranking(words, _steps(rows, words)) if rows else Ranking(words, [])
+
+
+def _looks(words: Sequence[str]) -> list[_Word]:
+    looks = [_look(word, opens=not place) for place, word in enumerate(words)]
+    for place in range(1, len(looks) - 1):
+        if looks[place].core == "long" and looks[place - 1].core in ("as", "so") and looks[place + 1].core == "as":
+            looks[place] = looks[place]._replace(worth=MUST, is_glue=False, holds=2, must=True)
+    return looks
 
 
 def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
@@ -286,7 +311,7 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         before, this = looks[place - 1], looks[place]
         holds = 0 if before.ends else holds
         particle = this.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1
-        helper = this.must and before.core in _HELPERS
+        helper = this.must and (before.core in _HELPERS or before.core in ("as", "so"))
         joins.append(bool(holds) or particle or helper or (place in quoted and place - 1 in quoted))
         holds = max(this.holds, holds - (not this.is_glue and this.core not in _BEFORE_UNITS), 0)
     return joins
@@ -382,7 +407,7 @@ MIN_RUN = 3
 
 def core_places(words: Sequence[str]) -> list[int]:
     """Places of a clause's first subject and verb and of all that it may not lose, in order; empty without a verb."""
-    looks = [_look(word) for word in words]
+    looks = _looks(words)
     for place, look in enumerate(looks[:CORE_WORDS]):
         is_order = place == 0 and look.core in _COMMANDS
         if not is_order and (not place or not _is_verb(look.core)):
@@ -430,12 +455,17 @@ def _written(words: Sequence[str], places: Iterable[int]) -> str:
 
 
 def _urgency(text: str, looks: Sequence[_Word]) -> float:
+    """How much more the words of a clause count."""
     if is_courtesy(text):
         return COURTESY
-    first = next((look.core for look in looks if look.core not in _BEFORE_ORDERS), "")
-    if (first in _COMMANDS and not text.endswith("?")) or _ORDER.search(text):
+    cores = [look.core for look in looks]
+    first = next((core for core in cores if core not in _BEFORE_ORDERS), "")
+    if (first in _COMMANDS and text[-1:] != "?") or not _ORDERS.isdisjoint(cores):
         return ORDERED
-    return ADVISED if _ADVICE.search(text) else 1.0
+    lowered = text.casefold()
+    if any(phrase in lowered for phrase in _ORDER_PHRASES):
+        return ORDERED
+    return 1.0 if _ADVICE.isdisjoint(cores) else ADVISED
 
 
 def shorten(text: str, max_tokens: int, count: Count) -> str:

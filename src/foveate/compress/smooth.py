@@ -196,6 +196,7 @@ _FIRST_PLACE = 0xE000
 _PLACES = 0xF8FF - _FIRST_PLACE
 _PLACE = re.compile("[\ue000-\uf8ff]")
 _WORD = re.compile(r"(?<![\w'’-])[A-Za-z]{3,}(?![\w'’-])")
+_LOWER_WORD = re.compile(r"[a-z]+")
 _ANY_WORD = re.compile(r"[A-Za-z][a-z'’]*")
 _NO_END = (*ABBREVIATIONS, ".", "!", "?")
 """Behind these a full stop ends no sentence."""
@@ -220,14 +221,16 @@ def smooth_prose(text: str, *, is_answer: bool = False) -> str:
     if len(text) > MAX_PROSE_CHARS or text.count("\n") > MAX_PROSE_LINES:
         return text
     smoothed = text.replace("\r\n", "\n")
+    clean: dict[str, frozenset[str]] = {}
     for _ in range(MAX_ROUNDS):
-        before, smoothed = smoothed, _smooth_once(smoothed, is_answer=is_answer)
+        before, smoothed = smoothed, _smooth_once(smoothed, clean, is_answer=is_answer)
         if smoothed == before:
             return smoothed
     return smoothed
 
 
-def _smooth_once(text: str, *, is_answer: bool) -> str:
+def _smooth_once(text: str, clean: dict[str, frozenset[str]], *, is_answer: bool) -> str:
+    """One pass. `clean` has the blocks that an earlier pass did not change, with their sentences."""
     lines: list[str] = []
     seen: set[str] = set()
     for block in _blocks(text):
@@ -237,7 +240,14 @@ def _smooth_once(text: str, *, is_answer: bool) -> str:
             continue
         shown = block.text
         if block.kind != "verbatim":
-            shown = _smooth_block(block, seen, is_answer=is_answer)
+            own = clean.get(shown)
+            if own is None or not seen.isdisjoint(own):
+                said: set[str] = set()
+                shown = _smooth_block(block, seen, said, is_answer=is_answer)
+                own = frozenset(said)
+                if shown == block.text:
+                    clean[shown] = own
+            seen |= own
         if shown:
             lines.append(shown)
     while lines and not lines[-1]:
@@ -281,7 +291,8 @@ def _kind(line: str, is_fence: bool) -> _Kind:
     return "verbatim" if _INDENTED.match(line) or _VERBATIM.search(line) else "prose"
 
 
-def _smooth_block(block: _Block, seen: set[str], *, is_answer: bool) -> str:
+def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: bool) -> str:
+    """The block cleaned up. `seen` has the sentences before it, `said` gets its own."""
     text = block.text
     if _PLACE.search(text) or text.count('"') % 2 or text.count("`") % 2 or _ODD_SPACE.search(text):
         return text
@@ -299,7 +310,8 @@ def _smooth_block(block: _Block, seen: set[str], *, is_answer: bool) -> str:
     masked = "\n".join(_SPACES.sub(" ", line.strip(" \t")) for line in masked.split("\n"))
     if _is_english(masked, taken):
         masked = _repair(masked, is_sentence=block.kind == "prose")
-        masked = _drop_sentences(masked, taken, seen if block.kind == "prose" else None, is_answer=is_answer)
+        before = seen if block.kind == "prose" else None
+        masked = _drop_sentences(masked, taken, before, said, is_answer=is_answer)
     if not masked:
         return ""
     return lead + _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], masked)
@@ -326,12 +338,16 @@ def _repair(masked: str, *, is_sentence: bool) -> str:
             return word
         return right if word.islower() else right[0].upper() + right[1:]
 
-    if not known.keys().isdisjoint(_WORD.findall(masked.lower())):
+    words = set(_LOWER_WORD.findall(masked.lower()))
+    if not words.isdisjoint(known):
         masked = _WORD.sub(spelled, masked)
-    masked = FILLER_WORDS.sub("", masked)
-    masked = WORDY_PHRASE.sub(_plainer, masked)
+    if not words.isdisjoint(FILLER_SIGNS):
+        masked = FILLER_WORDS.sub("", masked)
+    if not words.isdisjoint(WORDY_SIGNS):
+        masked = WORDY_PHRASE.sub(_plainer, masked)
     masked = DOUBLED.sub(r"\1", masked)
-    masked = PRONOUN.sub("I", masked)
+    if "i" in words:
+        masked = PRONOUN.sub("I", masked)
     masked = _LOOSE_MARK.sub(_tightened, masked)
     if is_sentence:
         masked = SMALL_START.sub(_capitalised, masked)
@@ -354,8 +370,8 @@ def _capitalised(found: re.Match[str]) -> str:
     return found[0][: -len(word)] + word[0].upper() + word[1:]
 
 
-def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_answer: bool) -> str:
-    """The sentences that say something not yet said, without their courtesies; `seen` has those before."""
+def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, said: set[str], *, is_answer: bool) -> str:
+    """The sentences that say something not yet said, without their courtesies."""
     pieces = SENTENCE_GAP.split(masked)
     sentences, gaps = pieces[::2], [*pieces[1::2], ""]
     kept: list[str] = []
@@ -367,21 +383,27 @@ def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, *, is_
         if seen is not None and sentence.endswith((".", "!", "?")):
             whole = _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], sentence)
             key = " ".join(whole.lower().split()).rstrip(".!?…")
-            if key in seen and key.count(" ") + 1 >= MIN_REPEATED_WORDS:
+            if (key in seen or key in said) and key.count(" ") + 1 >= MIN_REPEATED_WORDS:
                 continue
-            seen.add(key)
+            said.add(key)
         kept += [sentence, gaps[index]]
     return "".join(kept).strip(" \t\n")
 
 
 FILLER_WORDS = re.compile(
-    r"(?i)(?<![\w'-])(?:(?:um+|uh+|uhm+|erm+|hm+)[,.…]*(?:\s|$)"
+    r"(?i)(?<![\w'-])(?:(?:umm?|uhh?|uhm|erm|hmm?)[,.…]*(?:\s|$)"
     r"|(?:let me see|let's see|let me think)[,.…]+\s"
     r"|(?:as you can see|as you know|needless to say|for what it's worth|at the end of the day|to be honest"
     r"|as i said|you know|i mean), "
     r"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) that "
     r"|(?<!not )(?:really|honestly|basically|literally|actually|super|totally) (?=[a-z]))"
 )
+
+FILLER_SIGNS = frozenset(
+    "um umm uh uhh uhm erm hm hmm let needless worth end honest said can know mean note noted important mentioning"
+    " really honestly basically literally actually super totally".split()
+)
+"""Words of which every filler has one."""
 
 WORDY = {
     "in order to": "to",
@@ -397,6 +419,7 @@ WORDY = {
     "until such time as": "until",
     "in the near future": "soon",
 }
+WORDY_SIGNS = frozenset("order fact event point number purpose regard regards spite such near".split())
 WORDY_PHRASE = re.compile(rf"(?i)(?<![\w'-])(?:{'|'.join(sorted(WORDY, key=len, reverse=True))})(?![\w'-])")
 
 DOUBLED = re.compile(r"(?i)(?<![\w'-])(the|an|to|of|and|for|with|we|they|this|these|your|our|my|be|are) \1(?![\w'-])")
