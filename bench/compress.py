@@ -42,6 +42,7 @@ from annotations import (
 )
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
+from foveate.compress.smooth import smooth_prose
 from foveate.renditions import Refusal, Renditions
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
@@ -67,6 +68,7 @@ def main() -> None:
         return
     facts_table(load_turns(arguments.data).turns, examples=arguments.examples)
     flips_table()
+    corrections_table()
     refusals = sessions_table(arguments.data / "transcripts")
     if arguments.refusals:
         show_refusals(refusals)
@@ -183,6 +185,22 @@ def _note(
 ) -> None:
     shares = kept_share(turn.facts, compressed), kept_share(turn.facts, tiny), kept_share(turn.tiny_facts, tiny)
     rows.setdefault("random, mean of 5" if name.startswith("random") else name, []).append(shares)
+
+
+def corrections_table(sentences: int = 1_000) -> None:
+    """How many correct sentences S changes: those of the documentation and of the dense turns."""
+    texts = [
+        sentence
+        for page in sorted((Path(__file__).resolve().parents[1] / "docs").glob("*.md"))
+        for block in page.read_text("utf-8").split("\n\n")
+        if block[:1].isalpha()
+        for sentence in baselines.sentences(" ".join(block.split()))
+    ]
+    texts = random.Random(3).sample([text for text in texts if len(text.split()) > 3 and text[0].isupper()], sentences)
+    changed = [(text, smoothed) for text in texts if (smoothed := smooth_prose(text, is_answer=True)) != text]
+    print(f"\n{len(changed)} of {len(texts)} correct sentences changed by S")
+    for text, smoothed in changed:
+        print(f"  {text!r}\n  {smoothed!r}")
 
 
 def flips_table() -> None:
