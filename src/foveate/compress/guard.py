@@ -18,7 +18,7 @@ from foveate.compress.telegraph import look_at
 from foveate.renditions import Level
 from foveate.text import MARK_WORDS
 
-LEAST_FACTS, MOST_FACTS, FACT_TOKENS = 24, 150, 2
+LEAST_FACTS, MOST_FACTS, FACT_TOKENS = 24, 150, 3
 """A rendition is measured by as many of the heaviest facts of the turn as its tokens could hold, within limits."""
 MAX_LOST = 20
 """Limit of the lost facts that are named."""

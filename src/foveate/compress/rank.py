@@ -34,8 +34,8 @@ from foveate.text import MARK_WORDS
 PRICES = np.geomspace(0.8, 0.006, 20).astype(np.float32)
 """Worth that a token must bring, from the shortest rendition to the longest."""
 WORTH: Mapping[str, float] = {
-    "i": 0.5,
-    "/": 0.6,
+    "i": 0.7,
+    "/": 0.7,
     "u": 0.5,
     "#": 0.55,
     "@": 0.65,
@@ -45,17 +45,17 @@ WORTH: Mapping[str, float] = {
     "-": 0.4,
 }
 """By kind of fact (`foveate.compress.facts`), about the chance that a reader wants the word."""
-COMMON_WORD, RARE_WORD, MAX_WORTH = 0.1, 0.4, 1.4
+COMMON_WORD, RARE_WORD, MAX_WORTH = 0.1, 0.4, 2.4
 """A word is worth the first, and of the second the more the rarer it is; no word is worth more than the third."""
 LONG = 0.16
 """Added for each token of a number, an identifier or a name behind the second."""
 MUST = 0.4
 """Least worth of a word that its clause may not lose."""
-SHORT_RUN, GAP, NEW_CLAUSE = 0.12, 0.03, 0.4
+SHORT_RUN, GAP, NEW_CLAUSE = 0.1, 0.04, 0.4
 """Fines: for each word in a run of one or two words, for a gap between runs, and for a clause."""
 AGAIN = 0.5
 """What a word counts that an earlier clause has."""
-ORDERED, ADVISED, COURTESY = 2.4, 1.1, 0.1
+ORDERED, ADVISED, COURTESY = 2.6, 1.1, 0.1
 """How much more a clause counts that orders or forbids, or that advises, and how little one that is only polite."""
 MAX_CLAUSE_WORDS = 96
 """A longer clause is ranked in pieces."""
@@ -311,7 +311,9 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         before, this = looks[place - 1], looks[place]
         holds = 0 if before.ends else holds
         particle = this.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1
-        helper = this.must and (before.core in _HELPERS or before.core in ("as", "so"))
+        helper = (this.must and (before.core in _HELPERS or before.core in ("as", "so"))) or (
+            this.core == "than" or (this.core in ("most", "least") and before.core in ("at", "the"))
+        )
         joins.append(bool(holds) or particle or helper or (place in quoted and place - 1 in quoted))
         holds = max(this.holds, holds - (not this.is_glue and this.core not in _BEFORE_UNITS), 0)
     return joins
