@@ -191,7 +191,8 @@ def test_turns_without_words_get_renditions_too(messages: tuple[Message, ...]) -
 
 def test_what_the_guard_refused_is_reported_and_the_level_above_stands_in() -> None:
     compressor = LocalCompressor(shares=Shares(compressed=1.0, tiny=1.0))
-    made = compressor.compress(1, [said("user", QUESTION), said("assistant", ANSWER)], count_tokens)
+    answer = ANSWER + "".join(f" Host fin-{n} has {n} GB left on /disk/{n}." for n in range(20, 50))
+    made = compressor.compress(1, [said("user", QUESTION), said("assistant", answer)], count_tokens)
     assert {refusal.level for refusal in made.refusals} == {"C", "T"}
     assert made.compressed in made.smoothed
     assert not made.is_complete

@@ -27,7 +27,7 @@ AGAIN = 0.3
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
 """What a turn offers to eras, in all."""
 MAX_UNIT_TOKENS = 32
-UNIT_LEVEL = 13
+UNIT_LEVEL = 8
 """The lowest level (`foveate.compress.rank`) of the words of a unit: most articles and auxiliaries enter later."""
 SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
@@ -116,7 +116,7 @@ class LocalCompressor:
         limit = min(self.tiny_tokens - TINY_MARGIN, compressed.tokens)
 
         def shrink(extra: float) -> Line:
-            return tiny_line(said, ranking, raw_tokens, above=limit, extra=extra, count=count)
+            return tiny_line(said, ranking.brief, raw_tokens, above=limit, extra=extra, count=count)
 
         tiny = job.make("T", shrink, fallback=lambda: cut_line(line, limit, count), above=compressed.tokens)
         return Renditions(
@@ -224,7 +224,7 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
     choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
-    texts = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
+    texts = ranking.brief.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
     for place in best_first(choices, again=AGAIN):
@@ -253,7 +253,8 @@ ASSISTANT_TOKENS = 30
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
 USER_PART = 0.6
 """What the prompt may take of a line if both it and the answer are long."""
-NOTE_TOKENS, MARK_TOKENS = 6, 3
+NOTE_TOKENS, MARK_TOKENS, CORE_TOKENS = 6, 3, 24
+"""What a note on tool calls and a mark take; with less room than the last, a line has no words for a sentence."""
 
 
 def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) -> int:
@@ -305,7 +306,7 @@ def _with_core(
     """The best words of some clauses, subject and verb of the best clause among them where that fits."""
     best = (step.clause for step in ranking.steps if step.clause in among)
     lead = next((core for core in map(ranking.core, dict.fromkeys(best)) if core), None)
-    texts = ranking.fit(room, count, write, first=[lead], among=among) if lead else {}
+    texts = ranking.fit(room, count, write, first=[lead], among=among) if lead and room >= CORE_TOKENS else {}
     return texts or ranking.fit(room, count, write, among=among)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from foveate.compress.telegraph import estimate_tokens, look_at, quoted_places
 from foveate.renditions import NOTHING, Count
 from foveate.text import MARK_WORDS
 
-PRICES = np.geomspace(0.8, 0.006, 20).astype(np.float32)
+PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
 """Worth that a token must bring, from the shortest rendition to the longest."""
 WORTH: Mapping[str, float] = {
     "i": 0.7,
@@ -51,8 +51,9 @@ LONG = 0.16
 """Added for each token of a number, an identifier or a name behind the second."""
 MUST = 0.4
 """Least worth of a word that its clause may not lose."""
-SHORT_RUN, GAP, NEW_CLAUSE = 0.1, 0.04, 0.4
-"""Fines: for each word in a run of one or two words, for a gap between runs, and for a clause."""
+SHORT_RUN, GAP, NEW_CLAUSE = (0.1, 0.03), (0.04, 0.0), (0.4, 0.1)
+"""Fines of the order that reads as phrases and of the brief one: for each word in a run of one or two words, for a gap
+between runs, and for a clause."""
 AGAIN = 0.5
 """What a word counts that an earlier clause has."""
 ORDERED, ADVISED, COURTESY = 2.6, 1.1, 0.1
@@ -198,7 +199,14 @@ class Ranking:
     words: list[list[str]]
     """Of each clause."""
     steps: list[Step]
-    """The best first."""
+    """The best first, in runs that read as phrases."""
+    brief_steps: list[Step] = field(default_factory=list)
+    """The best first, word by word."""
+
+    @property
+    def brief(self) -> Ranking:
+        """The same words in the order for renditions of few tokens."""
+        return Ranking(self.words, self.brief_steps)
 
     def texts(self, steps: Iterable[Step]) -> dict[int, str]:
         """The clauses of which the steps have words, in their order, as they are written then."""
@@ -292,7 +300,10 @@ def rank(sources: Sequence[Source]) -> Ranking:
             tokens = [float(look.tokens) for look in looks[part]]
             musts = [look.must or (urgency == ORDERED and look.core in _LIMITS) for look in looks[part]]
             rows.append(_Row(clause, start, worths[part], tokens, joins[part], musts))
-    return Ranking(words, _steps(rows, words)) if rows else Ranking(words, [])
+    if not rows:
+        return Ranking(words, [])
+    readable, brief = _levels(rows)
+    return Ranking(words, _steps(rows, words, readable), _steps(rows, words, brief))
 
 
 def _looks(words: Sequence[str]) -> list[_Word]:
@@ -330,8 +341,7 @@ class _Row(NamedTuple):
     musts: list[bool]
 
 
-def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]]) -> list[Step]:
-    levels = _levels(rows)
+def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: Sequence[Sequence[int]]) -> list[Step]:
     found: list[tuple[int, float, Step]] = []
     for row, entered in zip(rows, levels, strict=True):
         is_whole = len(row.worths) == 1 and len(words[row.clause]) > 1
@@ -347,17 +357,21 @@ def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]]) -> list[Step]:
     return [step for _, _, step in sorted(found)]
 
 
-def _levels(rows: Sequence[_Row]) -> list[list[int]]:
+def _levels(rows: Sequence[_Row]) -> tuple[list[list[int]], list[list[int]]]:
     """At which price each word of each row enters: the first at which the best choice of the row has it.
 
-    Dynamic programming over the words with the length of the run so far (0, 1, 2, 3 or more) as the state, for all
-    rows and prices at once.
+    Once with the fines of the readable order, once with those of the brief one. Dynamic programming over the words with
+    the length of the run so far (0, 1, 2, 3 or more) as the state, for all rows, prices and fines at once.
     """
+    prices = np.tile(PRICES, 2)
+    short_run, gap_fine, clause_fine = (
+        np.repeat(np.array(fines, np.float32), len(PRICES)) for fines in (SHORT_RUN, GAP, NEW_CLAUSE)
+    )
     length = max(len(row.worths) for row in rows)
     shape = length, len(rows), 1
     worths, tokens = np.full(shape, -1e3, np.float32), np.ones(shape, np.float32)
     joins, musts = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    short = np.full((len(rows), 1), SHORT_RUN, np.float32)
+    short = np.tile(short_run, (len(rows), 1))
     for place, row in enumerate(rows):
         size = len(row.worths)
         worths[:size, place, 0], tokens[:size, place, 0] = row.worths, row.tokens
@@ -366,10 +380,10 @@ def _levels(rows: Sequence[_Row]) -> list[list[int]]:
             short[place] = 0
     joins *= _FORBIDDEN
     musts *= _FORBIDDEN
-    values = worths - tokens * PRICES
-    opening = values + (joins - np.float32(GAP))
+    values = worths - tokens * prices
+    opening = values + (joins - gap_fine)
     shorter = 2 * short
-    none = np.full((len(rows), len(PRICES)), _FORBIDDEN, np.float32)
+    none = np.full((len(rows), len(prices)), _FORBIDDEN, np.float32)
     gap, one, two, many = np.zeros_like(none), none, none, none
     stays, is_many, is_two, is_long = (np.empty((length, *none.shape), bool) for _ in range(4))
     for place in range(length):
@@ -390,7 +404,7 @@ def _levels(rows: Sequence[_Row]) -> list[list[int]]:
         gap += musts[place]
         one = opened
     ends = np.stack((gap, one - short, two - shorter, many))
-    state = np.where(ends.max(axis=0) > NEW_CLAUSE, ends.argmax(axis=0), -1)
+    state = np.where(ends.max(axis=0) > clause_fine, ends.argmax(axis=0), -1)
     before_gap = np.where(stays, 0, np.where(is_many, 3, 2 - ~is_two))
     kept = np.zeros((length, *none.shape), bool)
     for place in range(length - 1, -1, -1):
@@ -398,9 +412,9 @@ def _levels(rows: Sequence[_Row]) -> list[list[int]]:
         kept[place] = in_run
         in_long = state == MIN_RUN
         state = np.where(in_run, state - 1 + (in_long & is_long[place]), np.where(state < 0, -1, before_gap[place]))
-    entered = np.where(kept.any(axis=2), kept.argmax(axis=2), len(PRICES))
-    levels: list[list[int]] = entered.T.tolist()
-    return levels
+    halves = kept[:, :, : len(PRICES)], kept[:, :, len(PRICES) :]
+    readable, brief = (np.where(half.any(axis=2), half.argmax(axis=2), len(PRICES)).T.tolist() for half in halves)
+    return readable, brief
 
 
 MIN_RUN = 3
@@ -471,12 +485,12 @@ def _urgency(text: str, looks: Sequence[_Word]) -> float:
 
 
 def shorten(text: str, max_tokens: int, count: Count) -> str:
-    """A compressed text (C) cut to at most `max_tokens` by leaving out the phrases that are worth least.
+    """A compressed text (C) cut to at most `max_tokens` by leaving out the words that are worth least.
 
-    Pure and deterministic, in time linear in the text but for sorting its phrases. The result is never larger than
+    Pure and deterministic, in time linear in the text but for sorting its steps. The result is never larger than
     `max_tokens`, has only words of the text in their order, and keeps the speakers' marks; a clause of which anything
     is left keeps its negations, conditions and units. A text that fits is returned unchanged. Where not even one
-    phrase fits, the result is NOTHING.
+    step fits, the result is NOTHING.
     """
     if count(text) <= max_tokens:
         return text
@@ -496,14 +510,14 @@ def shorten(text: str, max_tokens: int, count: Count) -> str:
     def write(texts: dict[int, str]) -> str:
         return written(texts, speakers)
 
-    return write(rank(sources).fit(max_tokens, count, write)) or NOTHING
+    return write(rank(sources).brief.fit(max_tokens, count, write)) or NOTHING
 
 
 def cut_clause(text: str, max_tokens: float) -> str:
     """The best words of a clause, of about `max_tokens`; the clause itself if it fits or cannot be cut so far."""
     if estimate_tokens(text) <= max_tokens:
         return text
-    return rank([Source(text)]).clauses(max_tokens).get(0, "") or text
+    return rank([Source(text)]).brief.clauses(max_tokens).get(0, "") or text
 
 
 def written(texts: dict[int, str], speakers: Sequence[str]) -> str:
