@@ -46,7 +46,8 @@ from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, pu
 from foveate.session.uses import KnowledgeUses
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
-from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, open_store
+from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, copy_store, open_store
+from foveate.store.copy import CopyReport
 from foveate.store.protocol import Clients
 from foveate.store.rows import CostRow, IndexState, QueueState
 from foveate.strategy import extra_event_kinds
@@ -91,6 +92,23 @@ def open(location: str | Path, *, settings: Settings | None = None) -> StoreOpen
     if not isinstance(location, (str, os.PathLike)):
         raise InputError(f"a store is opened by the path of its file, e.g. foveate.open('chat.db'); got {location!r}")
     return StoreOpener(os.fspath(location), settings or load_settings())
+
+
+async def copy_all(
+    source: str | Path,
+    target: str | Path,
+    *,
+    settings: Settings | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> CopyReport:
+    """Copy a store into another one: files and `postgresql://` URLs, in any direction.
+
+    An interrupted copy goes on where it ended, and one that is run again brings over what is new. A session counts as
+    copied when the hashes of both sides are equal. One that the target has with other messages is a conflict, and not
+    changed. `progress` gets the turns that are done, and all turns.
+    """
+    given = (settings or load_settings()).store
+    return await asyncio.to_thread(copy_store, os.fspath(source), os.fspath(target), given, progress)
 
 
 def configured_uses(settings: Settings) -> list[ModelUse]:

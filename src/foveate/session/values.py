@@ -22,6 +22,7 @@ from foveate.recall.search import Hit
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
 from foveate.store.client_rows import KnownPlace, LocatedHistory, ResponseRow, Standing
+from foveate.store.copy import CopyReport
 from foveate.store.protocol import Clients
 from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, QueueState
 from foveate.strategy.checkpoint.reliability import Reliability
@@ -32,6 +33,7 @@ __all__ = [
     "Board",
     "Clients",
     "Context",
+    "CopyReport",
     "CostRow",
     "Draft",
     "Finding",

@@ -6,9 +6,11 @@ transactions; `sqlite` and `postgres` are everything particular to a database.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foveate.errors import InputError
+from foveate.errors import InputError, StoreError
 from foveate.store.protocol import Store
 from foveate.store.rows import (
     Draft,
@@ -26,7 +28,9 @@ from foveate.store.rows import (
 from foveate.store.settings import StoreSettings
 
 if TYPE_CHECKING:
+    from foveate.store.copy import CopyReport
     from foveate.store.postgres import PostgresServer
+    from foveate.store.sqlite import SqliteFile
 
 __all__ = [
     "FORKED",
@@ -52,19 +56,43 @@ FORKED = "was opened by process {process}, whose threads a forked process does n
 
 async def open_store(location: str, settings: StoreSettings) -> Store:
     """The store at a file path (created if there is none) or a database URL."""
+    from foveate.store.database import DatabaseStore  # noqa: PLC0415 - a store's driver loads when it is used
+
+    dialect = dialect_of(location, settings)
+    return await DatabaseStore.open(dialect, dialect.prepare, settings)
+
+
+def dialect_of(location: str, settings: StoreSettings) -> SqliteFile | PostgresServer:
+    """The database at a file path or a URL."""
     scheme, separator, _ = location.partition("://")
     if separator and scheme not in POSTGRES_SCHEMES:
         kinds = "the path of a file, e.g. foveate.open('chat.db'), or postgresql://user:password@host/database"
         raise InputError(f"{scheme}:// is not a kind of store; give {kinds}")
-    from foveate.store.database import DatabaseStore  # noqa: PLC0415 - a store's driver loads when it is used
-
     if separator:
-        server = _server(location, settings)
-        return await DatabaseStore.open(server, server.prepare, settings)
+        return _server(location, settings)
     from foveate.store.sqlite import SqliteFile  # noqa: PLC0415
 
-    file = SqliteFile(location, settings)
-    return await DatabaseStore.open(file, file.prepare, settings)
+    return SqliteFile(location, settings)
+
+
+def copy_store(
+    source: str, target: str, settings: StoreSettings, progress: Callable[[int, int], object] | None = None
+) -> CopyReport:
+    """Copy everything that the target lacks; see `foveate.store.copy`."""
+    from foveate.store.copy import StoreCopy  # noqa: PLC0415
+
+    origin, goal = dialect_of(source, settings), dialect_of(target, settings)
+    if origin.location == goal.location:
+        raise InputError("the source and the target are the same store")
+    if "://" not in source and not Path(origin.location).exists():
+        raise StoreError(origin.location, "does not exist")
+    try:
+        origin.prepare()
+        goal.prepare()
+        return StoreCopy(origin, goal, progress).run()
+    finally:
+        origin.close()
+        goal.close()
 
 
 def _server(url: str, settings: StoreSettings) -> PostgresServer:

@@ -242,6 +242,11 @@ def _entries(row: int, texts: Sequence[PassageText]) -> Iterator[tuple[int, Pass
     return ((row << KEY_SHIFT | number, text) for number, text in enumerate(texts))
 
 
+def add_words(connection: Connection, session: int, row: int, packed: bytes) -> None:
+    """Add the words of a row that was copied from another store."""
+    connection.words.add(session, _entries(row, _unpack(packed)))
+
+
 def _unpack(packed: bytes) -> list[PassageText]:
     return [PassageText(*values) for values in _decoder.decode(bodies.expand_bytes(packed))]
 

@@ -1,0 +1,62 @@
+"""`foveate copy`: bring a store into another one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.ui.options import STORE, json_option
+from foveate.cli.ui.terminal import console, line, print_json, progress_bar
+from foveate.text import several
+
+if TYPE_CHECKING:
+    from foveate.session.values import CopyReport
+
+MAX_SHOWN = 20
+
+
+@click.command(name="copy", short_help="Copy a store: file to server, server to file, file to file.")
+@click.argument("source", type=STORE)
+@click.argument("target", type=STORE)
+@json_option
+def command(*, source: Path, target: Path, as_json: bool) -> None:
+    """Copy everything of a store into another: sessions, renditions, index, boards, files, prompts, agents, knowledge.
+
+    An interrupted copy is resumed by the same command; one that is run again brings over what is new. Each session is
+    verified by the hashes of its rows. A session that the target has with other messages is not changed, and the exit
+    code is 1. Stop the programs that record in the source first.
+
+    \b
+    foveate copy ~/.foveate/foveate.db postgresql://foveate@db.example.com/foveate
+    foveate copy postgresql://foveate@db.example.com/foveate backup.db --json
+    """
+    import asyncio
+
+    from foveate.client import copy_all
+
+    with progress_bar(shown=not as_json) as progress:
+        task = progress.add_task("copying turns", total=None)
+
+        def show(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        report = asyncio.run(copy_all(os.fspath(source.expanduser()), os.fspath(target.expanduser()), progress=show))
+    if as_json:
+        print_json(report)
+    else:
+        _show(report)
+    if report.conflicts:
+        raise click.exceptions.Exit(1)
+
+
+def _show(report: CopyReport) -> None:
+    out = console()
+    counts = f"{several(len(report.copied), 'session')} copied, {report.unchanged:,} unchanged"
+    out.print(line(("✓", "green"), f" {counts}; each verified by its hashes"))
+    for session_id in report.conflicts[:MAX_SHOWN]:
+        out.print(line(("✗", "red"), f" {session_id}: the target has it with other messages; it was not changed"))
+    if len(report.conflicts) > MAX_SHOWN:
+        out.print(f"… and {len(report.conflicts) - MAX_SHOWN} more (--json lists all)")

@@ -1,0 +1,403 @@
+"""Copies everything of a store into another one: from a file to a server, back, or from file to file.
+
+Sessions are copied one after another, parents first, some turns in each transaction, so a copy that was interrupted
+goes on where it ended. Numbers and ids of rows differ between databases; what refers to them is translated. A session
+counts as copied when the hash of its rows is the same on both sides. Run again, a copy brings over what is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from foveate.errors import StoreError
+from foveate.store import passages
+from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Undone, now_us
+
+TURNS_PER_COMMIT = 200
+ROWS_PER_COMMIT = 500
+MAX_RETRIES = 20
+
+BY_TURN = ("messages", "renditions", "passages")
+"""Tables of a session that are copied turn by turn. `bodies` belong to `messages`."""
+OF_SESSION = (
+    "eras",
+    "pins",
+    "plans",
+    "offers",
+    "recalled",
+    "states",
+    "boards",
+    "requests",
+    "artefacts",
+    "goals",
+    "documents",
+    "answer_tails",
+    "responses",
+    "pictures",
+    "turn_topics",
+    "content_turns",
+    "calls",
+)
+"""Tables of a session that are copied whole, in the transaction that completes it."""
+SHARED = {
+    "contents": ("tenant", "digest"),
+    "cabinet": ("tenant", "key"),
+    "prompts": ("tenant", "key", "version"),
+    "agents": ("id",),
+    "agent_waits": ("agent", "child"),
+    "agent_trees": ("tree",),
+    "knowledge": ("tenant", "id", "version"),
+    "knowledge_sources": ("tenant", "id", "version", "session", "turn"),
+    "knowledge_uses": ("tenant", "id"),
+    "learn_runs": ("id",),
+    "learn_steps": ("run", "name"),
+    "access_keys": ("id",),
+}
+"""Tables of the whole store, with their keys. A row with the same key is replaced."""
+LEFT_OUT = ("bodies", "leases", "copies", "passage_words")
+"""Tables that are copied with others, made anew, or belong to one database."""
+REFERENCES = ("session", "parent", "parent_session")
+"""Columns with numbers of sessions."""
+LOCAL_COLUMNS = ("id", "number", "message", "work_us", *REFERENCES)
+"""Columns that differ between databases, and are not part of a session's hash."""
+
+LIST_SESSIONS = "SELECT * FROM sessions ORDER BY number"
+GET_SESSION = "SELECT * FROM sessions WHERE id = :id"
+GET_COPY = "SELECT digest FROM copies WHERE session = :session"
+SET_COPY = """INSERT INTO copies (session, digest, copied_us) VALUES (:session, :digest, :now_us)
+    ON CONFLICT (session) DO UPDATE SET digest = :digest, copied_us = :now_us"""
+READ_BODIES = """SELECT m.turn, m.position, b.data FROM messages m JOIN bodies b ON b.message = m.id
+    WHERE m.session = :session AND m.turn BETWEEN :first AND :last ORDER BY m.turn, m.position"""
+ADD_BODY = "INSERT INTO bodies (message, data) VALUES (:message, :data)"
+MESSAGE_IDS = "SELECT turn, position, id FROM messages WHERE session = :session AND turn BETWEEN :first AND :last"
+PASSAGE_IDS = "SELECT turn, messages, id FROM passages WHERE session = :session AND turn BETWEEN :first AND :last"
+READ_TURNS = "SELECT * FROM {table} WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
+READ_OWN = "SELECT * FROM {table} WHERE session = :session"
+DROP_OWN = "DELETE FROM {table} WHERE session = :session"
+MOVE_TURN = "UPDATE sessions SET last_turn = :turn WHERE number = :number"
+GET_ID = "SELECT id FROM sessions WHERE number = :number"
+DROP_TURNS = (
+    "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :session)",
+    "DELETE FROM messages WHERE session = :session",
+    "DELETE FROM renditions WHERE session = :session",
+)
+LOOSE_CALLS = "SELECT * FROM calls WHERE session IS NULL ORDER BY at_us, id"
+HAS_CALL = """SELECT count(*) FROM calls WHERE session IS NULL AND at_us = :at_us AND model = :model
+    AND purpose = :purpose AND input_tokens = :input_tokens AND output_tokens = :output_tokens"""
+
+Row = dict[str, Any]
+Progress = Callable[[int, int], object]
+"""Called with the turns that are done, and all turns."""
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What a copy did."""
+
+    sessions: int = 0
+    """Sessions of the source."""
+    copied: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    """Sessions that were the same on both sides already."""
+    turns: int = 0
+    """Turns that were written."""
+    rows: int = 0
+    """Rows of tables that belong to no single session."""
+    conflicts: list[str] = field(default_factory=list)
+    """Sessions that the target has with other content; they were not changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDigest:
+    """Hashes of a session's messages, and of all its rows. Workers of the target may improve what is derived."""
+
+    raw: str
+    whole: str
+
+    def __str__(self) -> str:
+        return f"{self.raw}:{self.whole}"
+
+
+class StoreCopy:
+    """A copy in progress, between two databases that have the current schema."""
+
+    def __init__(self, source: Dialect, target: Dialect, progress: Progress | None = None) -> None:
+        self._source = source
+        self._target = target
+        self._from = source.connect(read_only=True)
+        self._to = target.connect(read_only=False)
+        self._progress = progress
+        self._numbers: dict[int, int] = {}
+        """The number that each session of the source has in the target."""
+        self._report = CopyReport()
+        self._done_turns = self._all_turns = 0
+
+    def run(self) -> CopyReport:
+        """Copy everything that the target lacks."""
+        try:
+            with self._reading(self._source, self._from):
+                sessions = _rows(self._from, LIST_SESSIONS, {})
+            self._report.sessions = len(sessions)
+            self._all_turns = sum(row["last_turn"] - row["fork_turn"] for row in sessions)
+            for row in sessions:
+                self._copy_session(row)
+            for table in SHARED:
+                self._copy_shared(table)
+            self._copy_loose_calls()
+            return self._report
+        finally:
+            self._from.close()
+            self._to.close()
+
+    def _copy_session(self, row: Row) -> None:
+        own_turns = row["last_turn"] - row["fork_turn"]
+        if row["parent"] is not None and row["parent"] not in self._numbers:
+            self._report.conflicts.append(row["id"])
+            self._advance(own_turns)
+            return
+        wanted = self._digest(self._source, self._from, row)
+        found, copied = self._find(row["id"])
+        if found is not None and copied != "":
+            stored = self._digest(self._target, self._to, found)
+            if wanted.raw == stored.raw:
+                self._numbers[row["number"]] = found["number"]
+                if copied != str(stored):
+                    self._mark(found["number"], row["id"], stored)
+                self._report.unchanged += 1
+                self._advance(own_turns)
+                return
+            if copied != str(stored):
+                self._report.conflicts.append(row["id"])
+                self._advance(own_turns)
+                return
+            self._clear(found)
+        number = self._numbers[row["number"]] = found["number"] if found else self._begin(row)
+        begun = found["last_turn"] if found else _before(row)
+        self._advance(max(0, begun - row["fork_turn"]))
+        for low in range(begun + 1, row["last_turn"] + 1, TURNS_PER_COMMIT):
+            high = min(low + TURNS_PER_COMMIT - 1, row["last_turn"])
+            self._copy_turns(row, number, low, high)
+            self._report.turns += high - low + 1
+            self._advance(min(high, row["last_turn"]) - max(low - 1, row["fork_turn"]))
+        self._complete(row, number)
+        self._verify(row, wanted)
+
+    def _clear(self, found: Row) -> None:
+        """Remove the turns of a session that was copied, and has changed in the source since; its forks stay."""
+        values = {"session": found["number"]}
+
+        def clear() -> None:
+            passages.forget(self._to, "session = :session", values)
+            for statement in DROP_TURNS:
+                self._to.execute(statement, values)
+            self._to.execute(MOVE_TURN, {"number": found["number"], "turn": _before(found)})
+            self._to.execute(SET_COPY, {**values, "digest": "", "now_us": now_us()})
+
+        self._write(found["id"], clear)
+        found["last_turn"] = _before(found)
+
+    def _find(self, session_id: str) -> tuple[Row | None, str | None]:
+        """A session of the target; and the hash it was copied with, empty while it is incomplete."""
+        with self._reading(self._target, self._to):
+            found = _rows(self._to, GET_SESSION, {"id": session_id})
+            if not found:
+                return None, None
+            row = self._to.execute(GET_COPY, {"session": found[0]["number"]}).fetchone()
+            return found[0], None if row is None else str(row[0])
+
+    def _begin(self, row: Row) -> int:
+        """Add a session without turns, which no worker looks at."""
+        start = {"last_turn": _before(row), "last_position": 0, "head": "closed", "work_us": None}
+        values = {**self._translated(row), **start}
+        del values["number"]
+
+        def begin() -> int:
+            _insert(self._to, "sessions", [values])
+            (number,) = self._to.execute("SELECT number FROM sessions WHERE id = :id", {"id": row["id"]}).fetchone()
+            self._to.execute(SET_COPY, {"session": number, "digest": "", "now_us": now_us()})
+            return int(number)
+
+        return int(self._write(row["id"], begin))
+
+    def _copy_turns(self, row: Row, number: int, first: int, last: int) -> None:
+        span = {"session": row["number"], "first": first, "last": last}
+        with self._reading(self._source, self._from):
+            found = {table: _rows(self._from, READ_TURNS.format(table=table), span) for table in BY_TURN}
+            bodies = {(turn, place): data for turn, place, data in self._from.execute(READ_BODIES, span)}
+        span["session"] = number
+
+        def store() -> None:
+            for table, rows in found.items():
+                _insert(self._to, table, [{**_without_id(each), "session": number} for each in rows])
+            ids = self._to.execute(MESSAGE_IDS, span).fetchall()
+            kept = [(message, bodies[turn, place]) for turn, place, message in ids if (turn, place) in bodies]
+            self._to.executemany(ADD_BODY, [{"message": message, "data": data} for message, data in kept])
+            self._index(number, span, found["passages"])
+            self._to.execute(MOVE_TURN, {"number": number, "turn": last})
+
+        self._write(row["id"], store)
+
+    def _index(self, number: int, span: Row, rows: Sequence[Row]) -> None:
+        """Add the words of passages to the target's own index."""
+        ids = {(turn, messages): row for turn, messages, row in self._to.execute(PASSAGE_IDS, span).fetchall()}
+        with self._to.words.write():
+            for each in rows:
+                passages.add_words(self._to, number, ids[each["turn"], each["messages"]], each["texts"])
+
+    def _complete(self, row: Row, number: int) -> None:
+        values = {"session": row["number"]}
+        with self._reading(self._source, self._from):
+            found = {table: _rows(self._from, READ_OWN.format(table=table), values) for table in OF_SESSION}
+        changed = {name: value for name, value in self._translated(row).items() if name not in ("number", "id")}
+        assigned = ", ".join(f"{name} = :{name}" for name in changed)
+
+        def complete() -> None:
+            for table, rows in found.items():
+                self._to.execute(DROP_OWN.format(table=table), {"session": number})
+                keep_id = table == "responses"
+                plain = (each if keep_id else _without_id(each) for each in rows)
+                _insert(self._to, table, [{**each, "session": number} for each in plain])
+            statement = f"UPDATE sessions SET {assigned} WHERE number = :number"  # noqa: S608 - names of columns
+            self._to.execute(statement, {**changed, "work_us": 0, "number": number})
+
+        self._write(row["id"], complete)
+
+    def _verify(self, row: Row, wanted: SessionDigest) -> None:
+        found, _ = self._find(row["id"])
+        assert found is not None, "it was just written"
+        stored = self._digest(self._target, self._to, found)
+        if stored != wanted:
+            problem = f"session {row['id']!r} changed while it was copied, or can't be read; run the copy again"
+            raise StoreError(self._target.location, problem)
+        self._mark(found["number"], row["id"], wanted)
+        self._report.copied.append(row["id"])
+
+    def _mark(self, number: int, session_id: str, digest: SessionDigest) -> None:
+        values = {"session": number, "digest": str(digest), "now_us": now_us()}
+        self._write(session_id, lambda: self._to.execute(SET_COPY, values))
+
+    def _copy_shared(self, table: str) -> None:
+        keys = SHARED[table]
+        with self._reading(self._source, self._from):
+            rows = _rows(self._from, f"SELECT * FROM {table} ORDER BY {', '.join(keys)}", {})  # noqa: S608
+        own = [self._translated(row) for row in rows if self._is_copied(row)]
+        for start in range(0, len(own), ROWS_PER_COMMIT):
+            batch = own[start : start + ROWS_PER_COMMIT]
+            self._write(None, lambda batch=batch: _insert(self._to, table, batch, keys))  # type: ignore[misc]
+            self._report.rows += len(batch)
+
+    def _copy_loose_calls(self) -> None:
+        """Costs of sessions that were deleted."""
+        with self._reading(self._source, self._from):
+            rows = [_without_id(row) for row in _rows(self._from, LOOSE_CALLS, {})]
+
+        def store() -> None:
+            seen: dict[bytes, int] = {}
+            for row in rows:
+                same = {name: row[name] for name in ("at_us", "model", "purpose", "input_tokens", "output_tokens")}
+                key = msgspec.msgpack.encode(list(same.values()))
+                seen[key] = seen.get(key, 0) + 1
+                if self._to.execute(HAS_CALL, same).fetchone()[0] < seen[key]:
+                    _insert(self._to, "calls", [row])
+
+        if rows:
+            self._write(None, store)
+
+    def _is_copied(self, row: Row) -> bool:
+        """Whether the sessions that a row refers to are in the target."""
+        return all(row[name] in self._numbers for name in REFERENCES if isinstance(row.get(name), int))
+
+    def _translated(self, row: Row) -> Row:
+        """A row of the source with the target's numbers."""
+        return {**row, **{name: self._numbers[row[name]] for name in REFERENCES if isinstance(row.get(name), int)}}
+
+    def _digest(self, dialect: Dialect, connection: Connection, row: Row) -> SessionDigest:
+        """The hash of all rows of a session, as both databases have them."""
+        raw, whole = hashlib.sha256(), hashlib.sha256()
+        span = {"session": row["number"]}
+        with self._reading(dialect, connection):
+            parent = connection.execute(GET_ID, {"number": row["parent"]}).fetchone()
+            whole.update(_encoded([list(parent or ()), _hashed("sessions", row)]))
+            for table in OF_SESSION:
+                rows = _rows(connection, READ_OWN.format(table=table), span)
+                whole.update(_encoded(table))
+                whole.update(b"".join(sorted(_encoded(_hashed(table, each)) for each in rows)))
+        for first in range(_before(row) + 1, row["last_turn"] + 1, TURNS_PER_COMMIT):
+            turns = {**span, "first": first, "last": min(first + TURNS_PER_COMMIT - 1, row["last_turn"])}
+            with self._reading(dialect, connection):
+                for table in BY_TURN:
+                    for each in _rows(connection, READ_TURNS.format(table=table), turns):
+                        data = _encoded([table, _hashed(table, each)])
+                        whole.update(data)
+                        raw.update(data if table == "messages" else b"")
+                for each in connection.execute(READ_BODIES, turns):
+                    raw.update(_encoded(list(each)))
+        return SessionDigest(raw.hexdigest(), whole.hexdigest())
+
+    def _write(self, session_id: str | None, job: Callable[[], Any]) -> Any:
+        """Run a job in a transaction of the target; again if another process undid it."""
+        locks = NO_LOCKS if session_id is None else Locks(frozenset((session_id,)))
+        for attempt in range(MAX_RETRIES):
+            try:
+                with self._target.errors(), self._target.write(self._to, locks):
+                    return job()
+            except Undone as undone:
+                if attempt == MAX_RETRIES - 1:
+                    raise undone.error from undone
+        return None
+
+    @staticmethod
+    @contextmanager
+    def _reading(dialect: Dialect, connection: Connection) -> Iterator[None]:
+        with dialect.errors(), dialect.read(connection):
+            yield
+
+    def _advance(self, turns: int) -> None:
+        self._done_turns += turns
+        if self._progress:
+            self._progress(self._done_turns, self._all_turns)
+
+
+def _before(row: Row) -> int:
+    """The turn before the first one with rows; a fork may have renditions of the turn it forked at."""
+    return max(int(row["fork_turn"]) - 1, 0)
+
+
+def _rows(connection: Connection, statement: str, values: Row) -> list[Row]:
+    found = connection.execute(statement, values)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def _without_id(row: Row) -> Row:
+    """The row as a new one: its id is given by the database."""
+    return {name: value for name, value in row.items() if name != "id"}
+
+
+def _insert(connection: Connection, table: str, rows: Sequence[Row], keys: Iterable[str] = ()) -> None:
+    """Add rows; those whose keys exist are replaced."""
+    if not rows:
+        return
+    names = list(rows[0])
+    values = ", ".join(f":{name}" for name in names)
+    statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"  # noqa: S608 - names of columns
+    if keys := list(keys):
+        changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+        statement += f" ON CONFLICT ({', '.join(keys)}) DO {f'UPDATE SET {changed}' if changed else 'NOTHING'}"
+    connection.executemany(statement, rows)
+
+
+def _hashed(table: str, row: Row) -> list[Any]:
+    """What both databases have of a row, in the order of its columns' names."""
+    left_out = LOCAL_COLUMNS[1:] if table == "responses" else LOCAL_COLUMNS
+    return [[name, row[name]] for name in sorted(row) if name not in left_out]
+
+
+def _encoded(value: object) -> bytes:
+    return msgspec.msgpack.encode(value)
