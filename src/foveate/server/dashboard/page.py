@@ -25,6 +25,7 @@ from foveate.server.api.endpoint import ApiParts
 from foveate.server.problems import DASHBOARD_PATH, HOME_PATH, ProblemError, problem_of
 from foveate.server.settings import MB
 from foveate.session.keys import Right
+from foveate.text import several
 
 BASE = DASHBOARD_PATH
 POLICY = "; ".join(
@@ -222,7 +223,15 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"number": number, "age": age, "when": when, "url": url, "share": share, "money": money}
+    found.filters |= {
+        "number": number,
+        "age": age,
+        "when": when,
+        "url": url,
+        "share": share,
+        "money": money,
+        "several": several,
+    }
     found.globals["session_path"] = session_path
     return found
 

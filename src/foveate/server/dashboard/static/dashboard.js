@@ -24,7 +24,8 @@ function show(event) {
   const line = document.createElement("li");
   const failed = /failed|fallback/.test(event.kind);
   if (failed) line.className = "state-failed";
-  line.textContent = `${event.at.slice(11, 19)} ${event.kind} ${event.turn_id || ""} ${event.session_id}`;
+  const words = [event.at.slice(11, 19), event.kind, event.turn_id, document.body.dataset.session ? "" : event.session_id];
+  line.textContent = words.filter(Boolean).join(" ");
   log.prepend(line);
   while (log.children.length > 50) log.lastChild.remove();
 }
@@ -147,6 +148,7 @@ function startChat(form) {
     add("problem", "The connection was lost; the answer is recorded as far as it came.");
   };
   log.scrollTop = log.scrollHeight;
+  log.addEventListener("submit", event => { event.target.dataset.sent = ""; });
   stop.addEventListener("click", () => running && running.abort());
   box.addEventListener("keydown", event => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
@@ -176,7 +178,7 @@ function startChat(form) {
     } catch (error) {
       add("problem", error.name === "AbortError" ? "Stopped." : "The connection was lost; the answer is recorded as far as it came.");
     } finally {
-      log.querySelectorAll("form[data-approval]").forEach(question => question.remove());
+      log.querySelectorAll("form[data-approval]:not([data-sent])").forEach(question => question.remove());
       running = null;
       stop.hidden = true;
       send.disabled = false;
