@@ -115,6 +115,7 @@ def test_the_stub_is_current() -> None:
     assert STUB.read_text("utf-8") == generate(), "run `python tests/support/stubs.py`"
 
 
+@pytest.mark.thorough  # `make check` looks at every use in these tests
 def test_mypy_accepts_a_right_use_and_refuses_a_wrong_one(tmp_path: Path) -> None:
     (tmp_path / "right.py").write_text(SAMPLE)
     (tmp_path / "wrong.py").write_text(WRONG)

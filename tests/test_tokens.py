@@ -232,9 +232,9 @@ def test_an_unbroken_run_is_off_by_at_most_two_tokens_a_cut(unit: str, length: i
 
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("unit", ["a", "A", " ", "\n", "^", "1", "\u0301", "中", " \n", "\ud800"])
-def test_a_million_of_one_character_neither_crashes_nor_loses_count(unit: str, name: EncodingName) -> None:
+def test_many_of_one_character_neither_crashes_nor_loses_count(unit: str, name: EncodingName) -> None:
     one = count_tokens(unit * 10_000, name)
-    assert count_tokens(unit * 1_000_000, name) == pytest.approx(100 * one, rel=0.02)
+    assert count_tokens(unit * 200_000, name) == pytest.approx(20 * one, rel=0.02)
 
 
 def test_what_python_takes_for_a_letter_or_number_is_one_to_the_patterns() -> None:

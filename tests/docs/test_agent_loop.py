@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
-import os
-import subprocess
-import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import foveate.sync
-from support.docs_examples import python_examples
+from support.docs_examples import python_examples, run_example
 from support.faulty_server import FaultyServer, Said, environment, faulty_server, plain
 from support.paths import ROOT
 
@@ -26,12 +25,12 @@ def server() -> Iterator[FaultyServer]:
 
 
 def run(program: str, server: FaultyServer, folder: Path) -> str:
-    variables = {**os.environ, **environment(server, "sk-test")}
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=variables, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        for name, value in environment(server, "sk-test").items():
+            patch.setenv(name, value)
+        shown = run_example(program, folder)
+        gc.collect()  # a program closes its connections by ending
+    return shown
 
 
 def test_the_loop_with_openai_calls_history_tools_and_its_own(server: FaultyServer, tmp_path: Path) -> None:

@@ -154,12 +154,12 @@ def test_several_processes_on_one_file_never_double_a_rendition(tmp_path: Path) 
     path = tmp_path / "chat.db"
 
     async def record(fov: Foveate) -> None:
-        await talk(await fov.session("s"), 120)
+        await talk(await fov.session("s"), 60)
 
     asyncio.run(with_store(path, record, settings(compress={"enabled": False})))
     running = [subprocess.Popen([sys.executable, "-c", SETTLER, str(path)]) for _ in range(2)]
     assert [process.wait(timeout=PATIENCE_SECONDS) for process in running] == [0, 0]
-    assert counted(path) == 120
+    assert counted(path) == 60
     assert counted(path, "leases") == 0
 
 

@@ -18,7 +18,7 @@ from support.refining import MODEL, honest, kept, scripted_store, talk, with_mod
 TURNS = 12
 MAX_CALLS = 4
 LEASE_SECONDS = 0.5
-KILLS = 3
+KILLS = 2
 SETTINGS = with_model(max_calls_per_turn=MAX_CALLS, max_retries=1, lease_seconds=LEASE_SECONDS, timeout_seconds=60)
 
 
