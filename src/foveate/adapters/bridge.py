@@ -7,32 +7,26 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, Final, TypeAlias, TypeVar
 
 from foveate import sync
+from foveate.client import Foveate
 from foveate.errors import InputError
 from foveate.session import Session
 
 T = TypeVar("T")
 
 AnySession: TypeAlias = "Session | sync.Session"
-
+AnyFoveate: TypeAlias = "Foveate | sync.Foveate"
 BLOCKING: Final = "a synchronous program needs a session of foveate.sync: foveate.sync.open(…).session(…)"
 
 
-class Bridge:
-    """A session for both kinds of callers.
+class Runner:
+    """Runs coroutines where an object of the library lives: on the loop of `foveate.sync`, or in the caller's own."""
 
-    One of `foveate.sync` works everywhere. One of `foveate` works in the event loop that it was opened in.
-    """
-
-    def __init__(self, session: AnySession) -> None:
-        opened, self._loop = sync.unwrap(session)
-        if not isinstance(opened, Session):
-            problem = f"session is {type(session).__name__}"
-            raise InputError(f"{problem}; give an open session, e.g. fov.session('support-42')")
-        self.session: Session = opened
+    def __init__(self, given: object) -> None:
+        self.opened, self._loop = sync.unwrap(given)
 
     @property
     def is_blocking(self) -> bool:
-        """Whether the session is one of `foveate.sync`."""
+        """Whether the object is one of `foveate.sync`."""
         return self._loop is not None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -55,3 +49,27 @@ class Bridge:
             return await work
         result: T = await asyncio.wrap_future(self._loop.submit(work))
         return result
+
+
+class Bridge(Runner):
+    """A session for both kinds of callers.
+
+    One of `foveate.sync` works everywhere. One of `foveate` works in the event loop that it was opened in.
+    """
+
+    def __init__(self, session: AnySession) -> None:
+        super().__init__(session)
+        if not isinstance(self.opened, Session):
+            problem = f"session is {type(session).__name__}"
+            raise InputError(f"{problem}; give an open session, e.g. fov.session('support-42')")
+        self.session: Session = self.opened
+
+
+class FoveateBridge(Runner):
+    """A store for both kinds of callers."""
+
+    def __init__(self, fov: AnyFoveate) -> None:
+        super().__init__(fov)
+        if not isinstance(self.opened, Foveate):
+            raise InputError(f"fov is {type(fov).__name__}; give an open store, e.g. foveate.sync.open('chat.db')")
+        self.fov: Foveate = self.opened

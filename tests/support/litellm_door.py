@@ -1,0 +1,110 @@
+"""A loop of tool calls around LiteLLM's `acompletion`, with a custom provider of LiteLLM as the test model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import litellm
+
+from foveate.adapters.litellm import FoveateLogger
+from foveate.session import Session
+from foveate.testing.adapters import SYSTEM, TOOL, ModelDown, Reply, Tool
+from support.client_doors import all_text
+
+
+class ScriptedProvider(litellm.CustomLLM):  # type: ignore[misc]
+    """Gives replies in order, and remembers the requests."""
+
+    def __init__(self, requests: list[str]) -> None:
+        super().__init__()
+        self._requests = requests
+        self.replies: Iterator[Reply] = iter(())
+        self._calls = 0
+
+    def _next(self, messages: Any, optional_params: Any) -> dict[str, Any]:
+        reply = next(self.replies)
+        if reply.fails:
+            raise ModelDown
+        tools = json.dumps((optional_params or {}).get("tools"))
+        self._requests.append("\n".join([tools, all_text(_without_ids(messages))]))
+        self._calls += 1
+        calls = [
+            {
+                "id": f"call_{id(self)}_{self._calls}_{index}",
+                "type": "function",
+                "function": {"name": "weather", "arguments": json.dumps({"city": city})},
+            }
+            for index, city in enumerate(reply.cities)
+        ]
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+        message |= {"tool_calls": calls} if calls else {}
+        return message | ({"reasoning_content": reply.thinking} if reply.thinking else {})
+
+    async def acompletion(self, *_: Any, messages: Any = None, optional_params: Any = None, **given: Any) -> Any:
+        message = self._next(messages, optional_params)
+        response = given["model_response"]
+        response.choices = [litellm.Choices(message=litellm.Message(**message), finish_reason="stop")]
+        return response
+
+    async def astreaming(
+        self, *_: Any, messages: Any = None, optional_params: Any = None, **__: Any
+    ) -> AsyncIterator[Any]:
+        message = self._next(messages, optional_params)
+        base = {"finish_reason": "", "index": 0, "is_finished": False, "tool_use": None, "usage": None}
+        for index, call in enumerate(message.get("tool_calls", ())):
+            yield {**base, "text": "", "tool_use": {**call, "index": index}}
+        for start in range(0, len(message["content"] or ""), 5):
+            yield {**base, "text": message["content"][start : start + 5]}
+        yield {**base, "text": "", "finish_reason": "stop", "is_finished": True}
+
+
+class LiteLLMDoor:
+    """A loop of tool calls."""
+
+    def __init__(self, session: Session, tool: Tool) -> None:
+        self.requests: list[str] = []
+        self._tool = tool
+        self._provider = ScriptedProvider(self.requests)
+        litellm.custom_provider_map = [{"provider": "scripted", "custom_handler": self._provider}]
+        litellm.callbacks = [FoveateLogger(session)]
+        self._copy: list[Any] = []
+
+    async def ask(self, prompt: str, replies: Sequence[Reply], *, image: str = "", is_stream: bool = False) -> str:
+        self._provider.replies = iter(replies)
+        content: Any = prompt
+        if image:
+            url = {"url": f"data:image/png;base64,{image}"}
+            content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": url}]
+        run = [*self._copy, {"role": "user", "content": content}]
+        while True:
+            message = await self._complete(run, is_stream=is_stream)
+            run.append(message)
+            if not message.get("tool_calls"):
+                self._copy = run
+                return str(message["content"])
+            for call in message["tool_calls"]:
+                result = await self._tool(json.loads(call["function"]["arguments"])["city"])
+                run.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+    async def _complete(self, run: list[Any], *, is_stream: bool) -> dict[str, Any]:
+        answer = await litellm.acompletion(
+            model="scripted/test",
+            messages=[{"role": "system", "content": SYSTEM}, *run],
+            tools=[{"type": "function", "function": TOOL}],
+            stream=is_stream,
+        )
+        if is_stream:
+            chunks = [chunk async for chunk in answer]
+            answer = litellm.stream_chunk_builder(chunks)
+            await litellm.logging_worker_flush() if hasattr(litellm, "logging_worker_flush") else None
+        message: dict[str, Any] = answer.choices[0].message.model_dump(exclude_none=True)
+        return {name: value for name, value in message.items() if value or name in ("role", "content")}
+
+    async def undo(self) -> None:
+        self._copy = self._copy[: max(place for place, message in enumerate(self._copy) if message["role"] == "user")]
+
+
+def _without_ids(messages: Any) -> Any:
+    return [{key: value for key, value in message.items() if key != "tool_call_id"} for message in messages]
