@@ -154,7 +154,7 @@ class OpenAIDoor:
         return answer.choices[0].message.model_dump(exclude_none=True)
 
     async def _streamed(self, run: list[Any]) -> dict[str, Any]:
-        tools: Any = [{"type": "function", "function": TOOL}]
+        tools: Any = [{"type": "function", "function": {**TOOL, "strict": True}}]
         messages: Any = [{"role": "system", "content": SYSTEM}, *run]
         async with self._client.chat.completions.stream(model=MODEL, messages=messages, tools=tools) as stream:
             answer = await stream.get_final_completion()
