@@ -75,7 +75,7 @@ def test_a_text_that_fits_is_unchanged() -> None:
 
 
 def test_orders_and_prohibitions_come_before_the_story() -> None:
-    cut = shorten(REQUEST, 18, count_tokens)
+    cut = shorten(REQUEST, 14, count_tokens)
     assert "do not touch" in cut
     assert "two years" not in cut
 
