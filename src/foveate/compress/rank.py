@@ -51,7 +51,7 @@ LONG = 0.16
 """Added for each token of a number, an identifier or a name behind the second."""
 MUST = 0.4
 """Least worth of a word that its clause may not lose."""
-SHORT_RUN, GAP, NEW_CLAUSE = (0.1, 0.03), (0.04, 0.0), (0.4, 0.1)
+SHORT_RUN, GAP, NEW_CLAUSE = (0.12, 0.03), (0.08, 0.0), (0.4, 0.1)
 """Fines of the order that reads as phrases and of the brief one: for each word in a run of one or two words, for a gap
 between runs, and for a clause."""
 AGAIN = 0.5
