@@ -125,6 +125,8 @@ _LIMITS = as_words(
     """since until till before after under over below above within between during while when whenever than least most"""
 )
 """They stay with the word behind them: a number, a date, what must come first. An order may not lose them."""
+_DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly allegedly too falsch faux falso")
+"""Without one of these a clause claims what it denies, or more than it says."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
 """Between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
@@ -152,9 +154,9 @@ class _Word(NamedTuple):
 def _look(word: str, *, opens: bool = False) -> _Word:
     core, _, negates, limits, counts = look_at(word)
     tokens = estimate_tokens(word)
-    must = negates or limits or core in RATES
+    must = negates or limits or core in RATES or core in _DENIALS
     worth = _worth(core if opens and word.istitle() else word, tokens)
-    holds = 2 if negates or limits else 1 if counts or core in QUANTITIES or core in _LIMITS else 0
+    holds = 2 if negates or limits else 1 if counts or core in QUANTITIES or core in _LIMITS or word == "too" else 0
     return _Word(core, max(worth, MUST * must), tokens, not worth and not must, holds, must, word[-1:] in ".;:!?")
 
 
