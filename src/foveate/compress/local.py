@@ -33,7 +33,7 @@ SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
 SAMPLE_CHARS = 40_000
 """Characters of a turn from which the ratio of real to estimated tokens is taken."""
-_SHARES = ((25, 0.85), (60, 0.55), (150, 0.41), (400, 0.40), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
+_SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.39), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
 """Size of a turn in raw tokens, and what share of it the compressed form may take; larger ones get the last."""
 
 

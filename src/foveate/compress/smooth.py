@@ -396,12 +396,12 @@ FILLER_WORDS = re.compile(
     r"|(?:as you can see|as you know|needless to say|for what it's worth|at the end of the day|to be honest"
     r"|as i said|you know|i mean), "
     r"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) that "
-    r"|(?<!not )(?:honestly|basically|super|totally) (?=[a-z]))"
+    r"|(?<!not )(?:basically|super|totally) (?=[a-z]))"
 )
 
 FILLER_SIGNS = frozenset(
     "um umm uh uhh uhm erm hm hmm let needless worth end honest said can know mean note noted important mentioning"
-    " honestly basically super totally".split()
+    " basically super totally".split()
 )
 """Words of which every filler has one."""
 
