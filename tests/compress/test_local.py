@@ -63,7 +63,7 @@ def test_the_question_and_what_came_of_it_stand_in_the_tiny_line() -> None:
 
 def test_compressed_text_keeps_numbers_paths_and_negations_and_drops_politeness() -> None:
     compressed = compress(said("user", QUESTION), said("assistant", ANSWER)).compressed
-    assert compressed.splitlines()[0].startswith("nightly export fails since Tuesday")
+    assert "nightly export fails since Tuesday" in compressed.splitlines()[0]
     assert compressed.splitlines()[1].startswith("[assistant] ")
     for fact in ("17", "fin-04", "/var/export", "200 GB"):
         assert fact in compressed
