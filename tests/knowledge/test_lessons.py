@@ -44,6 +44,16 @@ def learned(*turns: LearnedTurn, kind: str = "lesson") -> list[NewKnowledge]:
     return [item for item in find_lessons(gathered, TopicsFound()) if item.kind == kind]
 
 
+def test_a_rule_that_is_said_again_has_each_wording_once_and_no_conjunction() -> None:
+    (item,) = learned(
+        turn(1, "Never deploy on a Friday."),
+        turn(2, "The page is fine as it is now. And never deploy on a Friday!"),
+        turn(3, "Thanks."),
+    )
+    assert item.title == item.text == "Never deploy on a Friday!"
+    assert [source.turn for source in item.sources] == [1, 2]
+
+
 def test_planted_orders_become_no_lesson(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> tuple[NewKnowledge, ...]:
         session = await fov.session("s")

@@ -5,6 +5,7 @@ Every lesson is made of the words of its source turns, and is as short as they a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ MAX_KEYWORDS = 8
 TITLE_CHARS = 100
 MAX_FORMS = 3
 """Wordings of a statement that are shown."""
+_CONJUNCTION = re.compile(r"\A(?:and|but|also|und|aber),?\s+", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ def _gather_statements(turns: Sequence[LearnedTurn], typed: Sequence[str]) -> li
     by_word: dict[str, list[Said]] = {}
     for place, turn in enumerate(turns):
         for statement in statements_in(typed[place]):
-            plain = " ".join(statement.text.casefold().split()).rstrip(".!\u3002\uff01 ")
+            plain = _plain(statement.text)
             words = _heaviest(statement.text)
             said = exact.get(plain) or _same(statement.text, statement.kind, words, by_word)
             if said is None:
@@ -92,6 +94,16 @@ def _gather_statements(turns: Sequence[LearnedTurn], typed: Sequence[str]) -> li
             said.prompts.add(turn.user)
             said.is_standing = said.is_standing or statement.is_standing
     return found
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".!\u3002\uff01 ")
+
+
+def _without_conjunction(text: str) -> str:
+    """A statement without the word that ties it to the sentence before: `And never …` becomes `Never …`."""
+    bare = _CONJUNCTION.sub("", text, count=1)
+    return bare if bare == text else f"{bare[:1].upper()}{bare[1:]}"
 
 
 def _heaviest(text: str) -> list[str]:
@@ -127,13 +139,14 @@ class _Maker:
         self._topics = topics
 
     def statement(self, said: Said) -> NewKnowledge:
-        newest = said.forms[-1]
+        newest_first = [_without_conjunction(text) for text in reversed(said.forms)]
+        wordings = {_plain(text): text for text in reversed(newest_first)}  # of equal ones the newest
+        texts = list(dict.fromkeys(wordings[_plain(text)] for text in newest_first))[:MAX_FORMS]
         more = said.times - 1
-        texts = list(dict.fromkeys(reversed(said.forms)))[:MAX_FORMS]
         base = 0.6 if said.is_standing else 0.4
         return self._item(
             f"{said.kind} {said.forms[0]}",
-            newest,
+            texts[0],
             "\n".join(texts),
             said.places,
             weight=min(0.9, base + 0.1 * more),
