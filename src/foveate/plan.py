@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from foveate.plugins import renamed
 from foveate.turn import Json, Kind, Role
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Cause = Literal["first", "budget", "made", "full", "interval", "cold"]
 """There is no plan yet; budget or settings changed; renditions are made that it had to do without; the allotment is
@@ -37,6 +42,20 @@ class TurnSizes:
     tiny: int | None
     is_kept: bool = False
     """The prompt of a running turn: raw whatever its age, cut if it is too large for the budget."""
+    words: bytes = b""
+    """The words that it says, as `foveate.history.worth` packs them; empty where they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeTable:
+    """Whole turns as arrays, newest first."""
+
+    turns: NDArray[np.int64]
+    """Their numbers, without gaps."""
+    sizes: NDArray[np.int64]
+    """A row per turn with its tokens at R, S, C and T; -1 where a level is not made yet."""
+    worths: NDArray[np.float64]
+    """What each of these tells: its words, rare ones counting more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +198,10 @@ class History(Protocol):
         """The items, newest first. A turn in progress comes as steps."""
         ...
 
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        """The newest whole turns, at most `limit`; words that the user did not say count `answer_weight`."""
+        ...
+
     @property
     def shown(self) -> Mapping[int, ShownLevel]:
         """The levels that turns are shown at now, where a plan is to change few of them; else empty."""
@@ -236,6 +259,10 @@ class Overheads:
     """What says that a text was cut, and how large it was."""
 
 
+NO_LINE = "-"
+"""In `Block.levels`: the turn is in the block's range and can be retrieved, but has no line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """One block of a context: a turn, a range of turns at one level, some steps, or an era."""
@@ -257,6 +284,30 @@ class Block:
     """Name of the artefact with its text (A) or its short messages (M)."""
     short: tuple[int, ...] = ()
     """Of an M block: positions in the turn of the shortened messages."""
+    levels: str = ""
+    """Of a range with turns at different levels: each turn's level; `-` for a turn without a line."""
+    sizes: tuple[int, ...] = ()
+    """With `levels`: the maximum tokens of each turn's line."""
+
+    def spans(self) -> Iterator[Block]:
+        """The parts of the block with one level each; turns without a line are left out."""
+        if not self.levels:
+            yield self
+            return
+        start = 0
+        for level, group in groupby(self.levels):
+            end = start + len(list(group))
+            if level != NO_LINE:
+                yield self.part(start, end)
+            start = end
+
+    def part(self, start: int, end: int) -> Block:
+        """The turns at these places of a block with `levels`, as a block without its tags."""
+        levels, sizes = self.levels[start:end], self.sizes[start:end]
+        uniform = set(levels) if len(set(levels)) == 1 else set()
+        level: ShownLevel = uniform.pop() if uniform else self.level  # type: ignore[assignment]
+        first, last = self.first + start, self.first + end - 1
+        return replace(self, first=first, last=last, level=level, tokens=sum(sizes), levels="", sizes=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from foveate.history.late_writes import LateWrites
 from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import Infos, Step, StoredHistory
 from foveate.history.texts import Survey, TextReader
-from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, ShownLevel, TurnInfo, TurnSizes
+from foveate.plan import Artefact, ArtefactSpec, Era, Frame, Plan, ShownLevel, SizeTable, TurnInfo, TurnSizes
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.rows import ArtefactsMark
 from foveate.strategy import Strategy
@@ -70,6 +70,9 @@ class StoredStory:
 
     def newest(self) -> Iterator[TurnSizes]:
         return self.gathered.newest()
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return self.gathered.table(limit, answer_weight)
 
     def era(self, level: int, index: int) -> Era | None:
         return self.gathered.era(level, index)

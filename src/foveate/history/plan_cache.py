@@ -74,7 +74,7 @@ class KeptPlan:
         return cls(
             PlanState(**kept["state"]),
             kept["cause"],
-            tuple(Block(**row) for row in kept["rows"]),
+            tuple(Block(**{**row, "sizes": tuple(row.get("sizes", ()))}) for row in kept["rows"]),
             tuple(kept["texts"]),
             tuple(kept["tokens"]),
             tuple(Band(**band) for band in kept["bands"]),
@@ -363,7 +363,11 @@ def _report(plan: KeptPlan, schedule: Schedule, *, is_new: bool) -> PlanReport:
 def _levels(old: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
     """The level that each turn is shown at now; turns appended to the plan are raw."""
     shown: dict[int, ShownLevel] = {
-        turn: row.level for row in old.rows if not row.first_step for turn in range(row.first, row.last + 1)
+        turn: span.level
+        for row in old.rows
+        if not row.first_step
+        for span in row.spans()
+        for turn in range(span.first, span.last + 1)
     }
     return shown | dict.fromkeys(range(old.state.last_turn + 1, last_turn + 1), "R")
 
@@ -399,10 +403,10 @@ def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[st
 def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
     """Ranges of turns that went from one level to another; turns appended to the old plan were raw."""
     appended = Block(old.state.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
-    before = [row for row in (*old.rows, appended) if not row.first_step]
+    before = [span for row in (*old.rows, appended) if not row.first_step for span in row.spans()]
     start = 0
     held: LevelChange | None = None
-    for row in rows:
+    for row in (span for row in rows for span in row.spans()):
         while start < len(before) and before[start].last < row.first:
             start += 1
         index = start

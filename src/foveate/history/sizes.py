@@ -14,7 +14,8 @@ from operator import attrgetter
 from foveate.cache import BoundedCache
 from foveate.context.costs import content_tokens
 from foveate.formats.sizes import SentSizes
-from foveate.plan import Era, MessageSize, ShownLevel, TurnInfo, TurnSizes, step_starts
+from foveate.history.worth import WordTable, weigh
+from foveate.plan import Era, MessageSize, ShownLevel, SizeTable, TurnInfo, TurnSizes, step_starts
 from foveate.renditions import Compressor, Renditions, without_recalled
 from foveate.store import MessageOutline, Store
 from foveate.store.rows import ERA_FANOUT, RenditionSizes
@@ -43,6 +44,7 @@ class _Chunk:
     """Newest first."""
     renditions: int
     """How many they had when they were read."""
+    table: WordTable
 
 
 @dataclass(slots=True)
@@ -63,20 +65,21 @@ class SizeCache:
                 if now.get(number) != chunk.renditions:
                     self.chunks.pop(number)
 
-    async def items(self, store: Store, session_id: str, chunk: int, last_turn: int) -> list[TurnSizes]:
-        """The turns of a chunk, newest first; cached unless one of them may still grow or lacks a rendition."""
+    async def chunk(self, store: Store, session_id: str, chunk: int, last_turn: int) -> _Chunk:
+        """The turns of a chunk; cached unless one of them may still grow or lacks a rendition."""
         known = self.chunks.get(chunk)
         if known is not None:
-            return known.items
+            return known
         first = chunk * CHUNK_TURNS + 1
         last = first + CHUNK_TURNS - 1
         is_past = last < last_turn
         counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
         found = await store.derived.sizes_of(session_id, first, last)
         items = [_item(size) for size in reversed(found)]
+        read = _Chunk(items, counts.get(chunk, 0), WordTable.of(items))
         if is_past and all(size.tiny is not None or size.is_pruned for size in found):
-            self.chunks[chunk] = _Chunk(items, counts.get(chunk, 0))
-        return items
+            self.chunks[chunk] = read
+        return read
 
     async def read_eras(self, store: Store, session_id: str, before: int, budget_tokens: int) -> None:
         """The newest eras of each level, as many as a budget could show; those that reach into the turns read, too."""
@@ -108,9 +111,14 @@ class StoredHistory:
     """The tokens of each level's eras by their places."""
     fanout: int = ERA_FANOUT
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    tables: Sequence[WordTable] = ()
+    """The whole turns among the items."""
 
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return weigh(self.tables, limit, answer_weight)
 
     def era(self, level: int, index: int) -> Era | None:
         tokens = self.known_eras.get(level, {}).get(index)
@@ -195,25 +203,27 @@ async def gather(
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
     spent = 0
+    tables: list[WordTable] = []
     sizes.chunks.reserve(budget_tokens // (SMALLEST_LINE_TOKENS * CHUNK_TURNS) + 2)
     await sizes.forget_changed(store, session_id)
     for chunk in range(max(0, oldest - 1) // CHUNK_TURNS, -1, -1):
         if oldest < 1 or spent > budget_tokens:
             break
-        found = await sizes.items(store, session_id, chunk, last_turn)
-        if found and found[0].turn > oldest:
-            found = [item for item in found if item.turn <= oldest]
+        read = await sizes.chunk(store, session_id, chunk, last_turn)
+        newer = sum(item.turn > oldest for item in read.items[: max(0, (chunk + 1) * CHUNK_TURNS - oldest)])
+        found = read.items[newer:]
+        tables.append(read.table.behind(newer) if newer else read.table)
         items += found
         spent += sum(max(SMALLEST_LINE_TOKENS, item.tiny or 0) for item in found)
         oldest = chunk * CHUNK_TURNS
     await sizes.read_eras(store, session_id, oldest, budget_tokens)
-    return StoredHistory(last_turn, items, sizes.eras)
+    return StoredHistory(last_turn, items, sizes.eras, tables=tables)
 
 
 def _item(size: RenditionSizes) -> TurnSizes:
     if size.is_pruned:
         return TurnSizes(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
-    return TurnSizes(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny)
+    return TurnSizes(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny, words=size.words or b"")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import BlockText
 from foveate.context.costs import counting, overheads
 from foveate.context.pairs import TurnMessages
-from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_text
+from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_text
 from foveate.formats.sizes import SentSizes
 from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_text
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredHistory, gather, split_steps
 from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel
-from foveate.renditions import Unit, without_recalled
+from foveate.renditions import Unit, shape_level, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
 from foveate.store.rows import ERA_FANOUT, EraRow
@@ -43,6 +43,7 @@ LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
 _snapshot: ContextVar[tuple[str, int, int] | None] = ContextVar("snapshot", default=None)
 """The session whose context is made, its newest turn, and the position of that turn's last message."""
+USER_MARK = "[user] "
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
 
 
@@ -187,6 +188,8 @@ class TextReader:
                 own = [artefact_entry(row, made)]
             elif row.first_step:
                 own = [self._step_entry(row, by_step[number], counter, made) for number in _numbers(row)]
+            elif row.levels:
+                own = [_line(entries[level, number], level) for number, level in _lines(row)]
             else:
                 own = [entries[row.level, number] for number in _numbers(row)]
             messages = _messages(row, raws, by_step)
@@ -302,8 +305,9 @@ class TextReader:
         wanted: dict[ShownLevel, list[int]] = {}
         by_turn: dict[int, Block] = {}
         for planned in rows:
+            for span in planned.spans():
+                wanted.setdefault(span.level, []).extend(range(span.first, span.last + 1))
             turns = range(planned.first, planned.last + 1)
-            wanted.setdefault(planned.level, []).extend(turns)
             by_turn |= dict.fromkeys(turns, planned) if planned.level in ("U", "M") else {}
         entries: dict[tuple[ShownLevel, int], TagEntry] = {}
         derived = self._store.derived
@@ -427,6 +431,17 @@ def _is_lasting(row: Block) -> bool:
 
 def _numbers(row: Block) -> range:
     return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
+
+
+def _lines(row: Block) -> Iterator[tuple[int, ShownLevel]]:
+    """The turns with a line in a block of several levels, and their levels."""
+    for span in row.spans():
+        yield from ((turn, span.level) for turn in range(span.first, span.last + 1))
+
+
+def _line(entry: TagEntry, level: ShownLevel) -> TagEntry:
+    """A text as C and T are written: on the line of its label, unmarked if the user said it."""
+    return TagEntry(entry.number, shape_level("C", entry.text.removeprefix(USER_MARK))) if level in MARKED else entry
 
 
 def _messages(row: Block, raws: Mapping[int, _Raw], steps: Mapping[int, Step]) -> tuple[Message, ...] | None:

@@ -549,7 +549,7 @@ def _at_work(session: SessionRow, blocks: Sequence[BlockText], prompt: str | Seq
 
 def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
     """Whether the turn itself is shown, and not only a range it is in."""
-    rows = (block.row for block in blocks)
+    rows = (span for block in blocks for span in block.row.spans())
     return any(row.first <= turn <= row.last and row.level not in SUMS for row in rows)
 
 
@@ -561,7 +561,7 @@ def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
 
 def _visible(blocks: Sequence[BlockText]) -> set[int]:
     """The turns that are shown verbatim, or nearly so."""
-    rows = (block.row for block in blocks)
+    rows = (span for block in blocks for span in block.row.spans())
     return {
         turn
         for row in rows

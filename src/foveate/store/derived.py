@@ -54,21 +54,21 @@ SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND
 LIST_UNSETTLED = "SELECT id FROM sessions WHERE last_turn > settled ORDER BY number"
 ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
     compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls, parked,
-    digest, tiny_digest)
+    digest, tiny_digest, words)
     VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
     :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls, :parked,
     :digest, :tiny_digest)
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
 _MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
 LIST_MADE = f"SELECT turn, messages {_MADE}"
-LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens {_MADE}"
+LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens, words {_MADE}"
 LIST_TINIES = f"SELECT turn, messages, id, session, tiny_digest, tiny, tiny_tokens {_MADE}"
 LIST_RENDITIONS = f"""SELECT turn, messages, id, session, digest, smoothed_tokens, compressed_tokens, tiny_tokens,
     tiny, compressed, smoothed, units, maker, version, is_complete, made_us {_MADE}"""
 COUNT_RENDITIONS = """SELECT (turn - 1) / {chunk_turns:d}, count(*) FROM renditions
     WHERE session = :session AND turn BETWEEN :first AND :last GROUP BY 1"""
 GET_RENDITION = f"""SELECT session, turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
-    smoothed, units FROM renditions r WHERE id = :rendition AND {queue.NEWEST}"""  # noqa: S608
+    smoothed, units, words FROM renditions r WHERE id = :rendition AND {queue.NEWEST}"""  # noqa: S608
 DROP_RENDITION = "DELETE FROM renditions WHERE id = :id"
 COUNT_REFUSALS = "SELECT coalesce(sum(refusals), 0) FROM renditions WHERE session = :session"
 COUNT_BACKLOG = f"""SELECT count(*), coalesce(sum(1 - is_complete), 0),
@@ -131,11 +131,12 @@ def release(connection: Connection, session_id: str, owner: str) -> None:
 def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionSizes]:
     chain = chain_of(connection, session_id)
     made = _newest(connection, LIST_SIZES, chain, first, last)
-    missing = (None, None, None, None)
-    return [
-        RenditionSizes(row[0], row[2], row[1], *made.get(row[0], missing)[:4], is_pruned=bool(row[-1]))  # type: ignore[misc]
-        for row in select_spans(connection, READ_TURNS, chain, first, last)
-    ]
+    missing = (None, None, None, None, None)
+    sizes = []
+    for row in select_spans(connection, READ_TURNS, chain, first, last):
+        *tokens, words = made.get(row[0], missing)
+        sizes.append(RenditionSizes(row[0], row[2], row[1], *tokens, is_pruned=bool(row[-1]), words=words))
+    return sizes
 
 
 def counts(connection: Connection, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
@@ -239,9 +240,19 @@ def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
     row = connection.execute(GET_RENDITION, {"rendition": due.rendition}).fetchone()
     is_kept = False
     if row is not None:
-        session, turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units = (
-            row
-        )
+        (
+            session,
+            turn,
+            messages,
+            smoothed_tokens,
+            compressed_tokens,
+            tiny_tokens,
+            tiny,
+            compressed,
+            smoothed,
+            units,
+            words,
+        ) = row
         rendition = NewRendition(
             turn=turn,
             messages=messages,
@@ -256,6 +267,7 @@ def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
             smoothed=_first(made.smoothed, smoothed),
             units=units,
             refusals=made.refusals,
+            words=words,
         )
         is_kept = _insert(connection, session, rendition, made.calls) is not None
     queue.note(connection, due, PostponedTurn(due_us=None, calls=made.calls))

@@ -277,6 +277,8 @@ class NewRendition:
     """When a model is asked for a better rendition; None: never."""
     parked: str = ""
     """Why no more attempts are made; empty for a rendition that was made as usual."""
+    words: bytes | None = None
+    """What the turn says, as `foveate.history.worth` packs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +293,8 @@ class RenditionSizes:
     compressed: int | None
     tiny: int | None
     is_pruned: bool
+    words: bytes | None = None
+    """What the turn says, as `foveate.history.worth` packs it."""
 
 
 @dataclass(frozen=True, slots=True)

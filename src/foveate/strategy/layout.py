@@ -431,8 +431,9 @@ def step_stub(turn: int, first_step: int, last_step: int, overheads: Overheads) 
 def bands_of(rows: Sequence[Block], target_shares: Mapping[ShownLevel, float]) -> tuple[Band, ...]:
     """What the rows spend on each level, the most detailed first."""
     bands: list[Band] = []
+    spans = [span for row in rows for span in row.spans()]
     for level, share in target_shares.items():
-        own = [row for row in rows if row.level == level]
+        own = [row for row in spans if row.level == level]
         if own:
             turns = sum(row.last - row.first + 1 for row in own if not row.last_step)
             turns += len({row.first for row in own if row.last_step})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
+from foveate.history.worth import WordTable, weigh
 from foveate.plan import (
     Artefact,
     ArtefactSpec,
@@ -14,6 +16,7 @@ from foveate.plan import (
     Overheads,
     Plan,
     ShownLevel,
+    SizeTable,
     TurnInfo,
     TurnSizes,
 )
@@ -41,6 +44,9 @@ class ListedHistory:
     def newest(self) -> Iterator[TurnSizes]:
         return reversed(self.items)
 
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return table_of(self.newest(), limit, answer_weight)
+
     def era(self, level: int, index: int) -> Era | None:
         missing = self.era_tokens is None or (level, index) in self.missing_eras
         return None if missing else make_era(self, level, index, self.era_tokens or 0)
@@ -67,9 +73,18 @@ class EvenHistory:
             reads["items"] += 1
             yield TurnSizes(turn, 0, like.raw, like.smoothed, like.compressed, like.tiny)
 
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return table_of(self.newest(), limit, answer_weight)
+
     def era(self, level: int, index: int) -> Era | None:
         self.reads["eras"] += 1
         return None if self.era_tokens is None else make_era(self, level, index, self.era_tokens)
+
+
+def table_of(newest: Iterator[TurnSizes], limit: int, answer_weight: float) -> SizeTable:
+    """The whole turns among the items, newest first."""
+    whole = islice((item for item in newest if not item.step), limit)
+    return weigh([WordTable.of(list(whole))], limit, answer_weight)
 
 
 def make_era(history: ListedHistory | EvenHistory, level: int, index: int, tokens: int) -> Era | None:
@@ -110,6 +125,9 @@ class ListedStory:
 
     def newest(self) -> Iterator[TurnSizes]:
         return reversed(self.items or [item_of(info) for info in self.turns])
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return table_of(self.newest(), limit, answer_weight)
 
     def era(self, level: int, index: int) -> Era | None:
         size = self.fanout**level

@@ -14,6 +14,7 @@ from foveate.compress.settings import CompressSettings
 from foveate.context.costs import content_tokens, counting
 from foveate.context.cut import take_head
 from foveate.errors import contained
+from foveate.history.worth import pack_words
 from foveate.recall.passages import index_turn
 from foveate.renditions import TINY_TOKENS, Compressor, Level, Renditions, Unit, without_recalled
 from foveate.store import MessageRow, bodies
@@ -74,7 +75,7 @@ def make_coarse(  # noqa: PLR0917 - as `make_local`
     """A turn's renditions in little time, whatever it holds: its beginning and its end, marked as incomplete."""
     messages = bound_messages(without_recalled([restore_message(row) for row in rows]), COARSE_CHARS)
     counter = exact_counter(encoding)
-    return _packed(LocalCompressor(), turn, len(rows), fall_back(turn, messages, counter), counter)
+    return _packed(LocalCompressor(), turn, messages, fall_back(turn, messages, counter), counter)
 
 
 def make_rendition(
@@ -86,14 +87,16 @@ def make_rendition(
 
 
 def _rendered(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> NewRendition:
-    return _packed(compressor, turn, len(messages), compress_safely(compressor, turn, messages, counter), counter)
+    return _packed(compressor, turn, messages, compress_safely(compressor, turn, messages, counter), counter)
 
 
-def _packed(compressor: Compressor, turn: int, messages: int, made: Renditions, counter: Counter) -> NewRendition:
+def _packed(
+    compressor: Compressor, turn: int, messages: Sequence[Message], made: Renditions, counter: Counter
+) -> NewRendition:
     tiny = encodable(made.tiny)
     return NewRendition(
         turn=turn,
-        messages=messages,
+        messages=len(messages),
         maker=compressor.name,
         version=compressor.version,
         is_complete=made.is_complete,
@@ -105,6 +108,7 @@ def _packed(compressor: Compressor, turn: int, messages: int, made: Renditions, 
         smoothed=bodies.squeeze(made.smoothed),
         units=pack_units(made.units),
         refusals=len(made.refusals),
+        words=pack_words(messages, made.smoothed, made.compressed, tiny),
     )
 
 

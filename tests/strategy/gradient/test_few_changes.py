@@ -29,7 +29,7 @@ def test_at_most_a_fifth_of_the_tokens_change_level_every_ten_turns(mean: int, a
     target = allotment - 10 * sum(item.raw for item in items) // len(items)
     shown: dict[int, ShownLevel] = {}
     for last in range(100, 500, 10):
-        plan = Gradient().plan(ListedHistory(items[:last], shown=shown), target, USUAL_OVERHEADS)
+        plan = Gradient(schedule="interval").plan(ListedHistory(items[:last], shown=shown), target, USUAL_OVERHEADS)
         assert plan.tokens <= target
         now = _levels(plan)
         changed = sum(tokens for turn, (level, tokens) in now.items() if shown.get(turn, level) != level)

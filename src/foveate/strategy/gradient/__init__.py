@@ -19,6 +19,16 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
 
     recalls_first: ClassVar[bool] = True
 
+    bands: Literal["optimised", "documented"] = "optimised"
+    """How levels are chosen. `optimised`: each turn at the level where its tokens tell most, whatever its age.
+    `documented`: by age, each level with its share below."""
+    answer_weight: Annotated[float, Meta(ge=0, le=1)] = 0.3
+    """`optimised`: what a word counts that the user did not say, next to one that the user said."""
+    age_weight: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    """`optimised`: what the newest turns count in addition, e.g. 1: twice as much as the oldest. Half of it is lost
+    with each half of the budget."""
+    raw_share: Annotated[float, Meta(ge=0, le=0.9)] = 0.10
+    """`optimised`: minimum share for the newest turns, verbatim."""
     recent: Annotated[float, Meta(ge=0.30, le=0.50)] = 0.40
     """Share of the history's tokens for raw turns. The four shares add up to 1."""
     working: Annotated[float, Meta(ge=0.10, le=0.20)] = 0.16
@@ -72,4 +82,8 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         return Schedule(self.schedule, self.low_water, self.interval_turns, self.interval_limit_turns, self.token_worth)
 
     def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
-        return GradientPlanner(self, history, budget_tokens, overheads).plan()
+        if self.bands == "documented" or self.schedule == "interval":
+            return GradientPlanner(self, history, budget_tokens, overheads).plan()
+        from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
+
+        return KnapsackPlanner(self, history, budget_tokens, overheads).plan()

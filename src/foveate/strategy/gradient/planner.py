@@ -76,6 +76,10 @@ class GradientPlanner:
         rows = self._rows() if self.history.last_turn and self.budget >= MIN_HISTORY_TOKENS else None
         if rows is None:
             rows = compact_rows(self.history, self.budget, self.overheads)
+        return self.plan_of(rows)
+
+    def plan_of(self, rows: list[Block]) -> Plan:
+        """The plan of these rows."""
         tokens = sum(row.tokens for row in rows)
         assert tokens <= max(0, self.budget), f"a plan of {tokens} tokens for a budget of {self.budget}"
         settings = self.settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foveate.plan import Block, Era, Overheads, ShownLevel, TurnSizes
+from foveate.plan import Block, Era, Overheads, ShownLevel, SizeTable, TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import GradientPlanner
 from foveate.strategy.layout import step_stub
@@ -23,6 +23,9 @@ class _Steps:
 
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        raise NotImplementedError("steps are shown by bands")
 
     def era(self, level: int, index: int) -> Era | None:  # noqa: ARG002 - steps have no eras
         return None
