@@ -290,24 +290,19 @@ class Block:
     """With `levels`: the maximum tokens of each turn's line."""
 
     def spans(self) -> Iterator[Block]:
-        """The parts of the block with one level each; turns without a line are left out."""
+        """The parts of the block with one level each; turns without a line are left out. The first has the tags."""
         if not self.levels:
             yield self
             return
-        start = 0
-        for level, group in groupby(self.levels):
+        start, tags = 0, self.tokens - sum(self.sizes)
+        for letter, group in groupby(self.levels):
             end = start + len(list(group))
-            if level != NO_LINE:
-                yield self.part(start, end)
+            if letter != NO_LINE:
+                level: ShownLevel = letter  # type: ignore[assignment]
+                first, last, tokens = self.first + start, self.first + end - 1, tags + sum(self.sizes[start:end])
+                yield replace(self, first=first, last=last, level=level, tokens=tokens, levels="", sizes=())
+                tags = 0
             start = end
-
-    def part(self, start: int, end: int) -> Block:
-        """The turns at these places of a block with `levels`, as a block without its tags."""
-        levels, sizes = self.levels[start:end], self.sizes[start:end]
-        uniform = set(levels) if len(set(levels)) == 1 else set()
-        level: ShownLevel = uniform.pop() if uniform else self.level  # type: ignore[assignment]
-        first, last = self.first + start, self.first + end - 1
-        return replace(self, first=first, last=last, level=level, tokens=sum(sizes), levels="", sizes=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from foveate.plan import (
     Overheads,
     Plan,
     ShownLevel,
+    SizeTable,
     TurnInfo,
     TurnSizes,
 )
 from foveate.strategy.checkpoint import Checkpoint
-from foveate.testing.histories import USUAL_OVERHEADS
+from foveate.testing.histories import USUAL_OVERHEADS, table_of
 from foveate.turn import Json
 
 MAX_ROUNDS = 8
@@ -50,6 +51,9 @@ class MadeUpStory:
     @property
     def last_turn(self) -> int:
         return len(self.talks)
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return table_of(self.newest(), limit, answer_weight)
 
     def newest(self) -> Iterator[TurnSizes]:
         for turn in range(len(self.talks), 0, -1):

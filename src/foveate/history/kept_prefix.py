@@ -1,9 +1,9 @@
 """Which blocks a rebuild keeps byte for byte: provider caches match prefixes, so all behind a change is paid for again.
 
 A rebuild has a new plan of the whole history. From the oldest block on, blocks of the old plan can stay in place of
-those of the new one, as long as no turn becomes more detailed than a newer one. Each block where that can end is a
-seam. A later seam rewrites less, but keeps old turns larger than the new plan would, so the next rebuild comes sooner.
-The best seam rewrites the fewest tokens for each token of room until then.
+those of the new one; where levels go by age, as long as no turn becomes more detailed than a newer one. Each block
+where that can end is a seam. A later seam rewrites less, but keeps old turns larger than the new plan would, so the
+next rebuild comes sooner. The best seam rewrites the fewest tokens for each token of room until then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from foveate.plan import Block
+from foveate.plan import NO_LINE, Block
 from foveate.store.rows import ERA_FANOUT
 
 _DETAIL = "RSCTE"
@@ -57,13 +57,14 @@ def best_seam(
 def _seams(old: Sequence[Block], old_tokens: Sequence[int], new: Sequence[Block]) -> Iterator[Seam]:
     """All seams behind at least one block of the old plan, oldest first."""
     kept_tokens = 0
+    by_age = not any(row.levels for row in new)
     for kept, (row, tokens) in enumerate(zip(old[: _last_in_tags(old)], old_tokens, strict=False), 1):
         if row.first_step or (row.is_cut and not row.era_level and row.level in ("R", "E")):
             # A turn that was in progress, or not compressed yet.
             return
         kept_tokens += tokens
         behind = _rows_after(new, row.last)
-        if behind and _detail(row) >= _detail(behind[0]):
+        if behind and not (by_age and _detail(row) < _detail(behind[0])):
             yield Seam(kept, kept_tokens, behind)
 
 
@@ -92,7 +93,9 @@ def _rows_after(rows: Sequence[Block], turn: int) -> tuple[Block, ...]:
 
 
 def _part_after(row: Block, turn: int) -> Block | None:
-    """The part of a range after a turn; its tokens are estimated by its share of the turns."""
+    """The part of a range after a turn; its tokens are estimated by its share of the turns, unless they are known."""
+    if row.levels:
+        return _lines_after(row, turn)
     tokens = row.tokens * (row.last - turn) // (row.last - row.first + 1)
     if row.era_level:
         # A block of eras can be divided between two of them.
@@ -100,3 +103,13 @@ def _part_after(row: Block, turn: int) -> Block | None:
     if not row.is_range or row.first_step:
         return None
     return replace(row, first=turn + 1, tokens=tokens, is_range=row.last > turn + 1)
+
+
+def _lines_after(row: Block, turn: int) -> Block | None:
+    """The part of a block with several levels; None where no turn of it has a line."""
+    start = turn + 1 - row.first
+    levels, sizes = row.levels[start:], row.sizes[start:]
+    tokens = row.tokens - sum(row.sizes[:start])
+    if not levels.strip(NO_LINE):
+        return None
+    return replace(row, first=turn + 1, tokens=tokens, levels=levels, sizes=sizes)

@@ -24,7 +24,7 @@ from foveate.history.kept_prefix import Seam, best_seam
 from foveate.history.late_writes import LateWrites
 from foveate.history.low_water import USUAL_PRICES, CachePrices, Growth, low_water_tokens
 from foveate.history.texts import TextReader, is_from_log
-from foveate.plan import Band, Block, Cause, PlanEvent, ShownLevel
+from foveate.plan import NO_LINE, Band, Block, Cause, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.strategy.layout import bands_of
@@ -380,7 +380,9 @@ def _bands(rows: Sequence[Block], planned: Sequence[Band]) -> tuple[Band, ...]:
 
 
 def _is_makeshift(row: Block, settled_turn: int) -> bool:
-    """Whether turns are cut or only named because nothing shorter is made of them yet."""
+    """Whether turns are cut, only named or without a line because nothing shorter is made of them yet."""
+    if row.levels:
+        return NO_LINE in row.levels[max(0, settled_turn + 1 - row.first) :]
     is_least = row.is_cut and not row.era_level and row.level in ("R", "E")
     return is_least and not row.first_step and row.last > settled_turn
 
@@ -406,7 +408,7 @@ def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
     before = [span for row in (*old.rows, appended) if not row.first_step for span in row.spans()]
     start = 0
     held: LevelChange | None = None
-    for row in (span for row in rows for span in row.spans()):
+    for row in (span for planned in rows for span in planned.spans()):
         while start < len(before) and before[start].last < row.first:
             start += 1
         index = start

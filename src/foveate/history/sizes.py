@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
@@ -36,15 +37,18 @@ PRUNED_TOKENS = 10
 INFOS_CHUNK_TURNS = 512
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Chunk:
-    """Turns that all have their renditions."""
+    """Consecutive turns."""
 
     items: list[TurnSizes]
     """Newest first."""
     renditions: int
     """How many they had when they were read."""
-    table: WordTable
+
+    @cached_property
+    def table(self) -> WordTable:
+        return WordTable.of(self.items)
 
 
 @dataclass(slots=True)
@@ -76,7 +80,7 @@ class SizeCache:
         counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
         found = await store.derived.sizes_of(session_id, first, last)
         items = [_item(size) for size in reversed(found)]
-        read = _Chunk(items, counts.get(chunk, 0), WordTable.of(items))
+        read = _Chunk(items, counts.get(chunk, 0))
         if is_past and all(size.tiny is not None or size.is_pruned for size in found):
             self.chunks[chunk] = read
         return read
@@ -111,14 +115,15 @@ class StoredHistory:
     """The tokens of each level's eras by their places."""
     fanout: int = ERA_FANOUT
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
-    tables: Sequence[WordTable] = ()
-    """The whole turns among the items."""
+    chunks: Sequence[tuple[_Chunk, int]] = ()
+    """The whole turns among the items: chunks, each without this many of its newest turns."""
 
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)
 
     def table(self, limit: int, answer_weight: float) -> SizeTable:
-        return weigh(self.tables, limit, answer_weight)
+        tables = [chunk.table.behind(newer) if newer else chunk.table for chunk, newer in self.chunks]
+        return weigh(tables, limit, answer_weight)
 
     def era(self, level: int, index: int) -> Era | None:
         tokens = self.known_eras.get(level, {}).get(index)
@@ -203,7 +208,7 @@ async def gather(
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
     spent = 0
-    tables: list[WordTable] = []
+    chunks: list[tuple[_Chunk, int]] = []
     sizes.chunks.reserve(budget_tokens // (SMALLEST_LINE_TOKENS * CHUNK_TURNS) + 2)
     await sizes.forget_changed(store, session_id)
     for chunk in range(max(0, oldest - 1) // CHUNK_TURNS, -1, -1):
@@ -212,12 +217,12 @@ async def gather(
         read = await sizes.chunk(store, session_id, chunk, last_turn)
         newer = sum(item.turn > oldest for item in read.items[: max(0, (chunk + 1) * CHUNK_TURNS - oldest)])
         found = read.items[newer:]
-        tables.append(read.table.behind(newer) if newer else read.table)
+        chunks.append((read, newer))
         items += found
         spent += sum(max(SMALLEST_LINE_TOKENS, item.tiny or 0) for item in found)
         oldest = chunk * CHUNK_TURNS
     await sizes.read_eras(store, session_id, oldest, budget_tokens)
-    return StoredHistory(last_turn, items, sizes.eras, tables=tables)
+    return StoredHistory(last_turn, items, sizes.eras, chunks=chunks)
 
 
 def _item(size: RenditionSizes) -> TurnSizes:

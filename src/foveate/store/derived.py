@@ -57,7 +57,7 @@ ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, versi
     digest, tiny_digest, words)
     VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
     :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls, :parked,
-    :digest, :tiny_digest)
+    :digest, :tiny_digest, :words)
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
 _MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
 LIST_MADE = f"SELECT turn, messages {_MADE}"
@@ -134,8 +134,9 @@ def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> 
     missing = (None, None, None, None, None)
     sizes = []
     for row in select_spans(connection, READ_TURNS, chain, first, last):
-        *tokens, words = made.get(row[0], missing)
-        sizes.append(RenditionSizes(row[0], row[2], row[1], *tokens, is_pruned=bool(row[-1]), words=words))
+        rendition, smoothed, compressed, tiny, words = made.get(row[0], missing)
+        is_pruned = bool(row[-1])
+        sizes.append(RenditionSizes(row[0], row[2], row[1], rendition, smoothed, compressed, tiny, is_pruned, words))
     return sizes
 
 

@@ -33,6 +33,8 @@ MAX_TRIES = 12
 """Choices made until the blocks fit with their tags, each for this much less room than the last one needed:"""
 FIRST_MARGIN_TOKENS = 8
 """then twice as much."""
+MAX_SKIPPED_STEPS = 300
+"""Steps that are looked at behind the first that does not fit."""
 SPARE_SHARE = 0.01
 """Room that is left unused, at most, if one more choice can use it."""
 BLOCK_TURNS = 32
@@ -117,7 +119,7 @@ class KnapsackPlanner:
         left = room - (newest.tokens if newest else 0)
         weights = self._weights(table)
         layout.newest = newest
-        steps = _hull_steps(*layout.options(weights, forced))
+        steps = _hull_steps(*layout.options(weights, forced, left))
         best: _Choice | None = None
         aim, margin = left - layout.forced_tokens(forced), FIRST_MARGIN_TOKENS
         for _ in range(MAX_TRIES):
@@ -146,7 +148,7 @@ class KnapsackPlanner:
         if raw[0] + tag <= most:
             return None, 1
         turn, smoothed = int(table.turns[0]), int(table.sizes[0, SMOOTHED])
-        if 0 <= smoothed and smoothed + tag <= most:
+        if smoothed >= 0 and smoothed + tag <= most:
             return Block(turn, turn, "S", smoothed + tag), 0
         if most - tag - self.overheads.cut_note < CUT_MINIMUM_TOKENS:
             return None
@@ -168,9 +170,19 @@ class _Steps(NamedTuple):
     """The codes of each turn after one step, two, …"""
 
     def codes(self, start: NDArray[np.int64], room: int) -> NDArray[np.int64]:
-        """The codes after as many steps as fit the room."""
-        taken = int(np.searchsorted(np.cumsum(self.tokens), room, side="right"))
+        """The codes after as many steps as fit the room; one that is too large is skipped with all of its turn's."""
+        sums = np.cumsum(self.tokens)
+        taken = int(np.searchsorted(sums, room, side="right"))
         counts = np.bincount(self.turns[:taken], minlength=len(start))
+        left = room - (int(sums[taken - 1]) if taken else 0)
+        skipped: set[int] = set()
+        rest = slice(taken, taken + MAX_SKIPPED_STEPS)
+        for turn, tokens in zip(self.turns[rest].tolist(), self.tokens[rest].tolist(), strict=True):
+            if turn not in skipped and tokens <= left:
+                counts[turn] += 1
+                left -= tokens
+            else:
+                skipped.add(turn)
         moved = np.flatnonzero(counts)
         codes = start.copy()
         codes[moved] = self.paths[moved, counts[moved] - 1]
@@ -213,7 +225,9 @@ class _Layout:
         self.newest: Block | None = None
         """The row of the newest turn where that is given."""
 
-    def options(self, weights: NDArray[np.float64], forced: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def options(
+        self, weights: NDArray[np.float64], forced: int, room: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Tokens and worth of each turn at the four levels and cut; below 0 where there is no such option."""
         sizes, line = self.table.sizes, self.overheads.line
         alone = self.overheads.tag + self.overheads.range // 2
@@ -231,6 +245,7 @@ class _Layout:
         worths[:, CUT] = self.table.worths[:, RAW] * CUT_FIDELITY * TINY_TOKENS / np.maximum(sizes[:, RAW], 1)
         worths *= weights[:, None]
         costs[: max(forced, bool(self.newest))] = -1
+        costs[costs > room] = -1
         return costs, worths
 
     def start(self, forced: int) -> NDArray[np.int64]:
@@ -282,9 +297,7 @@ class _Layout:
         level: ShownLevel = "S" if code == SMOOTHED else "R"
         return Block(turn, turn, level, text + self.overheads.tag, is_cut=code == CUT)
 
-    def _run(
-        self, turns: NDArray[np.int64], codes: NDArray[np.int64], texts: NDArray[np.int64]
-    ) -> Iterator[Block]:
+    def _run(self, turns: NDArray[np.int64], codes: NDArray[np.int64], texts: NDArray[np.int64]) -> Iterator[Block]:
         """Blocks of lines; a turn without a line belongs to the range of the next block, or of the last one."""
         lines = np.flatnonzero(codes != ABSENT)
         if not len(lines):

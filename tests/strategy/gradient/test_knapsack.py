@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foveate.history.worth import pack_words
+from foveate.plan import Overheads, Plan, TurnSizes
+from foveate.strategy.gradient import Gradient
+from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
+from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, ListedHistory, sized
+from foveate.turn import Message, Text
+from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
+
+GRADIENT = Gradient()
+EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "100"))
+SIZES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
+
+
+def turns_at(plan: Plan) -> dict[int, str]:
+    """The level of each whole turn that has a text of its own."""
+    return {
+        turn: span.level
+        for row in plan.rows
+        if not row.first_step and not row.is_cut and row.level != "E"
+        for span in row.spans()
+        for turn in range(span.first, span.last + 1)
+    }
+
+
+def told(turn: int, user: str, answer: str = "", **sizes: int) -> TurnSizes:
+    """A turn with these words; its C keeps what the user said, its T nothing."""
+    messages = [Message("user", (Text(user),)), Message("assistant", (Text(answer),))]
+    words = pack_words(messages, f"{user} {answer}", user, "")
+    item = {"raw": 100, "smoothed": 95, "compressed": 40, "tiny": 15} | sizes
+    return TurnSizes(turn, 0, item["raw"], item["smoothed"], item["compressed"], item["tiny"], words=words)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(histories(), BUDGETS, OVERHEADS)
+def test_any_plan_fits_and_has_each_turn_and_step_once_in_order(
+    history: ListedHistory, budget: int, overheads: Overheads
+) -> None:
+    plan = GRADIENT.plan(history, budget, overheads)
+    assert plan.tokens == sum(row.tokens for row in plan.rows) <= budget
+    assert sum(band.tokens for band in plan.bands) == plan.tokens
+    assert plan == GRADIENT.plan(history, budget, overheads)
+    items = {item.turn: item for item in history.items if not item.step}
+    for row in plan.rows:
+        for turn, level, size in zip(range(row.first, row.last + 1), row.levels, row.sizes, strict=False):
+            assert size == (0 if level == "-" else getattr(items[turn], SIZES[level]) + overheads.line)
+        assert not row.levels or row.tokens == sum(row.sizes) + overheads.range
+        assert len(row.levels) in (0, row.last - row.first + 1)
+    if len(plan.rows) > 1 or (plan.rows and not plan.rows[0].is_cut):
+        assert covered(plan.rows) == [(item.turn, item.step) for item in history.items]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(histories(), st.integers(MIN_HISTORY_TOKENS, 200_000))
+def test_the_newest_item_is_raw_or_smoothed_or_cut_from_those(history: ListedHistory, budget: int) -> None:
+    newest = GRADIENT.plan(history, budget, USUAL_OVERHEADS).rows[-1]
+    assert newest.level in ("R", "S")
+    assert (newest.last, newest.last_step) == (history.items[-1].turn, history.items[-1].step)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(histories(), st.integers(MIN_HISTORY_TOKENS, 200_000))
+def test_the_prompt_of_a_running_turn_stays_raw(history: ListedHistory, budget: int) -> None:
+    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    prompt = next((item for item in history.items if item.is_kept), None)
+    if prompt is not None:
+        shown = next(row for row in plan.rows if row.first == prompt.turn and row.first_step == 1)
+        assert shown.level == "R"
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.data(), st.integers(1_000, 200_000))
+def test_a_budget_that_the_raw_history_exceeds_is_used_to_95_percent(data: st.DataObject, budget: int) -> None:
+    history = data.draw(ordinary(budget // 20 - USUAL_OVERHEADS.tag))
+    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    raw = sum(item.raw for item in history.items)
+    if raw > budget:
+        assert plan.tokens >= 0.95 * budget
+    elif raw + USUAL_OVERHEADS.tag * len(history.items) <= budget:
+        assert {row.level for row in plan.rows} == {"R"}
+
+
+@pytest.mark.parametrize("budget", [600, 1_000, 4_000, 16_000, 32_000])
+def test_a_plan_tells_at_least_what_the_newest_turns_alone_tell(budget: int) -> None:
+    drawn = random.Random(budget)
+    vocabulary = [f"word{number}" for number in range(900)]
+    items = []
+    for turn in range(1, 301):
+        user = " ".join(drawn.choices(vocabulary, k=drawn.randint(3, 60)))
+        raw = len(user.split()) * 2 + 6
+        items.append(told(turn, user, raw=raw, smoothed=raw - 2, compressed=raw * 2 // 3, tiny=min(raw, 12)))
+    history = ListedHistory(items)
+    table = history.table(300, GRADIENT.answer_weight)
+    worths = dict(zip(table.turns.tolist(), table.worths, strict=True))
+    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    shown = sum(worths[turn]["RSCT".index(level)] for turn, level in turns_at(plan).items())
+    alone, left = 0.0, budget - USUAL_OVERHEADS.range
+    for item in reversed(items):
+        left -= item.raw + USUAL_OVERHEADS.line
+        if left < 0:
+            break
+        alone += worths[item.turn][0]
+    assert shown >= 0.98 * alone
+
+
+def test_a_turn_with_rare_words_has_more_detail_than_one_that_repeats_others() -> None:
+    chat = [told(turn, "thanks that sounds great really great thanks") for turn in range(1, 200)]
+    chat[20] = told(21, "the backup of harbour Lindesnes runs at 03:40 with key kestrel-7")
+    levels = turns_at(GRADIENT.plan(ListedHistory(chat), 4_000, USUAL_OVERHEADS))
+    assert levels[21] in ("R", "S", "C")
+    assert sum(level in ("R", "S", "C") for turn, level in levels.items() if turn < 150) == 1
+
+
+def test_what_the_user_said_weighs_more_than_an_answer() -> None:
+    turns = []
+    for turn in range(1, 101):
+        words = " ".join(f"{name}{turn}" for name in ("alpha", "beta", "gamma", "delta"))
+        turns.append(told(turn, words) if turn % 2 else told(turn, "", words))
+    levels = turns_at(GRADIENT.plan(ListedHistory(turns), 2_500, USUAL_OVERHEADS))
+    assert sum(turn % 2 for turn in levels if turn < 90) > 0.9 * sum(turn < 90 for turn in levels)
+    table = ListedHistory(turns).table(100, 1.0)
+    assert np.allclose(table.worths[0, 0], table.worths[1, 0])
+
+
+def test_age_weight_moves_tokens_to_newer_turns() -> None:
+    history = EvenHistory(400, sized(100, 90, 40, 15))
+
+    def newer_half(settings: Gradient) -> int:
+        plan = settings.plan(history, 12_000, USUAL_OVERHEADS)
+        return sum(sum(row.sizes) or row.tokens for row in plan.rows if row.last > 200)
+
+    assert newer_half(Gradient(age_weight=3.0)) > newer_half(Gradient(age_weight=0.0))
+
+
+def test_the_newest_turns_have_their_share_verbatim() -> None:
+    history = EvenHistory(400, sized(100, 90, 20, 15))
+    plan = Gradient(raw_share=0.3).plan(history, 10_000, USUAL_OVERHEADS)
+    recent = [row for row in plan.rows if row.level == "R"]
+    assert recent
+    assert recent[-1].last == 400
+    assert sum(row.tokens for row in recent) >= 0.3 * 10_000 - 4 * 116
+
+
+def test_a_block_of_lines_ends_where_an_era_does() -> None:
+    plan = GRADIENT.plan(EvenHistory(400, sized(100, 90, 40, 15)), 9_000, USUAL_OVERHEADS)
+    lines = [row for row in plan.rows if row.is_range and row.level in ("C", "T")]
+    assert len(lines) > 5
+    assert all(row.last % 32 == 0 for row in lines[:-1])
+
+
+def test_a_million_turns_fit_and_little_of_them_is_read() -> None:
+    history = EvenHistory(1_000_000, sized(2_000, 1_200, 700, 45))
+    plan = GRADIENT.plan(history, 100_000, USUAL_OVERHEADS)
+    assert plan.rows[0].first == 1
+    assert 90_000 <= plan.tokens <= 100_000
+    assert history.reads["items"] <= 100_000 // (USUAL_OVERHEADS.line + 1) + 2
+    assert any(row.level == "E" and row.era_level for row in plan.rows)
