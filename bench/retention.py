@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import foveate.sync as foveate
-from foveate import Message, Text, Turn
+from foveate import Message, Settings, Text, Turn
 from foveate.tokens import count_tokens
 from foveate.turn import Role
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-SETS = {"locomo-dev": (2_000, 4_000, 8_000), "beam-100k-dev": (4_000, 8_000, 16_000)}
+SETS = ("locomo-dev", "beam-100k-dev")
+BUDGETS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+STRATEGIES = ("newest turns alone", "bands", "gradient")
 OWN_BUDGET = 1_000_000
 
 
@@ -32,23 +35,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--show", metavar="CONVERSATION", help="print that conversation's context at 4,000 tokens")
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--budgets", nargs="*", type=int, default=list(BUDGETS))
     arguments = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit("the questions in ../shared/data/qa are not here")
+    if not arguments.show:
+        print(f"| set | context | {' | '.join(f'{budget:,}' for budget in arguments.budgets)} |")
+        print("| --- " * (2 + len(arguments.budgets)) + "|")
     for name in arguments.sets:
-        with tempfile.TemporaryDirectory() as folder, foveate.open(Path(folder) / "qa.db") as fov:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "qa.db"
             conversations = json.loads((SHARED / "data" / "qa" / f"{name}.json").read_text())
-            for conversation in conversations:
-                record(fov.session(conversation["id"], budget_tokens=OWN_BUDGET), conversation, name)
-            fov.settle()
-            if arguments.show:
-                print(fov.open_session(arguments.show).context(prompt="", budget_tokens=4_000).text)
-                continue
-            for budget in SETS[name]:
-                gradient = [row for each in conversations for row in gradient_rows(fov, each, budget)]
-                newest = [row for each in conversations for row in newest_rows(each, budget)]
-                for strategy, rows in (("newest turns only", newest), ("gradient", gradient)):
-                    print(f"{name:14} {budget:>6} {strategy:18} {score(name, rows, Path(folder))}", flush=True)
+            with foveate.open(path) as fov:
+                for conversation in conversations:
+                    record(fov.session(conversation["id"], budget_tokens=OWN_BUDGET), conversation, name)
+                fov.settle()
+                if arguments.show:
+                    print(fov.open_session(arguments.show).context(prompt="", budget_tokens=4_000).text)
+                    return
+            for strategy in STRATEGIES:
+                facts = [facts_kept(name, path, strategy, conversations, budget) for budget in arguments.budgets]
+                print(f"| {name} | {strategy} | {' | '.join(facts)} |", flush=True)
+
+
+def facts_kept(name: str, path: Path, strategy: str, conversations: list[dict[str, Any]], budget: int) -> str:
+    """FACT of one way to spend a budget."""
+    settings = Settings().with_strategy("gradient", bands="documented" if strategy == "bands" else "optimised")
+    with foveate.open(path, settings=settings) as fov:
+        rows = [
+            row
+            for each in conversations
+            for row in (newest_rows(each, budget) if strategy == STRATEGIES[0] else gradient_rows(fov, each, budget))
+        ]
+    return score(name, rows, path.parent)
 
 
 def record(session: Any, conversation: dict[str, Any], name: str) -> None:
@@ -94,7 +113,8 @@ def score(name: str, rows: list[dict[str, Any]], folder: Path) -> str:
     contexts.write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = SHARED / "data" / "qa" / f"{name}.json"
     command = [sys.executable, str(SHARED / "eval" / "score.py"), "--data", str(data), str(contexts)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return str(re.findall(r"FACT (\S+)", output)[0])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -78,12 +77,10 @@ def test_standard_shows_whole_turns_and_names_the_rest(shown: dict[str, Context]
         assert block.entries[0].text == turn_text(TURNS[block.first - 1].messages)
 
 
-def test_the_gradient_gets_ever_shorter_with_age(shown: dict[str, Context]) -> None:
+def test_the_gradient_shows_turns_of_all_ages_and_the_newest_verbatim(shown: dict[str, Context]) -> None:
     blocks = blocks_of(shown["gradient"])
-    turns = [(block.level, turn) for block in blocks for turn in range(block.first, block.last + 1)]
-    middle = {level: median(turn for shown_as, turn in turns if shown_as == level) for level in "TCR"}
-    assert middle["T"] < middle["C"] < middle["R"]
-    assert blocks[0].level in "ET"
+    entries = [entry.number for block in blocks if block.level in "CT" for entry in block.entries]
+    assert min(entries) <= len(TURNS) // 10
     assert (blocks[-1].level, blocks[-1].last) == ("R", len(TURNS))
 
 

@@ -43,7 +43,7 @@ def test_the_history_takes_what_recall_leaves_until_recall_needs_it(tmp_path: Pa
         # Asked again nothing changes, and the next turn goes on from there.
         assert (await session.context(QUESTION)).text == asked.text
 
-    given = settings(recall={"deadline_seconds": None}, gradient={"low_water": 0.5})
+    given = settings(recall={"deadline_seconds": None}, gradient={"low_water": 0.5, "bands": "documented"})
     asyncio.run(with_store(tmp_path / "chat.db", job, given))
 
 

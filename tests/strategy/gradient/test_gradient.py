@@ -139,6 +139,13 @@ def test_deep_takes_from_background_before_it_takes_from_working() -> None:
     assert 0.04 <= most["S"] < 0.14
 
 
+def test_documented_bands_begin_at_their_shares_of_the_turns() -> None:
+    plan = GRADIENT.plan(EvenHistory(100, sized(100, 60, 35, 20)), 6_000, USUAL_OVERHEADS)
+    assert plan.bands[0].level == "R"
+    assert plan.bands[0].turns == 10  # 22 turns would fit its share of the tokens
+    assert plan.tokens > 5_900
+
+
 @pytest.mark.parametrize("turns", [600, 880, 5_000])
 def test_deep_leaves_the_bands_before_it_their_minimum(turns: int) -> None:
     gradient = Gradient(bands="documented", background_minimum=0.20, working_minimum=0.12)

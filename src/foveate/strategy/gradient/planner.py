@@ -6,6 +6,7 @@ raising turns. Nothing older than the budget could reach is read.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,6 +50,8 @@ FULL_SHARE = 0.95
 LOOSE_TRIES = 3
 LOOSE_ERA_SHARE = 0.5
 """Where Deep is too small to reach back to the end of an era with single turns, eras have this share of it."""
+TURN_SHARES = (0.10, 0.20, 0.50)
+"""Where Recent, Working and Background end at first, as shares of the turns; what is left then raises turns."""
 TAKE_STEPS = 8
 """How finely it is found out what Deep has to take: to 1 part in 2**8 of what it may."""
 
@@ -162,7 +165,10 @@ class GradientPlanner:
         base = sum(option.text + self.overheads.tag for option in ledger.kept.values())
         room = self.budget - base
         may_take = settings.background - settings.background_minimum + settings.working - settings.working_minimum
-        _fill(ledger, RAW, base, settings.recent * room, settings.tolerance)
+        ends = [math.ceil(share * count) for share in TURN_SHARES]
+        if not is_all or ledger.items[0].step:
+            ends = [count] * len(TURN_SHARES)
+        _fill(ledger, RAW, base, settings.recent * room, settings.tolerance, ends[0])
         length, cost = len(ledger.chosen), ledger.cost
         left = ledger.tiny_costs(range(count - 1, -1, -1), self.budget) if is_all else []
 
@@ -171,8 +177,8 @@ class GradientPlanner:
             background = max(settings.background_minimum, settings.background - take)
             working = settings.working - (take - (settings.background - background))
             start = base + settings.recent * room
-            _fill(ledger, SMOOTHED, start, working * room, settings.tolerance)
-            _fill(ledger, COMPRESSED, start + working * room, background * room, settings.tolerance)
+            _fill(ledger, SMOOTHED, start, working * room, settings.tolerance, ends[1])
+            _fill(ledger, COMPRESSED, start + working * room, background * room, settings.tolerance, ends[2])
             tinies = count - len(ledger.chosen)
             if not is_all or tinies > len(left):
                 return False
@@ -283,11 +289,11 @@ def _append_tinies(ledger: Ledger, length: int) -> None:
             ledger.append(option, ledger.appended(option))
 
 
-def _fill(ledger: Ledger, level: int, start: float, room: float, tolerance: float) -> None:
-    """Shows items at a level while the band has room; its room begins where the cost was to be by now."""
+def _fill(ledger: Ledger, level: int, start: float, room: float, tolerance: float, end: int) -> None:  # noqa: PLR0917
+    """Shows the items before `end` at a level while the band has room, which begins where the cost was to be by now."""
     limit = int(start + room)
     soft_limit, oversize = int(limit + room * tolerance), room * OVERSIZE_SHARE
-    for index in range(len(ledger.chosen), len(ledger.items)):
+    for index in range(len(ledger.chosen), end):
         if ledger.append_kept():
             continue
         option = ledger.at(index, level)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+
+from foveate.history.worth import LINE_WORTH, WORD_BYTES, WordTable, pack_words, weigh
+from foveate.plan import TurnSizes
+from foveate.turn import Message, Text, ToolCall, ToolResult
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def item(turn: int, words: bytes) -> TurnSizes:
+    return TurnSizes(turn, 0, 40, 38, 20, 9, words=words)
+
+
+def worths(items: list[TurnSizes], answer_weight: float = 1.0) -> np.ndarray:
+    return weigh([WordTable.of(items)], len(items), answer_weight).worths - LINE_WORTH
+
+
+def test_a_level_tells_the_words_that_it_keeps() -> None:
+    words = pack_words([user("harbour Lindesnes kestrel")], "harbour Lindesnes kestrel", "harbour kestrel", "harbour")
+    ((raw, smoothed, compressed, tiny),) = worths([item(1, words)])
+    assert raw == smoothed > compressed > tiny > 0
+    assert np.isclose(tiny * 3, raw)
+
+
+def test_rare_words_count_more_than_those_of_many_turns() -> None:
+    items = [item(turn, pack_words([user("harbour")], "", "", "")) for turn in range(1, 9)]
+    items.append(item(9, pack_words([user("kestrel")], "", "", "")))
+    found = worths(items[::-1])
+    assert found[0, 0] > 3 * found[1, 0]
+
+
+def test_calls_and_results_of_tools_do_not_count() -> None:
+    call = Message("assistant", (ToolCall("ls", {"path": "harbour"}, id="c"), Text("Two files")))
+    result = Message("tool", (ToolResult("c", (Text("kestrel Lindesnes"),)),))
+    words = pack_words([user("List them"), call, result], "", "", "")
+    said = pack_words([user("List them"), Message("assistant", (Text("Two files"),))], "", "", "")
+    assert words == said
+
+
+def test_scripts_without_spaces_have_words_too() -> None:
+    words = pack_words([user("\u6e2f\u306e\u4e88\u5b9a\u306f\u91d1\u66dc\u65e5")], "", "", "")
+    assert len(words) // WORD_BYTES > 3
+
+
+def test_unknown_words_are_estimated_from_the_size() -> None:
+    ((raw, smoothed, compressed, tiny),) = worths([item(1, b"")])
+    assert raw > smoothed > compressed > tiny > 0
+
+
+def test_a_table_is_the_same_in_parts() -> None:
+    items = [item(turn, pack_words([user(f"word{turn} harbour")], "", "harbour", "")) for turn in range(20, 0, -1)]
+    whole = weigh([WordTable.of(items)], 12, 0.3)
+    parts = weigh([WordTable.of([item(99, b""), *items[:7]]).behind(1), WordTable.of(items[7:])], 12, 0.3)
+    assert np.array_equal(whole.turns, parts.turns)
+    assert np.array_equal(whole.worths, parts.worths)
