@@ -512,6 +512,11 @@ class Foveate:
         await self._store.passages.clear()
         await self._worker.settle(None, progress)
 
+    async def describe_database(self) -> dict[str, str]:
+        """Facts about the database for its operator: version, extension, connections, replicas."""
+        self._check_owner()
+        return await self._store.describe()
+
     async def check(self) -> AsyncIterator[Finding]:
         """Verify the whole store; yields faults and progress."""
         self._check_owner()

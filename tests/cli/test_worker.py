@@ -55,3 +55,13 @@ def test_a_terminated_worker_ends_in_good_order_and_leaves_no_lease(postgres_url
         assert (worker.returncode, out.splitlines()[-1]) == (0, b"Stopped; 0 agents ended here.")
         state = fov.queue_state()
         assert (state.leased, state.expired) == (0, 0)
+
+
+def test_doctor_describes_the_server(postgres_url: str) -> None:
+    shell = Shell(Path("unused.db"))
+    with sync.open(postgres_url, settings=OFF) as fov:
+        fov.session("s").record(HELLO)
+    facts = shell.json("doctor", "--db", postgres_url)["database"]
+    assert facts["database"].startswith("PostgreSQL 1")
+    assert {"vector extension", "row-level security", "connections", "pooler", "commits"} <= set(facts)
+    assert facts["replicas"] == "none"

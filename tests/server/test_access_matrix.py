@@ -239,4 +239,5 @@ def test_metrics_are_the_owners(stage: Stage) -> None:
     owner = bearer(call(stage.client, stage.client.fov.keys.create, rights=["admin"]).secret)
     text = stage.client.get("/metrics", headers=owner).text
     assert 'foveate_requests_total{method="GET",route="/api/v1/sessions/{session}",status="200"}' in text
+    assert "foveate_turns_parked 0" in text
     assert "secret" not in text

@@ -47,13 +47,14 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
         stats = [fov.open_session(info.id).stats() for info in fov.sessions()] if not problems else []
         sessions = len(fov.sessions())
         index = None if problems else fov.index_state()
+        database = fov.describe_database()
         queue = None if problems else fov.queue_state(limit=MAX_SHOWN)
         has_model = bool(fov.models_for("compress"))
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     if as_json:
         answer = {"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems}
         more = {"pending_turns": pending, "fallback_turns": fallbacks, "index": index, "queue": queue}
-        print_json({**answer, **more, "sandbox": _sandbox()})
+        print_json({**answer, **more, "database": database, "sandbox": _sandbox()})
     else:
         _show(store_path, checked, sessions, problems)
         _inform(pending, fallbacks, has_model=has_model)
@@ -61,6 +62,8 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
             _tell_index(index)
         if queue:
             _tell_queue(queue)
+        for topic, fact in database.items():
+            console().print(line((f"  {topic}: {fact}", "dim")))
         console().print(line((f"  {_sandbox()['summary']}", "dim")))
     if problems:
         raise click.exceptions.Exit(1)

@@ -145,7 +145,15 @@ async def _metrics(request: Request) -> Response:
     metrics: Metrics = request.app.state.metrics
     if principal.tenant:
         raise ProblemError(403, "metrics are for the owner of the store; use a key without a tenant")
-    metrics.set("foveate_sessions", len(await request.app.state.fov.sessions()))
+    fov: Foveate = request.app.state.fov
+    metrics.set("foveate_sessions", len(await fov.sessions()))
+    queue = await fov.queue_state(limit=0)
+    metrics.set("foveate_queue_sessions", queue.due_sessions)
+    metrics.set("foveate_queue_model_turns", queue.due_model_turns)
+    metrics.set("foveate_queue_waited_seconds", queue.waited_seconds)
+    metrics.set("foveate_turns_in_progress", queue.leased)
+    metrics.set("foveate_leases_expired", queue.expired)
+    metrics.set("foveate_turns_parked", queue.parked)
     return PlainTextResponse(metrics.render(), media_type=MEDIA_TYPE)
 
 

@@ -20,6 +20,12 @@ HELP = {
     "foveate_events_total": "Events by kind.",
     "foveate_events_dropped_total": "Events that were lost because the server was too far behind.",
     "foveate_sessions": "Sessions in the store.",
+    "foveate_queue_sessions": "Sessions that a worker has to look at.",
+    "foveate_queue_model_turns": "Turns that are due for a model.",
+    "foveate_queue_waited_seconds": "How long the first turn that is due for a model has been.",
+    "foveate_turns_in_progress": "Turns that workers have leased.",
+    "foveate_leases_expired": "Turns that dead workers left; another worker claims them.",
+    "foveate_turns_parked": "Turns for which no more attempts are made.",
 }
 Labels = tuple[tuple[str, str], ...]
 

@@ -594,6 +594,9 @@ class DatabaseStore(_Part):
             return await self._database.read(job)
         return await self._database.write(job, _in_session("cabinet", "knowledge")(session_id))
 
+    async def describe(self) -> dict[str, str]:
+        return await self._database.read(self._dialect.describe)
+
     async def check(self) -> AsyncIterator[Finding]:
         findings = check_database(self._dialect)
         while (finding := await self._database.run(next, findings, None)) is not None:

@@ -202,6 +202,9 @@ class Store(Protocol):
         What was made of them goes too: renditions, eras, plans, states, boards and artefacts. `derived.pruned` changes.
         """
 
+    async def describe(self) -> dict[str, str]:
+        """Facts about the database for its operator, by topic."""
+
     def check(self) -> AsyncIterator[Finding]:
         """Verify everything; yields progress and problems."""
 

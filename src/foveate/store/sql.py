@@ -188,6 +188,9 @@ class Dialect(Protocol):
     def close(self) -> None:
         """Close what connections share."""
 
+    def describe(self, connection: Connection) -> dict[str, str]:
+        """What an operator wants to know about the server, by topic."""
+
     def wait_for_signal(self, seconds: float) -> None:
         """Return when a transaction with a `signal` was committed, or after this time. For a thread of its own."""
 

@@ -299,6 +299,10 @@ class SqliteFile:
     def close(self) -> None:
         """Connections share nothing."""
 
+    def describe(self, connection: sql.Connection) -> dict[str, str]:
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        return {"database": f"SQLite {sqlite3.sqlite_version}, {mode} mode"}
+
     def wait_for_signal(self, seconds: float) -> None:
         time.sleep(seconds)
 

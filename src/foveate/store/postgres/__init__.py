@@ -58,6 +58,13 @@ LOCK_SESSIONS = "SELECT 1 FROM sessions WHERE id IN ({ids}) ORDER BY number FOR 
 LOCK_NAME = "SELECT pg_advisory_xact_lock({space:d}, {number:d})"
 TRANSACTION = "SELECT CAST(pg_current_xact_id() AS TEXT)"
 OUTCOME = "SELECT pg_xact_status(CAST(:transaction AS xid8))"
+DESCRIBE = """SELECT current_setting('server_version'),
+    (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
+    (SELECT count(*) FROM pg_class WHERE relrowsecurity AND relnamespace = CAST(current_schema() AS regnamespace)),
+    (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user)"""
+DESCRIBE_SERVER = """SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()),
+    current_setting('max_connections'), current_setting('synchronous_commit'), current_setting('fsync')"""
+LIST_REPLICAS = "SELECT application_name, state, sync_state FROM pg_stat_replication ORDER BY 1"
 CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 LISTEN = "LISTEN foveate_work"
 NOTIFY = "NOTIFY foveate_work"
@@ -242,6 +249,21 @@ class PostgresServer:
         self._notified = moment
         with suppress(psycopg.Error):
             raw.execute(NOTIFY)
+
+    def describe(self, connection: sql.Connection) -> dict[str, str]:
+        version, vector, restricted, bypasses = connection.execute(DESCRIBE).fetchone()
+        used, limit, synchronous, durable = connection.execute(DESCRIBE_SERVER).fetchone()
+        replicas = [f"{name or 'unnamed'} {state} ({sync})" for name, state, sync in connection.execute(LIST_REPLICAS)]
+        rows = f"{restricted:,} tables restricted by tenant" if restricted else "off"
+        return {
+            "database": f"PostgreSQL {version}",
+            "vector extension": vector or "not installed: search compares vectors exactly",
+            "row-level security": f"{rows}, but this role bypasses it" if restricted and bypasses else rows,
+            "connections": f"{used:,} of {limit}; this program uses up to {self._settings.readers + 2}",
+            "pooler": "yes: workers poll" if self._prepare_after is None else "no: workers are woken",
+            "commits": f"fsync {durable}, synchronous_commit {synchronous}",
+            "replicas": ", ".join(replicas) or "none",
+        }
 
     def wait_for_signal(self, seconds: float) -> None:
         if self._prepare_after is None:  # a pooler's connection does not stay ours, so it can't listen
