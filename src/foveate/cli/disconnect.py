@@ -20,6 +20,10 @@ def command(*, name: str, yes: bool, as_json: bool) -> None:
 
     A file that is unchanged since gets its old bytes back. In an edited file only our values are removed; one that was
     changed is kept and named. Backups are never written back; the command says where they are.
+
+    \b
+    foveate disconnect claude
+    foveate disconnect codex --yes
     """
     from foveate.connections.clients import CLIENTS
     from foveate.connections.connection import Connections

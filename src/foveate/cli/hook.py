@@ -28,6 +28,10 @@ def command(*, client: str, wait: bool, store_path: Path) -> None:
 
     Reads the hook's JSON from standard input. For a prompt it prints earlier turns that fit, as additional context; at
     the end of a turn it records the transcript. It never fails the client: errors are in ~/.foveate/hooks.log.
+
+    \b
+    foveate hook claude < call.json
+    foveate hook codex --wait < call.json
     """
     with contained() as outcome:
         _answer(client, store_path, sys.stdin.buffer.read(MAX_INPUT_BYTES), wait=wait)

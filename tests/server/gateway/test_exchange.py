@@ -113,9 +113,9 @@ def test_a_history_that_fits_goes_upstream_as_it_came_with_one_read_and_two_writ
     def counted(name: str) -> Callable[..., Any]:
         original = getattr(Database, name)
 
-        async def method(self: Database, job: Any) -> Any:
+        async def method(self: Database, *job: Any) -> Any:
             work.append(name)
-            return await original(self, job)
+            return await original(self, *job)
 
         return method
 
@@ -476,9 +476,10 @@ class _Slow:
     def __init__(self, upstream: Upstream) -> None:
         self._app = upstream.app
         self.may_answer = asyncio.Event()
-        self.was_cancelled = False
+        self.was_asked = self.was_cancelled = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.was_asked = True
         try:
             await self.may_answer.wait()
         except asyncio.CancelledError:
@@ -573,6 +574,7 @@ def test_a_client_that_goes_away_before_the_upstream_answers_cancels_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foveate.server.gateway.reply.HEADERS_SECONDS", 0.01)
+    monkeypatch.setattr("foveate.server.gateway.reply.PING_SECONDS", 0.01)
 
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("ok"))
@@ -580,7 +582,7 @@ def test_a_client_that_goes_away_before_the_upstream_answers_cancels_it(
         async with gateway(tmp_path, upstream) as (fov, client):
             body = body_of([{"role": "user", "content": "hello"}], stream=True)
             with contextlib.suppress(OSError):
-                await stream_of(fov, slow, "/v1/messages", body, lambda sent: len(sent) == 2)
+                await stream_of(fov, slow, "/v1/messages", body, lambda _: slow.was_asked)
             assert slow.was_cancelled
             again = await client.post("/v1/messages", json=body, headers=HEADERS)
             (info,) = await fov.sessions()
