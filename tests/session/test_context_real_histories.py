@@ -145,7 +145,9 @@ def stages() -> list[tuple[Stage, int]]:
 
 
 @needs_transcripts
-@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in ("oneshot", "standard"))) for name in SIX]
+)
 def test_nothing_forbidden_happens_in_real_conversations(
     name: str, stages: list[tuple[Stage, int]], tmp_path: Path
 ) -> None:
