@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import litellm
+from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
 from foveate.adapters.litellm import FoveateLogger
 from foveate.session import Session
@@ -98,7 +100,8 @@ class LiteLLMDoor:
         if is_stream:
             chunks = [chunk async for chunk in answer]
             answer = litellm.stream_chunk_builder(chunks)
-            await litellm.logging_worker_flush() if hasattr(litellm, "logging_worker_flush") else None
+            await asyncio.sleep(0)  # LiteLLM reports what was streamed in a task of its own
+            await GLOBAL_LOGGING_WORKER.flush()
         message: dict[str, Any] = answer.choices[0].message.model_dump(exclude_none=True)
         return {name: value for name, value in message.items() if value or name in ("role", "content")}
 
