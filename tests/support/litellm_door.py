@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import litellm
-from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
 from foveate.adapters.litellm import FoveateLogger
 from foveate.session import Session
@@ -70,7 +69,8 @@ class LiteLLMDoor:
         self._tool = tool
         self._provider = ScriptedProvider(self.requests)
         litellm.custom_provider_map = [{"provider": "scripted", "custom_handler": self._provider}]
-        litellm.callbacks = [FoveateLogger(session)]
+        self._logger = FoveateLogger(session)
+        litellm.callbacks = [self._logger]
         self._copy: list[Any] = []
 
     async def ask(self, prompt: str, replies: Sequence[Reply], *, image: str = "", is_stream: bool = False) -> str:
@@ -100,10 +100,15 @@ class LiteLLMDoor:
         if is_stream:
             chunks = [chunk async for chunk in answer]
             answer = litellm.stream_chunk_builder(chunks)
-            await asyncio.sleep(0)  # LiteLLM reports what was streamed in a task of its own
-            await GLOBAL_LOGGING_WORKER.flush()
+            await self._reported()
         message: dict[str, Any] = answer.choices[0].message.model_dump(exclude_none=True)
         return {name: value for name, value in message.items() if value or name in ("role", "content")}
+
+    async def _reported(self) -> None:
+        """Wait until LiteLLM has reported what it streamed, which it does in a task of its own."""
+        async with asyncio.timeout(30):
+            while self._logger._views:
+                await asyncio.sleep(0.01)
 
     async def undo(self) -> None:
         self._copy = self._copy[: max(place for place, message in enumerate(self._copy) if message["role"] == "user")]
