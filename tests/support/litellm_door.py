@@ -107,7 +107,7 @@ class LiteLLMDoor:
     async def _reported(self) -> None:
         """Wait until LiteLLM has reported what it streamed, which it does in a task of its own."""
         async with asyncio.timeout(30):
-            while self._logger._views:
+            while self._logger._views:  # noqa: ASYNC110 - LiteLLM has no event for it
                 await asyncio.sleep(0.01)
 
     async def undo(self) -> None:
