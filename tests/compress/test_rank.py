@@ -97,3 +97,16 @@ def test_longer_cuts_keep_what_shorter_ones_have() -> None:
     for clause, text in shorter.items():
         words = iter(longer[clause].split())
         assert all(any(bare(word) == bare(other) for other in words) for word in text.split())
+
+
+@pytest.mark.parametrize(
+    ("order", "kept"),
+    [
+        ("When you are done, open a request against develop.", "open a request"),
+        ("Nothing may be logged on that host.", "Nothing may be logged"),
+        ("You must leave the port closed.", "must leave the port closed"),
+    ],
+)
+def test_an_order_in_plain_words_beats_rare_words(order: str, kept: str) -> None:
+    story = "Yesterday the gardener admired several magnificent rhododendrons beside the dilapidated pavilion."
+    assert kept in shorten(f"{story} {order}", 16, count_tokens)

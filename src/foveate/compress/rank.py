@@ -76,6 +76,7 @@ _ORDER_PHRASES = (
     "n't allowed",
     "nobody ",
     "no one may",
+    "nothing may",
     "has to ",
     "have to ",
     "make sure",
@@ -125,6 +126,7 @@ _LIMITS = as_words(
     """since until till before after under over below above within between during while when whenever than least most"""
 )
 """They stay with the word behind them: a number, a date, what must come first. An order may not lose them."""
+_OPENS_CONDITION = as_words("when if once as before after until while whenever unless")
 _DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly allegedly too falsch faux falso")
 """Without one of these a clause claims what it denies, or more than it says."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
@@ -472,13 +474,19 @@ def _written(words: Sequence[str], places: Iterable[int]) -> str:
     return text.strip(" ,;:—–-")
 
 
+def _second_part(text: str) -> str:
+    """The first word behind the first comma."""
+    return next(iter(text.partition(", ")[2].split(" ", 1)), "").casefold()
+
+
 def _urgency(text: str, looks: Sequence[_Word]) -> float:
     """How much more the words of a clause count."""
     if is_courtesy(text):
         return COURTESY
     cores = [look.core for look in looks]
     first = next((core for core in cores if core not in _BEFORE_ORDERS), "")
-    if (first in _COMMANDS and text[-1:] != "?") or not _ORDERS.isdisjoint(cores):
+    after_when = first in _OPENS_CONDITION and _second_part(text) in _COMMANDS
+    if ((first in _COMMANDS or after_when) and text[-1:] != "?") or not _ORDERS.isdisjoint(cores):
         return ORDERED
     lowered = text.casefold()
     if any(phrase in lowered for phrase in _ORDER_PHRASES):
