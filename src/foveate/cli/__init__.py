@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from importlib import import_module
 from pkgutil import iter_modules
@@ -17,6 +18,8 @@ NOT_COMMANDS = {"ui"}
 """Packages here that are no commands; the command `ui` is in `ui_`."""
 RENAMED = ("import", "ui")
 """Commands whose module has a `_` behind its name, because the name alone is taken."""
+COMPLETION = "_FOVEATE_COMPLETE"
+"""Set by the completion script of a shell."""
 INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
@@ -70,6 +73,10 @@ class _Commands(click.Group):
             return None
         suffix = "_" if cmd_name in RENAMED else ""
         command: click.Command = import_module(f"{__name__}.{cmd_name}{suffix}").command
+        if COMPLETION in os.environ:
+            from foveate.cli.ui.completion import complete_sessions
+
+            complete_sessions(command)
         return command
 
     def resolve_command(
@@ -107,4 +114,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if COMPLETION in os.environ:
+        from foveate.cli.ui import completion  # noqa: F401 - registers our script for Bash
     cli(prog_name="foveate")
