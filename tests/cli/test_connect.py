@@ -61,6 +61,19 @@ def test_the_check_says_what_is_missing(tmp_path: Path, home: Path) -> None:
     assert "no longer set" in shell("connect", "claude", "--check", code=1)
 
 
+def test_the_check_of_hooks_runs_them(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "foveate"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ncat > /dev/null\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    shell = Shell(tmp_path / "chat.db", 300)
+    shell("connect", "claude", "--mode", "hooks", "--yes")
+    assert f"'{program} hook claude --db {tmp_path}/chat.db' works" in shell("connect", "claude", "--check", code=1)
+    program.write_text("#!/bin/sh\necho out of order\n")
+    assert "fails: out of order" in shell("connect", "claude", "--check", code=1)
+
+
 def test_what_a_client_does_not_have_is_said(tmp_path: Path, home: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     assert "neither hooks nor MCP" in shell.error("connect", "aider", "--mode", "hooks")

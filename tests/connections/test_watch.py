@@ -11,6 +11,7 @@ from pathlib import Path
 
 import foveate
 from foveate.connections.watch import SOURCES, Watcher, folder_patterns, known_patterns, state_file
+from support.homes import connect
 
 
 def line(number: int) -> str:
@@ -108,6 +109,16 @@ def test_folders_of_known_programs_are_found_below_a_home(tmp_path: Path) -> Non
             path.write_text("{}")
     found = [path for folder, pattern in known_patterns(tmp_path) for path in folder.glob(pattern)]
     assert len(found) == sum(map(len, SOURCES.values()))
+
+
+def test_a_client_that_goes_through_the_gateway_is_not_watched(tmp_path: Path) -> None:
+    folder = tmp_path / ".claude" / "projects"
+    folder.mkdir(parents=True)
+    assert known_patterns(tmp_path) == [(folder, "**/*.jsonl")]
+    connect(tmp_path, "claude", "gateway")
+    assert known_patterns(tmp_path) == []
+    connect(tmp_path, "claude", "hooks")
+    assert known_patterns(tmp_path) == [(folder, "**/*.jsonl")]
 
 
 def test_each_store_has_a_state_of_its_own(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from foveate.connections.clients import CLIENTS
+from foveate.connections.connection import Connections
 from foveate.errors import FoveateError, InputError, StoreError
 
 if TYPE_CHECKING:
@@ -31,10 +33,14 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "Gemini CLI": (".gemini/tmp/*/chats/*.json*",),
     "OpenCode": (".local/share/opencode/opencode.db",),
     "Cline": (".cline/data/sessions/*/*.messages.json",),
-    "Cursor": (".config/Cursor/User/globalStorage/state.vscdb",),
+    "Cursor": (
+        ".config/Cursor/User/globalStorage/state.vscdb",
+        "Library/Application Support/Cursor/User/globalStorage/state.vscdb",
+    ),
     "Copilot Chat": (
         ".config/Code/User/workspaceStorage/*/chatSessions/*.json*",
         ".config/Code/User/globalStorage/emptyWindowChatSessions/*.json*",
+        "Library/Application Support/Code/User/workspaceStorage/*/chatSessions/*.json*",
     ),
 }
 """Where each program keeps its conversations, below the home folder."""
@@ -115,9 +121,13 @@ class Watcher:
 
 
 def known_patterns(home: Path) -> list[tuple[Path, str]]:
-    """The folders of all programs that are known, as far as they exist."""
+    """The folders of all programs that are known, as far as they exist. A client that is connected to the gateway is
+    recorded there: its transcripts would be the same conversations once more."""
+    connections = Connections(home)
+    records = [connections.record(client) for client in CLIENTS.values()]
+    recorded = {CLIENTS[record.client].title for record in records if record and record.mode == "gateway"}
     found = []
-    for pattern in (one for patterns in SOURCES.values() for one in patterns):
+    for pattern in (one for name, patterns in SOURCES.items() if name not in recorded for one in patterns):
         parts = Path(pattern).parts
         fixed = next((number for number, part in enumerate(parts) if "*" in part), len(parts) - 1)
         folder = home.joinpath(*parts[:fixed])
