@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from foveate.plan import Band, Block, Era, History, Overheads, ShownLevel, TurnSizes
+from foveate.plan import NO_LINE, Band, Block, Era, History, Overheads, ShownLevel, TurnSizes
 
 ERA_MINIMUM_TOKENS = 24
 """An era says nothing in less."""
@@ -431,15 +431,40 @@ def step_stub(turn: int, first_step: int, last_step: int, overheads: Overheads) 
 def bands_of(rows: Sequence[Block], target_shares: Mapping[ShownLevel, float]) -> tuple[Band, ...]:
     """What the rows spend on each level, the most detailed first."""
     bands: list[Band] = []
-    spans = [span for row in rows for span in row.spans()]
+    spent: dict[str, list[_Spent]] = {}
+    for row in rows:
+        for level, part in _spent(row):
+            spent.setdefault(level, []).append(part)
     for level, share in target_shares.items():
-        own = [row for row in spans if row.level == level]
-        if own:
-            turns = sum(row.last - row.first + 1 for row in own if not row.last_step)
-            turns += len({row.first for row in own if row.last_step})
-            tokens = sum(row.tokens for row in own)
+        if own := spent.get(level):
+            turns = sum(part.turns for part in own if not part.is_steps)
+            turns += len({part.first for part in own if part.is_steps})
+            tokens = sum(part.tokens for part in own)
             bands.append(Band(level, own[0].first, own[-1].last, turns, share, tokens))
     return tuple(bands)
+
+
+class _Spent(NamedTuple):
+    """The turns of one level in a block."""
+
+    first: int
+    last: int
+    turns: int
+    tokens: int
+    is_steps: bool = False
+
+
+def _spent(row: Block) -> Iterator[tuple[str, _Spent]]:
+    """By level; of a block with several levels the first line has the tags."""
+    if not row.levels:
+        yield row.level, _Spent(row.first, row.last, row.last - row.first + 1, row.tokens, bool(row.last_step))
+        return
+    levels, tags = row.levels, row.tokens - sum(row.sizes)
+    first = levels.lstrip(NO_LINE)[0]
+    for level in sorted(set(levels) - {NO_LINE}):
+        tokens = sum(size for own, size in zip(levels, row.sizes, strict=True) if own == level)
+        ends = row.first + levels.index(level), row.first + levels.rindex(level)
+        yield level, _Spent(*ends, levels.count(level), tokens + (tags if level == first else 0))
 
 
 CUT_MINIMUM_TOKENS = 8
