@@ -304,3 +304,25 @@ def test_every_table_says_whose_its_rows_are(postgres_url: str) -> None:
     restricted = "SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity"
     tables = {str(name) for (name,) in run(postgres_url, LIST_TABLES)}
     assert tables - {str(name) for (name,) in run(postgres_url, restricted)} == UNSCOPED & tables
+
+
+@pytest.mark.thorough
+def test_a_restart_of_the_server_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    server = LocalServer(tmp_path / "postgres", "")
+
+    async def write() -> None:
+        async with opened(server.url("postgres")) as store:
+            await store.create_session(new_session())
+            written = 0
+            for _ in range(3):
+                restart = asyncio.create_task(asyncio.to_thread(server.restart))
+                while not restart.done():
+                    await store.append("s", [draft(f"{written}", key=f"{written}")])
+                    written += 1
+                await restart
+            assert await store.keys("s", 1, written) == [f"{number}" for number in range(written)]
+
+    try:
+        asyncio.run(write())
+    finally:
+        server.stop()
