@@ -7,18 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore, SessionNotFound, StoreBusy, StoreError
+from foveate.recall.vectors import pack
 from foveate.store import Store, open_store, sql
 from foveate.store.database import DatabaseStore
 from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresServer
 from foveate.store.postgres.policies import UNSCOPED
+from foveate.store.postgres.vectors import NEAREST
 from foveate.store.postgres.words import PostgresWords
-from foveate.store.rows import NewPassages, PassageText
+from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import match_texts
 from foveate.testing.stores import draft, new_session
@@ -46,6 +49,8 @@ async def open_and_close(url: str) -> None:
 def run(url: str, statement: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(statement)
+        while cursor.nextset():
+            pass
         return cursor.fetchall() if cursor.description else []
 
 
@@ -326,3 +331,53 @@ def test_a_restart_of_the_server_loses_nothing_that_was_acknowledged(tmp_path: P
         asyncio.run(write())
     finally:
         server.stop()
+
+
+def test_the_nearest_passages_of_all_sessions_come_from_an_index(postgres_url: str) -> None:
+    """Of many vectors it finds those that an exact comparison finds, also where a filter leaves few sessions."""
+    chance = np.random.default_rng(1)
+    vectors = chance.standard_normal((400, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    text = PassageText("user", "words", None, "")
+
+    async def search() -> None:
+        async with opened(postgres_url) as store:
+            for name in ("s0", "s1"):
+                await store.create_session(new_session(name))
+                own = range(int(name[1]), 400, 2)
+                made = [
+                    NewPassages(
+                        turn=number + 1,
+                        messages=1,
+                        at_us=1,
+                        maker="m",
+                        marks=b"",
+                        texts=(text, text),
+                        vectors=pack(vectors[[number]], [1]),
+                        embedded=(1,),
+                    )
+                    for number in own
+                ]
+                await store.passages.add(name, made)
+            numbers = {row.id: row.number for row in await store.list_sessions()}
+            question = vectors[7]
+            ids: dict[int, int] = {}
+            for name in numbers:
+                snapshot = await store.passages.look(name, after=0, phrases=(), limit=0)
+                ids |= {row.turn - 1: row.id << KEY_SHIFT | 1 for row in snapshot.rows}
+            for sessions, own in ((None, range(400)), ([numbers["s0"]], range(0, 400, 2))):
+                found = await store.passages.nearest(question.tolist(), sessions=sessions, limit=20)
+                best = sorted(own, key=lambda number: -float(vectors[number] @ question))[:20]
+                assert found is not None
+                assert len({key for key, _ in found} & {ids[number] for number in best}) >= 19
+                assert found[0][1] == pytest.approx(float(vectors[best[0]] @ question), abs=0.02)
+
+    asyncio.run(search())
+    plan = run(
+        postgres_url,
+        "SET enable_seqscan = off; EXPLAIN "
+        + NEAREST.format(dimensions=16, only="")
+        .replace(":limit", "5")
+        .replace(":vector", f"'[{','.join(['0.1'] * 16)}]'"),
+    )
+    assert "passage_vectors_16" in str(plan)

@@ -56,6 +56,10 @@ MAX_STORE_POSTINGS = 20_000
 """The same where all sessions are searched."""
 LOADED_ROWS = 8_192
 """Rows that are read together where a whole index is loaded."""
+MAX_NEAREST = 200
+"""Passages that the database is asked for, where it has an index of vectors."""
+MAX_NAMED_SESSIONS = 1_000
+"""Sessions that such a question names; of more, those that count are chosen afterwards."""
 MAX_GLANCED_ROWS = 2_048
 """Rows that a glance reads for the words of a query, the newest,"""
 GLANCED_TURNS = 512
@@ -238,10 +242,20 @@ class Index:
         table, snapshot, phrases = await self._look(asked.phrases)
         allowed = await self._allowed(table, wanted or Filter())
         weighed = await self._allowed(table, Filter(sessions=wanted.sessions)) if wanted and wanted.sessions else None
-        job = partial(self._score, table, snapshot, phrases, asked.vector, allowed, weighed=weighed)
+        near = await self._nearest(table, asked.vector, wanted)
+        job = partial(self._score, table, snapshot, phrases, asked.vector, allowed, weighed=weighed, near=near)
         scores, weights = job() if table.count <= QUICK_PASSAGES else await asyncio.to_thread(job)
         loose = await self._loose_turns(table, snapshot, wanted or Filter())
         return await self._with_loose(scores, loose, asked, weights, wanted or Filter()) if loose else scores
+
+    async def _nearest(self, table: PassageTable, vector: Floats | None, wanted: Filter | None) -> Mapping[int, float]:
+        """The passages that the database finds nearest, where not every vector is compared in memory: similarities by
+        key."""
+        if vector is None or not self.is_store or table.vectors.is_exact:
+            return {}
+        sessions = wanted.sessions if wanted else None
+        numbers = None if sessions is None or len(sessions) > MAX_NAMED_SESSIONS else sorted(sessions)
+        return dict(await self._store.passages.nearest(vector.tolist(), sessions=numbers, limit=MAX_NEAREST) or ())
 
     async def read(self, scores: Scores, places: Sequence[int]) -> list[PassageHit]:
         """The passages at these places, in this order; one that was taken away meanwhile is left out."""
@@ -360,6 +374,7 @@ class Index:
         allowed: Mask | None,
         *,
         weighed: Mask | None,
+        near: Mapping[int, float],
     ) -> tuple[Scores, dict[str, float]]:
         """The scores of the passages in the table, and the weight of each phrase among those that are weighed."""
         with self._lock:
@@ -369,14 +384,19 @@ class Index:
                 mask[len(allowed) :] = False  # what came between the two looks counts the next time
                 mask[: len(allowed)] = allowed
                 keyword *= mask
+            alike = None
+            if vector is not None:
+                alike = table.vectors.compare(vector, table.count, None if allowed is None else mask)
+                if near:
+                    places = table.find(list(near))
+                    places = places[mask[places]]
+                    alike = alike.joined(places, [near[key] for key in table.column("key")[places].tolist()])
             return Scores(
                 turn=table.column("turn"),
                 at_us=table.column("at_us"),
                 speaker=table.column("speaker"),
                 keyword=keyword,
-                vector=None
-                if vector is None
-                else table.vectors.compare(vector, table.count, None if allowed is None else mask),
+                vector=alike,
                 allowed=mask,
                 key=table.column("key"),
             ), weights

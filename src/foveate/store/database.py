@@ -436,6 +436,7 @@ class _Passages(_Part):
     look = _reads(passages.look)
     rows = _reads(passages.rows)
     postings = _reads(passages.postings)
+    nearest = _reads(passages.nearest)
     among = _reads(passages.among)
     texts = _reads(passages.texts)
     add = _writes(passages.add, _in_session("passages"))

@@ -28,7 +28,7 @@ from foveate.store.rows import (
     SessionRow,
     Speaker,
 )
-from foveate.store.sql import Connection, Values
+from foveate.store.sql import Connection, StoredVectors, Values
 
 ADD = """INSERT INTO passages (session, turn, messages, at_us, maker, marks, texts, vectors, digest,
     texts_digest)
@@ -67,6 +67,9 @@ COUNT_MISSING = """SELECT count(*) FROM (SELECT session, turn FROM messages WHER
     EXCEPT SELECT session, turn FROM passages WHERE maker = :maker) turns"""
 MAKERS = "SELECT DISTINCT maker FROM passages ORDER BY maker"
 CLEAR = ("DELETE FROM passages", "UPDATE sessions SET unindexed = last_turn, index_epoch = index_epoch + 1")
+
+VECTOR_HEAD_BYTES = 6
+"""The number of its passage and its scale, before the numbers of a vector."""
 
 _log = logging.getLogger(__name__)
 _encoder = msgspec.msgpack.Encoder()
@@ -118,6 +121,12 @@ def postings(connection: Connection, session_id: str | None, phrase: str, *, fie
     sessions = [] if session_id is None else [row.number for row in chain_of(connection, session_id)]
     with connection.words.guard():
         return connection.words.match(phrase, sessions=sessions, field=field)
+
+
+def nearest(
+    connection: Connection, vector: Sequence[float], *, sessions: Sequence[int] | None, limit: int
+) -> list[tuple[int, float]] | None:
+    return connection.vectors.nearest(vector, sessions=sessions, limit=limit)
 
 
 def among(connection: Connection, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
@@ -178,6 +187,7 @@ def check(connection: Connection) -> str | None:
 
 def clear(connection: Connection) -> None:
     connection.words.recreate()
+    connection.vectors.clear()
     for statement in CLEAR:
         connection.execute(statement)
 
@@ -217,6 +227,7 @@ def _add(connection: Connection, session: int, made: NewPassages) -> None:
     values["texts_digest"] = digest_of(packed)
     (row,) = connection.execute(ADD, values).fetchone()
     connection.words.add(session, _entries(row, made.texts))
+    connection.vectors.add(session, row, _vectors(made))
 
 
 def _remove(connection: Connection, condition: str, values: Values) -> int:
@@ -226,8 +237,19 @@ def _remove(connection: Connection, condition: str, values: Values) -> int:
     for row, session, packed, digest in found:
         if is_intact(digest, packed):  # otherwise its words are unknown; their entries lead nowhere
             connection.words.remove(session, _entries(row, _unpack(packed)))
+        connection.vectors.remove(row)
         connection.execute(DROP, {"id": row})
     return len(found)
+
+
+def _vectors(made: NewPassages) -> StoredVectors:
+    """The numbers of each vector, as `foveate.recall.vectors.pack` wrote them."""
+    if not made.embedded or not made.vectors:
+        return StoredVectors(0, ())
+    size = len(made.vectors) // len(made.embedded)
+    packed = (made.vectors[place : place + size] for place in range(0, len(made.vectors), size))
+    rows = [(int.from_bytes(each[:2], "little"), memoryview(each)[VECTOR_HEAD_BYTES:].cast("b")) for each in packed]
+    return StoredVectors(size - VECTOR_HEAD_BYTES, rows)
 
 
 def _drop_damaged(connection: Connection, row: int, session: int, turn: int) -> None:

@@ -564,6 +564,12 @@ class PassageIndex(Protocol):
     async def among(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
         """For each phrase the places of the texts that contain it, by the rules of `look`."""
 
+    async def nearest(
+        self, vector: Sequence[float], *, sessions: Sequence[int] | None, limit: int
+    ) -> list[tuple[int, float]] | None:
+        """Keys and similarities of the passages of all sessions, or of these, whose vectors are nearest, the nearest
+        first; None if the database has no index of vectors."""
+
     async def texts(self, ids: Sequence[int]) -> dict[int, list[PassageText]]:
         """The passages of these rows; missing rows are skipped."""
 

@@ -120,6 +120,45 @@ class WordIndex(Protocol):
         """Drop the index, whatever state it is in, and create an empty one."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredVectors:
+    """The vectors of a turn's passages, each with the number of its passage; their lengths tell nothing."""
+
+    dimensions: int
+    rows: Sequence[tuple[int, Sequence[float]]]
+
+
+class VectorIndex(Protocol):
+    """Finds the nearest vectors of all sessions, where the database can. A key is the passage's."""
+
+    def add(self, session: int, row: int, vectors: StoredVectors) -> None: ...
+
+    def remove(self, row: int) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def nearest(
+        self, vector: Sequence[float], *, sessions: Sequence[int] | None, limit: int
+    ) -> list[tuple[int, float]] | None:
+        """Keys and similarities, the nearest first; None if the database has no such index."""
+
+
+class NoVectors:
+    """Of a database that has no such index."""
+
+    def add(self, session: int, row: int, vectors: StoredVectors) -> None:
+        pass
+
+    def remove(self, row: int) -> None:
+        pass
+
+    def clear(self) -> None:
+        pass
+
+    def nearest(self, vector: Sequence[float], *, sessions: Sequence[int] | None, limit: int) -> None:  # noqa: ARG002
+        return None
+
+
 class Connection(Protocol):
     """A database connection inside a transaction."""
 
@@ -129,6 +168,9 @@ class Connection(Protocol):
 
     @property
     def words(self) -> WordIndex: ...
+
+    @property
+    def vectors(self) -> VectorIndex: ...
 
     @property
     def skip_locked(self) -> str:

@@ -108,6 +108,10 @@ class SqliteConnection(sqlite3.Connection):
     def words(self) -> SqliteWords:
         return SqliteWords(self)
 
+    @property
+    def vectors(self) -> sql.NoVectors:
+        return sql.NoVectors()
+
 
 class SqliteWords:
     """The full-text table of passages: see `foveate.store.sql.WordIndex`."""

@@ -7,6 +7,7 @@ would. A transaction that surely had no effect (a deadlock, a lost connection) i
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -35,8 +36,9 @@ from foveate.errors import (
     StoreError,
 )
 from foveate.store import sql
-from foveate.store.postgres import policies
+from foveate.store.postgres import policies, vectors
 from foveate.store.postgres.adapters import adapters_map
+from foveate.store.postgres.vectors import PostgresVectors, VectorState
 from foveate.store.postgres.words import CREATE_WORDS, PostgresWords
 from foveate.store.rows import Finding
 from foveate.store.settings import StoreSettings
@@ -71,7 +73,7 @@ NOTIFY = "NOTIFY foveate_work"
 NOTIFY_SECONDS = 0.1
 """A process signals work at most this often: commits with a NOTIFY wait for each other in the whole server."""
 IS_READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
-HAS_SCHEMA = f"SELECT to_regclass('{sql.SCHEMA_TABLE}') IS NOT NULL"
+HAS_SCHEMA = policies.HAS_TABLE.format(table=sql.SCHEMA_TABLE)
 
 LOCK_SPACE = 0x466F7665
 """`Fove`: the first key of all advisory locks."""
@@ -103,17 +105,20 @@ _LOST = (pg.AdminShutdown, pg.CrashShutdown, pg.CannotConnectNow, pg.IdleSession
 
 RawConnection = psycopg.Connection[TupleRow]
 
+_log = logging.getLogger(__name__)
+
 
 class PostgresConnection:
     """See `foveate.store.sql.Connection`. Has a connection of the pool while it is inside a transaction."""
 
-    def __init__(self, location: str, cutter: WordCutter) -> None:
+    def __init__(self, location: str, cutter: WordCutter, vectors: VectorState) -> None:
         self.location = location
         self.raw: RawConnection | None = None
         self.is_writing = False
         self.tenant = ""
         self.is_signalled = False
         self.words = PostgresWords(self, cutter)
+        self.vectors = PostgresVectors(self, vectors)
         self._repairs: list[tuple[str, sql.Values]] = []
 
     skip_locked = "FOR NO KEY UPDATE SKIP LOCKED"
@@ -201,6 +206,7 @@ class PostgresServer:
         self.location = _location(self._parameters)
         self._settings = settings
         self._cutter = WordCutter()
+        self._vectors = VectorState()
         self._begin_write = BEGIN_WRITE.format(lock_ms=int(settings.lock_timeout_seconds * 1000))
         self._prepare_after: int | None = 5
         self._pool: ConnectionPool[RawConnection] | None = None
@@ -209,7 +215,7 @@ class PostgresServer:
         self._notified = 0.0
 
     def connect(self, *, read_only: bool) -> PostgresConnection:  # noqa: ARG002 - its transactions are
-        return PostgresConnection(self.location, self._cutter)
+        return PostgresConnection(self.location, self._cutter, self._vectors)
 
     @contextmanager
     def read(self, connection: sql.Connection) -> Iterator[None]:
@@ -332,6 +338,26 @@ class PostgresServer:
                 problem = "is a read-only replica, or its role may only read; give the URL of the primary server"
                 raise ReadOnlyStore(self.location, problem)
             self._migrate(raw)
+            self._vectors.is_there = self._has_vectors(raw)
+
+    def _has_vectors(self, raw: RawConnection) -> bool:
+        """Whether there is a table of vectors; it is made with the first passages, if the extension is there."""
+        (is_there,) = raw.execute(vectors.IS_THERE).fetchone() or (False,)
+        (is_available,) = (not is_there and raw.execute(vectors.IS_AVAILABLE).fetchone()) or (False,)
+        if is_available:
+            try:
+                raw.execute(self._begin_write, prepare=False)
+                raw.execute("SELECT pg_advisory_xact_lock($1::int, $2::int)", [LOCK_SPACE, MIGRATION_LOCK])
+                (is_there,) = raw.execute(vectors.IS_THERE).fetchone() or (False,)
+                for statement in () if is_there else vectors.CREATE:
+                    raw.execute(statement)
+                raw.execute("COMMIT", prepare=False)
+                return True
+            except (pg.InsufficientPrivilege, pg.FeatureNotSupported, pg.UndefinedFile) as error:
+                raw.execute("ROLLBACK", prepare=False)
+                advice = "CREATE EXTENSION vector as a superuser before the first session lets it use an index"
+                _log.warning("%s: search over all sessions compares in memory (%s); %s", self.location, error, advice)
+        return bool(is_there)
 
     def _migrate(self, raw: RawConnection) -> None:
         if self._version(raw) == sql.latest_version():

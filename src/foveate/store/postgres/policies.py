@@ -13,6 +13,8 @@ TENANT = "foveate.tenant"
 SET_TENANT = f"SELECT set_config('{TENANT}', :tenant, true)"
 UNSCOPED = frozenset({"agent_trees", "foveate_schema", "workers"})
 """Tables without anything of a tenant: limits of agents, the schema's version, running workers."""
+# Not `to_regclass`, which may answer from a cache what was true before a lock was waited for.
+HAS_TABLE = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = '{table}' AND pg_table_is_visible(oid))"
 COLUMNS = """SELECT column_name FROM information_schema.columns
     WHERE table_schema = current_schema() AND table_name = $1"""
 

@@ -1,0 +1,97 @@
+"""The vectors of passages in PostgreSQL, where the extension `vector` exists: the nearest of all sessions.
+
+A search in one session compares its vectors exactly, in memory. One over all sessions also asks this table, whose HNSW
+index finds the nearest without reading the others. The scan is iterative: it goes on until enough rows are left that a
+filter accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from foveate.store import sql
+from foveate.store.postgres import policies
+from foveate.store.rows import KEY_SHIFT
+
+IS_THERE = policies.HAS_TABLE.format(table="passage_vectors")
+IS_AVAILABLE = """SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector')
+    AND NOT EXISTS (SELECT 1 FROM passages)"""
+CREATE = (
+    "CREATE EXTENSION IF NOT EXISTS vector",
+    """CREATE TABLE passage_vectors (key BIGINT PRIMARY KEY, session BIGINT NOT NULL, dimensions BIGINT NOT NULL,
+    vector halfvec NOT NULL)""",
+    *policies.policy("passage_vectors", ("session",)),
+)
+CREATE_INDEX = """CREATE INDEX IF NOT EXISTS passage_vectors_{dimensions:d} ON passage_vectors
+    USING hnsw ((CAST(vector AS halfvec({dimensions:d}))) halfvec_cosine_ops) WHERE dimensions = {dimensions:d}"""
+ADD = """INSERT INTO passage_vectors (key, session, dimensions, vector)
+    VALUES (:key, :session, :dimensions, CAST(:vector AS halfvec)) ON CONFLICT (key) DO NOTHING"""
+REMOVE = "DELETE FROM passage_vectors WHERE key >= :first AND key <= :last"
+CLEAR = "DELETE FROM passage_vectors"
+SCAN = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '400', true)"
+_DISTANCE = "CAST(vector AS halfvec({dimensions:d})) <=> CAST(:vector AS halfvec({dimensions:d}))"
+NEAREST = f"""SELECT key, 1 - ({_DISTANCE}) FROM passage_vectors WHERE dimensions = {{dimensions:d}}{{only}}
+    ORDER BY {_DISTANCE} LIMIT :limit"""  # noqa: S608 - constants
+MAX_DIMENSIONS = 4_000
+"""Of vectors that have an index; longer ones are compared in memory alone."""
+
+
+class VectorsConnection(Protocol):
+    """What the table needs of its connection."""
+
+    def execute(self, statement: str, parameters: sql.Values | None = ..., /) -> sql.Cursor: ...
+
+    def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> sql.Cursor: ...
+
+
+@dataclass(slots=True)
+class VectorState:
+    """What a process knows of the table."""
+
+    is_there: bool = False
+    indexed: set[int] = field(default_factory=set)
+    """Sizes of vectors whose index exists."""
+
+
+class PostgresVectors:
+    """See `foveate.store.sql.VectorIndex`."""
+
+    def __init__(self, connection: VectorsConnection, state: VectorState) -> None:
+        self._connection = connection
+        self._state = state
+
+    def add(self, session: int, row: int, vectors: sql.StoredVectors) -> None:
+        size = vectors.dimensions
+        if not self._state.is_there or not 0 < size <= MAX_DIMENSIONS:
+            return
+        if size not in self._state.indexed:
+            self._connection.execute(CREATE_INDEX.format(dimensions=size))
+            self._state.indexed.add(size)
+        owner = {"session": session, "dimensions": size}
+        rows = [{**owner, "key": row << KEY_SHIFT | number, "vector": _text(each)} for number, each in vectors.rows]
+        self._connection.executemany(ADD, rows)
+
+    def remove(self, row: int) -> None:
+        if self._state.is_there:
+            self._connection.execute(REMOVE, {"first": row << KEY_SHIFT, "last": ((row + 1) << KEY_SHIFT) - 1})
+
+    def clear(self) -> None:
+        if self._state.is_there:
+            self._connection.execute(CLEAR)
+
+    def nearest(
+        self, vector: Sequence[float], *, sessions: Sequence[int] | None, limit: int
+    ) -> list[tuple[int, float]] | None:
+        if not self._state.is_there or len(vector) > MAX_DIMENSIONS:
+            return None
+        self._connection.execute(SCAN)
+        only = "" if sessions is None else " AND session = ANY(:sessions)"
+        statement = NEAREST.format(dimensions=len(vector), only=only)
+        values = {"vector": _text(vector), "limit": limit, "sessions": sessions}
+        return [(key, float(alike)) for key, alike in self._connection.execute(statement, values)]
+
+
+def _text(vector: Sequence[float]) -> str:
+    return f"[{','.join(map(str, vector))}]"
