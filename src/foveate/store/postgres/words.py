@@ -18,7 +18,8 @@ from foveate.store.sqlite import DAMAGED_INDEX, WordCutter, match_texts
 
 CREATE_WORDS = (
     "CREATE TABLE passage_words (key BIGINT PRIMARY KEY, session BIGINT NOT NULL, words TSVECTOR NOT NULL)",
-    "CREATE INDEX passage_words_words ON passage_words USING gin (words)",
+    # Without a list of pending entries, which every search would read: 1 ms instead of 13 with 25,000 passages.
+    "CREATE INDEX passage_words_words ON passage_words USING gin (words) WITH (fastupdate = off)",
 )
 RESTRICT_WORDS = tuple(policies.policy("passage_words", ("session",)))
 DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
