@@ -69,6 +69,7 @@ class LiteLLMDoor:
         self._tool = tool
         self._provider = ScriptedProvider(self.requests)
         litellm.custom_provider_map = [{"provider": "scripted", "custom_handler": self._provider}]
+        litellm.logging_callback_manager._reset_all_callbacks()
         self._logger = FoveateLogger(session)
         litellm.callbacks = [self._logger]
         self._copy: list[Any] = []
