@@ -25,8 +25,16 @@ QUESTION = "On which hook hangs the spare key of the boat shed?"
 TALK = "We talked about the weather and the sea, nothing of note, number {0}. " * 6
 
 
+BY_AGE = {"bands": "documented"}
+"""Old turns are out of view; by worth, a fact among small talk would stay."""
+
+
 def with_settings(**recall: object) -> Settings:
-    given = {"recall": {"deadline_seconds": None, **recall}, "compress": {"processes": 0}}
+    given = {
+        "recall": {"deadline_seconds": None, **recall},
+        "compress": {"processes": 0},
+        "gradient": BY_AGE,
+    }
     return load_settings(environment={}, overrides=given)
 
 
@@ -292,7 +300,7 @@ def test_a_filter_can_leave_nothing_and_the_judge_sees_the_newest_turns(tmp_path
     model = ScriptedModel(lambda _: Says(json.dumps(answers)))
 
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", model, recall=chosen) as fov:
+        async with scripted_store(tmp_path / "chat.db", model, recall=chosen, gradient=BY_AGE) as fov:
             session = await fov.session("s", budget_tokens=2_500)
             for said in (FACT, *(TALK.format(number) for number in range(30))):
                 await session.record([{"role": "user", "content": said}, {"role": "assistant", "content": "I see."}])
@@ -311,7 +319,8 @@ def test_with_models_each_search_has_its_own_limit(tmp_path: Path) -> None:
     limits = {"keyword_seconds": 0, "vector_seconds": 30, "filter_seconds": 30, "deadline_seconds": 60}
 
     async def job() -> None:
-        async with scripted_store(tmp_path / "chat.db", model, recall={"filter_model": "small", **limits}) as fov:
+        chosen = {"filter_model": "small", **limits}
+        async with scripted_store(tmp_path / "chat.db", model, recall=chosen, gradient=BY_AGE) as fov:
             session = await fov.session("s", budget_tokens=2_500)
             for said in (FACT, *(TALK.format(number) for number in range(30))):
                 await session.record([{"role": "user", "content": said}, {"role": "assistant", "content": "I see."}])
