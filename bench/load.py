@@ -131,7 +131,7 @@ async def measure_jobs(name: str, location: str, report: LoadReport, jobs: int) 
             for number in range(jobs):
                 await opened[number % len(opened)].record(turn_of(number))
             processes = _start(location, workers)
-            await _until(fov, lambda state: state.leased > 0)
+            await _until(fov, lambda state: state.due_sessions < len(opened))
             began = time.perf_counter()
             await _until(fov, lambda state: state.sessions == 0)
             report.jobs[name][workers] = jobs / (time.perf_counter() - began)
