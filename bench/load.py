@@ -35,6 +35,7 @@ from support.postgres import LocalServer
 
 BARE_CONNECTIONS = 32
 CONTEXTS = 400
+JOB_SESSIONS = 20
 BUDGET_TOKENS = 8_000
 OFF = load_settings(environment={}, overrides={"compress": {"enabled": False, "processes": 0}})
 BARE_TABLES = """CREATE TABLE bare_sessions (number BIGINT PRIMARY KEY, last_turn BIGINT NOT NULL);
@@ -127,11 +128,11 @@ async def measure_jobs(name: str, location: str, report: LoadReport, jobs: int) 
     for workers in (1, 2, 4):
         async with foveate.open(location, settings=OFF) as fov:
             await fov.run_worker(drain=True)
-            opened = [await fov.session(f"jobs-{workers}-{number}") for number in range(20)]
+            opened = [await fov.session(f"jobs-{workers}-{number}") for number in range(JOB_SESSIONS)]
             for number in range(jobs):
                 await opened[number % len(opened)].record(turn_of(number))
             processes = _start(location, workers)
-            await _until(fov, lambda state: state.due_sessions < len(opened))
+            await _until(fov, lambda state: state.due_sessions < JOB_SESSIONS)
             began = time.perf_counter()
             await _until(fov, lambda state: state.sessions == 0)
             report.jobs[name][workers] = jobs / (time.perf_counter() - began)
