@@ -123,7 +123,7 @@ class LocalCompressor:
             smoothed,
             compressed.text,
             tiny.text,
-            _units(turn, said, ranking, scale),
+            _units(turn, said, ranking, scale) or _unit_of(turn, said, tiny.text),
             tuple(job.refusals),
             is_complete=not (compressed.is_fallback or tiny.is_fallback),
         )
@@ -238,6 +238,12 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
         if left < MIN_LEFT_TOKENS:
             break
     return tuple(units)
+
+
+def _unit_of(turn: int, reading: TurnReading, tiny: str) -> tuple[Unit, ...]:
+    """The tiny rendition as a unit, where no clause can be cut to the size of one."""
+    best = max(reading.candidates, key=lambda candidate: candidate.worth)
+    return (Unit(turn, one_line(tiny), round(best.worth, 3), frozenset(best.facts)),)
 
 
 TINY_MARGIN = 2
