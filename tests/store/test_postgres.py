@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -17,14 +18,15 @@ from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore,
 from foveate.recall.vectors import pack
 from foveate.store import Store, open_store, sql
 from foveate.store.database import DatabaseStore
-from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresServer
-from foveate.store.postgres.policies import UNSCOPED
+from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresConnection, PostgresServer
+from foveate.store.postgres.policies import UNFORCED, UNSCOPED
 from foveate.store.postgres.vectors import NEAREST
-from foveate.store.postgres.words import PostgresWords
+from foveate.store.postgres.words import MATCH_WORDS, PostgresWords
 from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import match_texts
 from foveate.testing.stores import draft, new_session
+from foveate.testing.stores.derived import entry
 from support.postgres import LIST_TABLES, LocalServer
 from support.postgres_proxy import Moment, proxied
 
@@ -249,6 +251,7 @@ def test_a_phrase_matches_what_it_matches_in_sqlite(
     postgres_words.add(7, enumerate(passages))
     expected = match_texts(phrases, passages)
     assert [postgres_words.match(phrase) for phrase in phrases] == expected
+    assert postgres_words.match_many([(phrase, -1) for phrase in phrases]) == expected
     assert [postgres_words.match(phrase, sessions=[3, 7]) for phrase in phrases] == expected
     assert [postgres_words.match(phrase, sessions=[3]) for phrase in phrases] == [[] for _ in phrases]
 
@@ -285,8 +288,53 @@ def test_a_tenant_sees_and_writes_its_own_rows_alone(
             counts = await other._database.read(_count_all)
             assert counts == {}
             assert (await acme._database.read(_count_all))["bodies"] == 1  # type: ignore[attr-defined]
+            await acme.passages.add("a", [entry(1, "secret")])
+            assert isinstance(acme, DatabaseStore)
+            for view, found in ((acme, 1), (store, 1), (other, 0)):
+                assert isinstance(view, DatabaseStore)
+                assert len(await view._database.read(lambda connection: connection.words.match("secret"))) == found
+            plan = await acme._database.read(_plan_of_match)
+            assert "passage_words_words" in plan
 
     asyncio.run(use())
+
+
+def _plan_of_match(connection: sql.Connection) -> str:
+    """How the words of passages are looked up where the table is large."""
+    connection.execute("SET LOCAL enable_seqscan = off")
+    values = {"query0": "secret", "beyond0": -1, "limit": 10}
+    return str(connection.execute(f"EXPLAIN SELECT {MATCH_WORDS.format(0)}", values).fetchall())
+
+
+def test_a_search_takes_as_many_statements_for_many_phrases_as_for_one(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[str] = []
+    for name in ("execute", "execute_planned"):
+        run_one = getattr(PostgresConnection, name)
+
+        def counted(self: PostgresConnection, statement: str, *values: object, run_one: Any = run_one) -> object:
+            statements.append(statement)
+            return run_one(self, statement, *values)
+
+        monkeypatch.setattr(PostgresConnection, name, counted)
+
+    async def counts(store: Store, words: list[str], ids: list[int]) -> int:
+        statements.clear()
+        look = await store.passages.look("s", after=99, phrases=[(word, 0) for word in words], limit=9)
+        assert [len(postings.keys) for postings in look.postings] == [1] * len(words)
+        assert len(await store.passages.texts(ids)) == len(ids)
+        return len(statements)
+
+    async def search() -> None:
+        async with opened(postgres_url) as store:
+            await store.create_session(new_session())
+            texts = [f"word{number}" for number in range(1, 20)]
+            await store.passages.add("s", [entry(turn, text) for turn, text in enumerate(texts, 1)])
+            ids = [row.id for row in (await store.passages.look("s", after=0, phrases=(), limit=0)).rows]
+            assert await counts(store, texts, ids) == await counts(store, texts[:1], ids[:1])
+
+    asyncio.run(search())
 
 
 def _count_all(connection: sql.Connection) -> dict[str, int]:
@@ -306,9 +354,11 @@ def as_common_role(server: LocalServer, url: str) -> str:
 
 
 def test_every_table_says_whose_its_rows_are(postgres_url: str) -> None:
-    restricted = "SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity"
+    restricted = "SELECT relname FROM pg_class WHERE relrowsecurity"
     tables = {str(name) for (name,) in run(postgres_url, LIST_TABLES)}
     assert tables - {str(name) for (name,) in run(postgres_url, restricted)} == UNSCOPED & tables
+    forced = {str(name) for (name,) in run(postgres_url, f"{restricted} AND relforcerowsecurity")}
+    assert tables - forced == (UNSCOPED | UNFORCED) & tables
 
 
 @pytest.mark.thorough

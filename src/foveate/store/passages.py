@@ -50,7 +50,10 @@ LIST_ALL = """SELECT p.digest, p.id, p.turn, p.messages, p.at_us, p.maker, p.mar
     WHERE p.turn > s.fork_turn AND p.id > :after AND p.id <= :until ORDER BY p.id"""
 INDEXED_SESSIONS = """SELECT number, id, created_us, index_epoch, fork_turn + 1, last_turn, last_position FROM sessions
     ORDER BY updated_us DESC, number DESC"""
-GET_TEXTS = "SELECT session, turn, texts, texts_digest FROM passages WHERE id = :id"
+READ_TEXTS = 32
+"""Rows whose texts one statement reads."""
+GET_TEXTS = f"""SELECT id, session, turn, texts, texts_digest FROM passages
+    WHERE id IN ({", ".join(f":id{number}" for number in range(READ_TEXTS))})"""  # noqa: S608 - constants
 DROP = "DELETE FROM passages WHERE id = :id"
 EPOCH = "SELECT index_epoch FROM sessions WHERE number = :session"
 RAISE_EPOCH = "UPDATE sessions SET index_epoch = index_epoch + 1 WHERE number = :session"
@@ -90,12 +93,11 @@ def look(
     sessions = () if is_most else [row.number for row in chain]
     (newest,) = connection.execute(NEWEST).fetchone()
     with connection.words.guard():
-        postings = [
-            _postings(connection, phrase, sessions, beyond, limit)
-            if beyond >> KEY_SHIFT < newest
-            else Postings((), is_cut=False)
-            for phrase, beyond in phrases
-        ]
+        asked = [place for place, (_, beyond) in enumerate(phrases) if beyond >> KEY_SHIFT < newest]
+        matches = connection.words.match_many([phrases[place] for place in asked], sessions=sessions, limit=limit + 1)
+    postings = [Postings((), is_cut=False)] * len(phrases)
+    for place, keys in zip(asked, matches, strict=True):
+        postings[place] = Postings(keys[:limit], is_cut=len(keys) > limit)
     found = _seen(connection, chain, after, until) if chain else _all_rows(connection, after, until)
     return IndexSnapshot(
         sessions=[_indexed(connection, chain)] if chain else _all_indexed(connection),
@@ -135,12 +137,15 @@ def among(connection: Connection, phrases: Sequence[str], texts: Sequence[Passag
 
 def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageText]]:
     found: dict[int, list[PassageText]] = {}
-    for row in ids:
-        stored = connection.execute(GET_TEXTS, {"id": row}).fetchone()
-        if stored and is_intact(stored[3], stored[2]):
-            found[row] = _unpack(stored[2])
-        elif stored:
-            _drop_damaged(connection, row, *stored[:2])
+    for start in range(0, len(ids), READ_TEXTS):
+        part = ids[start : start + READ_TEXTS]
+        padded = [*part, *[part[0]] * (READ_TEXTS - len(part))]
+        values = {f"id{number}": row for number, row in enumerate(padded)}
+        for row, session, turn, packed, digest in connection.execute(GET_TEXTS, values):
+            if is_intact(digest, packed):
+                found[row] = _unpack(packed)
+            else:
+                _drop_damaged(connection, row, session, turn)
     return found
 
 
@@ -320,8 +325,3 @@ def _indexed(connection: Connection, chain: Sequence[SessionRow]) -> IndexedSess
 def _all_indexed(connection: Connection) -> list[IndexedSession]:
     """All sessions, with the turns that each recorded itself."""
     return [IndexedSession(*values) for values in connection.execute(INDEXED_SESSIONS)]
-
-
-def _postings(connection: Connection, phrase: str, sessions: Sequence[int], beyond: int, limit: int) -> Postings:
-    keys = connection.words.match(phrase, sessions=sessions, beyond=beyond, limit=limit + 1)
-    return Postings(keys[:limit], is_cut=len(keys) > limit)

@@ -108,6 +108,11 @@ class WordIndex(Protocol):
         no limit.
         """
 
+    def match_many(
+        self, phrases: Sequence[tuple[str, int]], *, sessions: Sequence[int] = (), limit: int = -1
+    ) -> list[list[int]]:
+        """Like `match` for each phrase, given with the key to look beyond."""
+
     def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
         """For each phrase the places of the texts that contain it, by the same rules."""
 

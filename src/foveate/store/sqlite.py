@@ -164,6 +164,11 @@ class SqliteWords:
         found = self._connection.execute(MATCH_WORDS, (f"{tags}{columns}{_quoted(phrase)}", beyond, limit))
         return [key for (key,) in found]
 
+    def match_many(
+        self, phrases: Sequence[tuple[str, int]], *, sessions: Sequence[int] = (), limit: int = -1
+    ) -> list[list[int]]:
+        return [self.match(phrase, sessions=sessions, beyond=beyond, limit=limit) for phrase, beyond in phrases]
+
     def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
         return match_texts(phrases, texts)
 

@@ -136,6 +136,12 @@ class PostgresConnection:
         with self._rejections():
             return self._raw.execute(query, values, binary=True)
 
+    def execute_planned(self, statement: str, parameters: sql.Values, /) -> psycopg.Cursor[TupleRow]:
+        """Like `execute`, with a plan for these values; a prepared statement gets one for any."""
+        query, values = _bound(statement, parameters)
+        with self._rejections():
+            return self._raw.execute(query, values, prepare=False, binary=True)
+
     def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> psycopg.Cursor[TupleRow]:
         query, names = _translate(statement)
         cursor = self._raw.cursor(binary=True)

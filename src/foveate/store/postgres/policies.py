@@ -13,6 +13,9 @@ TENANT = "foveate.tenant"
 SET_TENANT = f"SELECT set_config('{TENANT}', :tenant, true)"
 UNSCOPED = frozenset({"agent_trees", "foveate_schema", "workers"})
 """Tables without anything of a tenant: limits of agents, the schema's version, running workers."""
+UNFORCED = frozenset({"passage_words"})
+"""Tables whose policy does not restrict their owner. A policy is checked before any operator that is not leakproof, and
+`@@` is none: the full-text index could not be used. The statements that read it have the condition themselves."""
 # Not `to_regclass`, which may answer from a cache what was true before a lock was waited for.
 HAS_TABLE = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = '{table}' AND pg_table_is_visible(oid))"
 COLUMNS = """SELECT column_name FROM information_schema.columns
@@ -29,14 +32,19 @@ _OWNERS = {
 """How a row belongs to a tenant, by the column that tells; the tables asked have policies of their own."""
 
 
+def condition(table: str, columns: Iterable[str]) -> str:
+    """Whether a row belongs to the tenant of the transaction, in parentheses."""
+    names = set(columns)
+    column = next(name for name in _OWNERS if name in names)
+    owned = _OWNERS[column].format(table=table)
+    return f"({owned})" if column == "tenant" else f"({_CURRENT} = '' OR {owned})"
+
+
 def policy(table: str, columns: Iterable[str]) -> Iterator[str]:
     """The statements that restrict a table; none for a table of `UNSCOPED`."""
     if table in UNSCOPED:
         return
-    names = set(columns)
-    column = next(name for name in _OWNERS if name in names)
-    owned = _OWNERS[column].format(table=table)
     yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
-    yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"  # for the role that owns the table too
-    condition = owned if column == "tenant" else f"{_CURRENT} = '' OR {owned}"
-    yield f"CREATE POLICY tenant ON {table} USING ({condition})"
+    if table not in UNFORCED:
+        yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"  # for the role that owns the table too
+    yield f"CREATE POLICY tenant ON {table} USING {condition(table, columns)}"

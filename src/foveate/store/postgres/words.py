@@ -25,8 +25,8 @@ RESTRICT_WORDS = tuple(policies.policy("passage_words", ("session",)))
 DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
 ADD_WORDS = "INSERT INTO passage_words (key, session, words) VALUES (:key, :session, CAST(:words AS tsvector))"
 TAKE_WORDS = "DELETE FROM passage_words WHERE key = :key"
-MATCH_WORDS = """SELECT key FROM passage_words WHERE words @@ CAST(:query AS tsquery) AND key > :beyond
-    ORDER BY key DESC LIMIT :limit"""
+MATCH_WORDS = f"""ARRAY(SELECT key FROM passage_words WHERE words @@ CAST(:query{{0}} AS tsquery) AND key > :beyond{{0}}
+    AND {policies.condition("passage_words", ("session",))} ORDER BY key DESC LIMIT :limit)"""  # noqa: S608 - constants
 COUNT_WORDS = "SELECT count(*) FROM passage_words"
 CHECK_WORDS = "SELECT key FROM passage_words WHERE words IS NULL LIMIT 1"
 MAX_LEXEME_BYTES = 1_000
@@ -40,6 +40,8 @@ class WordsConnection(Protocol):
     is_writing: bool
 
     def execute(self, statement: str, parameters: sql.Values | None = ..., /) -> sql.Cursor: ...
+
+    def execute_planned(self, statement: str, parameters: sql.Values, /) -> sql.Cursor: ...
 
     def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> sql.Cursor: ...
 
@@ -89,14 +91,33 @@ class PostgresWords:
     def match(
         self, phrase: str, *, sessions: Sequence[int] = (), field: str | None = None, beyond: int = -1, limit: int = -1
     ) -> list[int]:
-        words = self._cutter.phrase(phrase)
-        if not words:
-            return []
-        query = " <-> ".join(f"{_lexeme(word)}{_FIELDS[field]}" for word in words)
-        if sessions:
-            query = f"({' | '.join(_lexeme(_tag(session)) for session in sessions)}) & ({query})"
-        values = {"query": query, "beyond": beyond, "limit": None if limit < 0 else limit}
-        return [key for (key,) in self._connection.execute(MATCH_WORDS, values)]
+        (found,) = self._match([(self._cutter.phrase(phrase), beyond)], sessions, _FIELDS[field], limit)
+        return found
+
+    def match_many(
+        self, phrases: Sequence[tuple[str, int]], *, sessions: Sequence[int] = (), limit: int = -1
+    ) -> list[list[int]]:
+        return self._match([(self._cutter.phrase(text), beyond) for text, beyond in phrases], sessions, "", limit)
+
+    def _match(
+        self, phrases: Sequence[tuple[Sequence[str], int]], sessions: Sequence[int], weights: str, limit: int
+    ) -> list[list[int]]:
+        """The keys of each phrase, given as its words, in one statement; a phrase without words has none."""
+        found: list[list[int]] = [[] for _ in phrases]
+        asked = [place for place, (words, _) in enumerate(phrases) if words]
+        if not asked:
+            return found
+        tags = f"({' | '.join(_lexeme(_tag(session)) for session in sessions)}) & " if sessions else ""
+        values: dict[str, object] = {"limit": None if limit < 0 else limit}
+        for number, place in enumerate(asked):
+            words, values[f"beyond{number}"] = phrases[place]
+            query = " <-> ".join(f"{_lexeme(word)}{weights}" for word in words)
+            values[f"query{number}"] = f"{tags}({query})"
+        statement = f"SELECT {', '.join(MATCH_WORDS.format(number) for number in range(len(asked)))}"
+        row = self._connection.execute_planned(statement, values).fetchone()
+        for place, keys in zip(asked, row, strict=True):
+            found[place] = keys
+        return found
 
     def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
         return match_texts(phrases, texts)
