@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.errors import InputError, UnknownStrategy
+from foveate.history.worth import pack_words
 from foveate.plan import Block, History, Overheads, Plan, TurnSizes
 from foveate.strategy import load, names
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
+from foveate.strategy.gradient.steps import plan_steps
 from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, ListedHistory, sized
+from foveate.turn import Message, Text
 from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
 
 GRADIENT = Gradient(bands="documented")
@@ -281,3 +284,18 @@ def test_neighbouring_eras_of_the_finest_level_share_a_block() -> None:
     assert eras[0].first == 1
     assert eras[0].last - eras[0].first + 1 > 10 * history.fanout
     assert plan.tokens <= plan.budget_tokens
+
+
+def test_room_that_words_leave_is_used_newest_first() -> None:
+    """Turns of tools whose tiny rendition has all their words: more of them tells nothing by words."""
+    words = pack_words([Message("user", (Text("Repair the zones"),))], *["Repair the zones"] * 3)
+    items = [TurnSizes(turn, 0, 100, 90, 50, 20, words=words) for turn in range(1, 7)]
+    plan = Gradient().plan(ListedHistory(items), 500, USUAL_OVERHEADS)
+    assert plan.tokens > 0.8 * 500
+    assert [row.level for row in plan.rows][-1] == "R"
+
+
+def test_steps_that_fit_a_small_room_are_raw() -> None:
+    steps = [TurnSizes(1, number, 20, 20, 10, 5) for number in (3, 2, 1)]
+    rows = plan_steps(steps, 3 * (20 + USUAL_OVERHEADS.tag), USUAL_OVERHEADS)
+    assert [(row.first_step, row.level) for row in rows] == [(1, "R"), (2, "R"), (3, "R")]

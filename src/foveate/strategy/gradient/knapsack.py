@@ -35,6 +35,8 @@ FIRST_MARGIN_TOKENS = 8
 """then twice as much."""
 MAX_SKIPPED_STEPS = 300
 """Steps that are looked at behind the first that does not fit."""
+SIZE_WORTH = 1e-3
+"""Added for each token: so little that words decide, and enough that room which they leave is used, newest first."""
 SPARE_SHARE = 0.01
 """Room that is left unused, at most, if one more choice can use it."""
 BLOCK_TURNS = 32
@@ -243,7 +245,7 @@ class _Layout:
         worths = np.empty(costs.shape)
         worths[:, :4] = self.table.worths
         worths[:, CUT] = self.table.worths[:, RAW] * CUT_FIDELITY * TINY_TOKENS / np.maximum(sizes[:, RAW], 1)
-        worths *= weights[:, None]
+        worths = worths * weights[:, None] + SIZE_WORTH * np.maximum(costs, 0)
         costs[: max(forced, bool(self.newest))] = -1
         costs[costs > room] = -1
         return costs, worths

@@ -37,6 +37,9 @@ def plan_steps(steps: Sequence[TurnSizes], room_tokens: int, overheads: Overhead
     Where not even a cut of the newest step fits, one row names all of them, if that much fits.
     """
     turn, first, last = steps[0].turn, steps[-1].step, steps[0].step
+    if sum(step.raw + overheads.tag for step in steps) <= room_tokens:
+        tag = overheads.tag
+        return [Block(turn, turn, "R", one.raw + tag, one.step, one.step) for one in reversed(steps)]
     view = _Steps([replace(step, turn=1) for step in steps])
     rows: list[Block] = []
     for row in GradientPlanner(Gradient(), view, room_tokens, overheads).plan().rows:
