@@ -18,6 +18,7 @@ from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore,
 from foveate.recall.vectors import pack
 from foveate.store import Store, open_store, sql
 from foveate.store.database import DatabaseStore
+from foveate.store.passages import ADDED_TURNS
 from foveate.store.postgres import LOCK_SPACE, NAMED_LOCKS, PostgresConnection, PostgresServer
 from foveate.store.postgres.policies import UNFORCED, UNSCOPED
 from foveate.store.postgres.vectors import NEAREST
@@ -236,6 +237,22 @@ def test_texts_that_postgres_cannot_hold_come_back_as_they_were(postgres_url: st
     asyncio.run(keep())
 
 
+def test_turns_that_are_indexed_together_take_as_many_statements_as_one(
+    postgres_url: str, statements: list[str]
+) -> None:
+    async def count(store: Store, name: str, turns: int) -> int:
+        await store.create_session(new_session(name))
+        statements.clear()
+        await store.passages.add(name, [entry(turn, "word", "other") for turn in range(1, turns + 1)])
+        return len(statements)
+
+    async def index() -> None:
+        async with opened(postgres_url) as store:
+            assert await count(store, "many", ADDED_TURNS) == await count(store, "one", 1) <= 6
+
+    asyncio.run(index())
+
+
 WORDS = ("run", "running", "Ärger", "arger", "don't", "東京", "x_y", "a", "run run", "v1.2", "ĳ", "'b'", "\\")
 
 
@@ -306,19 +323,24 @@ def _plan_of_match(connection: sql.Connection) -> str:
     return str(connection.execute(f"EXPLAIN SELECT {MATCH_WORDS.format(0)}", values).fetchall())
 
 
-def test_a_search_takes_as_many_statements_for_many_phrases_as_for_one(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements: list[str] = []
-    for name in ("execute", "execute_planned"):
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that are run from now on; each is a round trip."""
+    found: list[str] = []
+    for name in ("execute", "execute_planned", "executemany", "insert"):
         run_one = getattr(PostgresConnection, name)
 
         def counted(self: PostgresConnection, statement: str, *values: object, run_one: Any = run_one) -> object:
-            statements.append(statement)
+            found.append(statement)
             return run_one(self, statement, *values)
 
         monkeypatch.setattr(PostgresConnection, name, counted)
+    return found
 
+
+def test_a_search_takes_as_many_statements_for_many_phrases_as_for_one(
+    postgres_url: str, statements: list[str]
+) -> None:
     async def counts(store: Store, words: list[str], ids: list[int]) -> int:
         statements.clear()
         look = await store.passages.look("s", after=99, phrases=[(word, 0) for word in words], limit=9)

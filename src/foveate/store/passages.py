@@ -35,11 +35,11 @@ ADD = """INSERT INTO passages (session, turn, messages, at_us, maker, marks, tex
     VALUES (:session, :turn, :messages, :at_us, :maker, :marks, :texts, :vectors, :digest, :texts_digest)
     RETURNING id"""
 NEWEST = "SELECT coalesce(max(id), 0) FROM passages"
-SAME = "SELECT 1 FROM passages WHERE session = :session AND turn = :turn AND messages = :messages AND maker = :maker"
-OLDER = "session = :session AND turn = :turn AND messages <= :messages"
-SAME_SIZE = "session = :session AND turn = :turn AND messages = :messages"
-# A fork may still see the turn as it was.
-SHARED = "SELECT 1 FROM sessions WHERE parent = :session AND fork_turn = :turn"
+ADDED_TURNS = 32
+"""Turns that are added together."""
+_TURNS = ", ".join(f":turn{number}" for number in range(ADDED_TURNS))
+STORED = f"SELECT turn, messages, maker, id FROM passages WHERE session = :session AND turn IN ({_TURNS})"  # noqa: S608
+FORKED = f"SELECT fork_turn FROM sessions WHERE parent = :session AND fork_turn IN ({_TURNS})"  # noqa: S608
 _ROWS = "SELECT digest, id, turn, messages, at_us, maker, marks, vectors, session FROM passages"
 LIST = f"{_ROWS} WHERE session = :session AND id > :after AND id <= :until ORDER BY id"
 GET_ROW = f"{_ROWS} WHERE id = :id AND session = :session"
@@ -139,9 +139,7 @@ def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageT
     found: dict[int, list[PassageText]] = {}
     for start in range(0, len(ids), READ_TEXTS):
         part = ids[start : start + READ_TEXTS]
-        padded = [*part, *[part[0]] * (READ_TEXTS - len(part))]
-        values = {f"id{number}": row for number, row in enumerate(padded)}
-        for row, session, turn, packed, digest in connection.execute(GET_TEXTS, values):
+        for row, session, turn, packed, digest in connection.execute(GET_TEXTS, _padded("id", part, READ_TEXTS)):
             if is_intact(digest, packed):
                 found[row] = _unpack(packed)
             else:
@@ -200,8 +198,8 @@ def clear(connection: Connection) -> None:
 def add_all(connection: Connection, session: int, made: Iterable[NewPassages]) -> None:
     """Store the passages of turns, all or none; `Damaged` if the index can't be written."""
     with connection.words.write():
-        for passages in made:
-            _add(connection, session, passages)
+        for part in _parts(made):
+            _add(connection, session, part)
 
 
 def want_turns(connection: Connection, session: int, turn: int) -> None:
@@ -217,33 +215,78 @@ def forget(connection: Connection, condition: str, values: Values) -> None:
     connection.execute(RAISE_EPOCH, values)
 
 
-def _add(connection: Connection, session: int, made: NewPassages) -> None:
-    """Store a turn's passages, unless they are stored already, in place of those of fewer messages."""
-    place = {"session": session, "turn": made.turn, "messages": made.messages, "maker": made.maker}
-    if connection.execute(SAME, place).fetchone():
-        return
-    is_shared = connection.execute(SHARED, place).fetchone() is not None
-    _remove(connection, SAME_SIZE if is_shared else OLDER, place)
+def _parts(made: Iterable[NewPassages]) -> Iterator[Sequence[NewPassages]]:
+    """As many entries together as may be, each of another turn."""
+    part: dict[int, NewPassages] = {}
+    for each in made:
+        if each.turn in part or len(part) == ADDED_TURNS:
+            yield list(part.values())
+            part.clear()
+        part[each.turn] = each
+    if part:
+        yield list(part.values())
+
+
+def _add(connection: Connection, session: int, made: Sequence[NewPassages]) -> None:
+    """Store the passages of turns, unless they are stored already, in place of those of fewer messages."""
+    turns = _padded("turn", [each.turn for each in made], ADDED_TURNS)
+    stored: dict[int, list[tuple[int, str, int]]] = {each.turn: [] for each in made}
+    for turn, *row in connection.execute(STORED, {"session": session, **turns}):
+        stored[turn].append((row[0], row[1], row[2]))
+    # A fork may still see a turn as it was.
+    forked = {turn for (turn,) in connection.execute(FORKED, {"session": session, **turns})}
+    new = []
+    for each in made:
+        rows = stored[each.turn]
+        if any((messages, maker) == (each.messages, each.maker) for messages, maker, _ in rows):
+            continue
+        new.append(each)
+        for messages, _, row in rows:
+            if messages == each.messages or (messages < each.messages and each.turn not in forked):
+                _remove(connection, "id = :id", {"id": row})
+    if new:
+        ids = connection.insert(ADD, [_values(session, each) for each in new])
+        added = list(zip(ids, new, strict=True))
+        connection.words.add(session, [entry for row, each in added for entry in _entries(row, each.texts)])
+        connection.vectors.add(session, [(row, _vectors(each)) for row, each in added])
+
+
+def _values(session: int, made: NewPassages) -> Values:
     packed = bodies.squeeze_bytes(
         _encoder.encode([(text.speaker, text.text, text.tool, text.extra) for text in made.texts])
     )
-    values = {**place, "at_us": made.at_us, "marks": made.marks, "texts": packed, "vectors": made.vectors}
-    values["digest"] = digest_of(made.turn, made.messages, made.at_us, made.maker, made.marks, made.vectors)
-    values["texts_digest"] = digest_of(packed)
-    (row,) = connection.execute(ADD, values).fetchone()
-    connection.words.add(session, _entries(row, made.texts))
-    connection.vectors.add(session, row, _vectors(made))
+    return {
+        "session": session,
+        "turn": made.turn,
+        "messages": made.messages,
+        "at_us": made.at_us,
+        "maker": made.maker,
+        "marks": made.marks,
+        "texts": packed,
+        "vectors": made.vectors,
+        "digest": digest_of(made.turn, made.messages, made.at_us, made.maker, made.marks, made.vectors),
+        "texts_digest": digest_of(packed),
+    }
+
+
+def _padded(name: str, values: Sequence[int], count: int) -> dict[str, int]:
+    """As many parameters as a statement has, the first value again where there are fewer."""
+    return {f"{name}{number}": values[number if number < len(values) else 0] for number in range(count)}
 
 
 def _remove(connection: Connection, condition: str, values: Values) -> int:
     """Remove rows and their words; how many rows."""
     statement = f"SELECT id, session, texts, texts_digest FROM passages WHERE {condition}"  # noqa: S608
     found = connection.execute(statement, values).fetchall()
+    words: dict[int, list[tuple[int, PassageText]]] = {}
     for row, session, packed, digest in found:
         if is_intact(digest, packed):  # otherwise its words are unknown; their entries lead nowhere
-            connection.words.remove(session, _entries(row, _unpack(packed)))
-        connection.vectors.remove(row)
-        connection.execute(DROP, {"id": row})
+            words.setdefault(session, []).extend(_entries(row, _unpack(packed)))
+    for session, entries in words.items():
+        connection.words.remove(session, entries)
+    if found:
+        connection.vectors.remove([row for row, *_ in found])
+        connection.executemany(DROP, [{"id": row} for row, *_ in found])
     return len(found)
 
 

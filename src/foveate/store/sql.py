@@ -136,9 +136,10 @@ class StoredVectors:
 class VectorIndex(Protocol):
     """Finds the nearest vectors of all sessions, where the database can. A key is the passage's."""
 
-    def add(self, session: int, row: int, vectors: StoredVectors) -> None: ...
+    def add(self, session: int, made: Iterable[tuple[int, StoredVectors]]) -> None:
+        """Add the vectors of rows of passages, each given with its id."""
 
-    def remove(self, row: int) -> None: ...
+    def remove(self, rows: Sequence[int]) -> None: ...
 
     def clear(self) -> None: ...
 
@@ -151,10 +152,10 @@ class VectorIndex(Protocol):
 class NoVectors:
     """Of a database that has no such index."""
 
-    def add(self, session: int, row: int, vectors: StoredVectors) -> None:
+    def add(self, session: int, made: Iterable[tuple[int, StoredVectors]]) -> None:
         pass
 
-    def remove(self, row: int) -> None:
+    def remove(self, rows: Sequence[int]) -> None:
         pass
 
     def clear(self) -> None:
@@ -190,6 +191,9 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Values = ..., /) -> Cursor: ...
 
     def executemany(self, sql: str, parameters: Iterable[Values], /) -> Cursor: ...
+
+    def insert(self, sql: str, parameters: Iterable[Values], /) -> list[int]:
+        """Run an `INSERT … RETURNING id` for each of these values, together; the ids."""
 
     def stream(self, sql: str, /) -> Iterator[Any]:
         """The rows of a large result, a few at a time."""

@@ -86,6 +86,9 @@ class SqliteConnection(sqlite3.Connection):
     def signal(self) -> None:
         """A file wakes nobody: workers look often, which costs a read."""
 
+    def insert(self, statement: str, parameters: Iterable[sql.Values], /) -> list[int]:
+        return [self.execute(statement, values).fetchone()[0] for values in parameters]
+
     def stream(self, statement: str, /) -> Iterator[Any]:
         return self.execute(statement)
 

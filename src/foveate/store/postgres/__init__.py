@@ -149,6 +149,16 @@ class PostgresConnection:
             cursor.executemany(query, [[values[name] for name in names] for values in parameters])
         return cursor
 
+    def insert(self, statement: str, parameters: Iterable[sql.Values], /) -> list[int]:
+        query, names = _translate(statement)
+        rows = [[values[name] for name in names] for values in parameters]
+        if not rows:
+            return []
+        cursor = self._raw.cursor(binary=True)
+        with self._rejections():
+            cursor.executemany(query, rows, returning=True)
+        return [number for result in cursor.results() for (number,) in result]
+
     @contextmanager
     def _rejections(self) -> Iterator[None]:
         """Errors of one statement that are nobody else's in the transaction."""

@@ -27,7 +27,9 @@ CREATE = (
 CREATE_INDEX = """CREATE INDEX IF NOT EXISTS passage_vectors_{dimensions:d} ON passage_vectors
     USING hnsw ((CAST(vector AS halfvec({dimensions:d}))) halfvec_cosine_ops) WHERE dimensions = {dimensions:d}"""
 ADD = """INSERT INTO passage_vectors (key, session, dimensions, vector)
-    VALUES (:key, :session, :dimensions, CAST(:vector AS halfvec)) ON CONFLICT (key) DO NOTHING"""
+    SELECT key, :session, :dimensions, CAST(vector AS halfvec)
+    FROM unnest(CAST(:keys AS BIGINT[]), CAST(:vectors AS TEXT[])) AS added (key, vector)
+    ON CONFLICT (key) DO NOTHING"""
 REMOVE = "DELETE FROM passage_vectors WHERE key >= :first AND key <= :last"
 CLEAR = "DELETE FROM passage_vectors"
 SCAN = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '400', true)"
@@ -62,20 +64,23 @@ class PostgresVectors:
         self._connection = connection
         self._state = state
 
-    def add(self, session: int, row: int, vectors: sql.StoredVectors) -> None:
-        size = vectors.dimensions
-        if not self._state.is_there or not 0 < size <= MAX_DIMENSIONS:
-            return
-        if size not in self._state.indexed:
-            self._connection.execute(CREATE_INDEX.format(dimensions=size))
-            self._state.indexed.add(size)
-        owner = {"session": session, "dimensions": size}
-        rows = [{**owner, "key": row << KEY_SHIFT | number, "vector": _text(each)} for number, each in vectors.rows]
-        self._connection.executemany(ADD, rows)
+    def add(self, session: int, made: Iterable[tuple[int, sql.StoredVectors]]) -> None:
+        by_size: dict[int, dict[int, str]] = {}
+        for row, vectors in made:
+            if self._state.is_there and 0 < vectors.dimensions <= MAX_DIMENSIONS:
+                own = {row << KEY_SHIFT | number: _text(each) for number, each in vectors.rows}
+                by_size.setdefault(vectors.dimensions, {}).update(own)
+        for size, texts in by_size.items():
+            if size not in self._state.indexed:
+                self._connection.execute(CREATE_INDEX.format(dimensions=size))
+                self._state.indexed.add(size)
+            values = {"session": session, "dimensions": size, "keys": list(texts), "vectors": list(texts.values())}
+            self._connection.execute(ADD, values)
 
-    def remove(self, row: int) -> None:
+    def remove(self, rows: Sequence[int]) -> None:
         if self._state.is_there:
-            self._connection.execute(REMOVE, {"first": row << KEY_SHIFT, "last": ((row + 1) << KEY_SHIFT) - 1})
+            spans = [{"first": row << KEY_SHIFT, "last": ((row + 1) << KEY_SHIFT) - 1} for row in rows]
+            self._connection.executemany(REMOVE, spans)
 
     def clear(self) -> None:
         if self._state.is_there:

@@ -23,8 +23,9 @@ CREATE_WORDS = (
 )
 RESTRICT_WORDS = tuple(policies.policy("passage_words", ("session",)))
 DROP_WORDS = "DROP TABLE IF EXISTS passage_words"
-ADD_WORDS = "INSERT INTO passage_words (key, session, words) VALUES (:key, :session, CAST(:words AS tsvector))"
-TAKE_WORDS = "DELETE FROM passage_words WHERE key = :key"
+ADD_WORDS = """INSERT INTO passage_words (key, session, words) SELECT key, :session, CAST(words AS tsvector)
+    FROM unnest(CAST(:keys AS BIGINT[]), CAST(:words AS TEXT[])) AS added (key, words)"""
+TAKE_WORDS = "DELETE FROM passage_words WHERE key = ANY(:keys)"
 MATCH_WORDS = f"""ARRAY(SELECT key FROM passage_words WHERE words @@ CAST(:query{{0}} AS tsquery) AND key > :beyond{{0}}
     AND {policies.condition("passage_words", ("session",))} ORDER BY key DESC LIMIT :limit)"""  # noqa: S608 - constants
 COUNT_WORDS = "SELECT count(*) FROM passage_words"
@@ -42,8 +43,6 @@ class WordsConnection(Protocol):
     def execute(self, statement: str, parameters: sql.Values | None = ..., /) -> sql.Cursor: ...
 
     def execute_planned(self, statement: str, parameters: sql.Values, /) -> sql.Cursor: ...
-
-    def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> sql.Cursor: ...
 
     def savepoint(self, name: str) -> AbstractContextManager[None]: ...
 
@@ -74,16 +73,13 @@ class PostgresWords:
         return self.guard()
 
     def add(self, session: int, entries: Iterable[tuple[int, PassageText]]) -> None:
-        keys, texts = zip(*entries, strict=True) if (entries := list(entries)) else ((), ())
-        cut = self._cutter.cut(texts)
-        rows = [
-            {"key": key, "session": session, "words": _vector(session, fields)}
-            for key, fields in zip(keys, cut, strict=True)
-        ]
-        self._connection.executemany(ADD_WORDS, rows)
+        added = list(entries)
+        words = [_vector(session, fields) for fields in self._cutter.cut([text for _, text in added])]
+        values = {"session": session, "keys": [key for key, _ in added], "words": words}
+        self._connection.execute(ADD_WORDS, values)
 
     def remove(self, session: int, entries: Iterable[tuple[int, PassageText]]) -> None:  # noqa: ARG002
-        self._connection.executemany(TAKE_WORDS, [{"key": key} for key, _ in entries])
+        self._connection.execute(TAKE_WORDS, {"keys": [key for key, _ in entries]})
 
     def purge(self) -> None:
         """PostgreSQL erases removed rows by itself (autovacuum)."""

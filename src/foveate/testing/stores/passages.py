@@ -174,6 +174,18 @@ async def a_turn_is_kept_once_and_anew_by_another_maker(store: Store, _: OpenSto
     assert await _turns(store, "but this") == [1]
 
 
+async def many_turns_are_added_together_and_the_last_entry_of_each_counts(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft(str(turn)) for turn in range(MANY)])
+    made = [entry(turn, f"word{turn} early") for turn in range(1, MANY)]
+    await store.passages.add("s", [*made, *(entry(turn, f"word{turn} late", messages=2) for turn in (1, MANY - 1))])
+    look = await _look(store, "early", "late")
+    assert [row.turn for row in look.rows] == [*range(2, MANY - 1), 1, MANY - 1]
+    assert [len(postings.keys) for postings in look.postings] == [MANY - 3, 2]
+    texts = await store.passages.texts([row.id for row in look.rows])
+    assert [texts[row.id][0].text.split()[0] for row in look.rows] == [f"word{row.turn}" for row in look.rows]
+
+
 async def what_lacks_an_entry_is_listed_the_newest_first(store: Store, _: OpenStore) -> None:
     await _talked(store, "one", "two", "three")
     assert await store.passages.lacking("s", "other", MANY) == []
@@ -245,6 +257,7 @@ CASES: tuple[Case, ...] = (
     texts_come_back_as_they_were,
     texts_that_are_not_stored_are_matched_alike,
     a_turn_is_kept_once_and_anew_by_another_maker,
+    many_turns_are_added_together_and_the_last_entry_of_each_counts,
     what_lacks_an_entry_is_listed_the_newest_first,
     what_is_pruned_leaves_the_index,
     a_deleted_session_leaves_the_index,
