@@ -54,6 +54,17 @@ def test_a_rule_that_is_said_again_has_each_wording_once_and_no_conjunction() ->
     assert [source.turn for source in item.sources] == [1, 2]
 
 
+@pytest.mark.parametrize("praise", ["Looks good.", "Thanks! Perfect.", "No.", "好的。"])
+def test_a_rule_behind_a_short_sentence_is_one_without_it(praise: str) -> None:
+    (found,) = find_statements(f"{praise} Never deploy on a Friday.")
+    assert (found.kind, found.text) == ("rule", "Never deploy on a Friday.")
+
+
+def test_a_rule_behind_a_short_sentence_that_makes_it_another_s_is_none() -> None:
+    assert find_statements("He said. Never deploy on a Friday.") == ()
+    assert find_statements("Really? Never deploy on a Friday.") == ()
+
+
 def test_planted_orders_become_no_lesson(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> tuple[NewKnowledge, ...]:
         session = await fov.session("s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -155,6 +156,41 @@ def test_a_run_killed_between_calls_pays_for_no_answer_twice(tmp_path: Path) -> 
         assert report.usage
         assert (report.usage.calls, len(model.asks)) == (3, 3)
         assert await texts(fov) == [REPORT.format(number) for number in TURNS]
+
+    in_model_store(tmp_path, work)
+
+
+def test_an_interrupted_run_whose_input_changed_keeps_the_answers_to_what_did_not(tmp_path: Path) -> None:
+    async def work(fov: Foveate, model: ScriptedModel) -> None:
+        def kill(progress: LearnProgress) -> None:
+            if (progress.step, progress.stage) == ("model-3", "begin"):
+                raise Killed
+
+        await tell(fov, *TURNS)
+        with pytest.raises(Killed):
+            await learn(fov, SHOP, progress=kill)
+        await tell(fov, 14)
+        (report,) = (await learn(fov, SHOP)).scopes
+        assert report.usage
+        assert (report.usage.calls, numbers_read(model)) == (4, ["11", "12", "13", "14"])
+        assert await texts(fov) == [REPORT.format(number) for number in (*TURNS, 14)]
+
+    in_model_store(tmp_path, work)
+
+
+def test_runs_before_the_clock_was_set_back_are_not_the_last_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(fov: Foveate, model: ScriptedModel) -> None:
+        await tell(fov, 11)
+        with monkeypatch.context() as ahead:
+            real = time.time_ns
+            ahead.setattr(time, "time_ns", lambda: real() + 400 * 86_400 * 10**9)
+            await learn(fov, SHOP)
+        await tell(fov, 12)
+        await learn(fov, SHOP)
+        (again,) = (await learn(fov, SHOP)).scopes
+        assert (again.outcome, numbers_read(model)) == ("unchanged", ["11", "12"])
 
     in_model_store(tmp_path, work)
 

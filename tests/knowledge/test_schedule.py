@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from foveate.client import Foveate
-from foveate.errors import SettingsError
+from foveate.errors import SettingsError, StoreBusy
 from foveate.knowledge import schedule as module
 from foveate.knowledge.report import LearnReport
 from foveate.knowledge.schedule import CronTimes, Scheduler, read_schedule, scheduled
 from foveate.knowledge.settings import KnowledgeSettings
+from foveate.store import SessionRow
 from foveate.testing.stores.knowledge import run as new_run
 from support.engine import opened, settings
 from support.knowledge import in_store, record
@@ -26,6 +27,7 @@ def at(text: str) -> datetime:
     [
         ("on", "UTC", "2026-01-01T03:00", "2026-01-01T15:00"),
         ("on", "UTC", "2026-01-01T15:00", "2026-01-02T03:00"),
+        ("0 6 * * fri-sun", "UTC", "2026-01-03T06:00", "2026-01-04T06:00"),
         ("*/20 9-10 * * *", "UTC", "2026-01-01T10:40", "2026-01-02T09:00"),
         ("30 4 1,15 * 5", "UTC", "2026-01-02T05:00", "2026-01-09T04:30"),  # a Friday, or the 1st or 15th
         ("30 4 1,15 * 5", "UTC", "2026-01-09T05:00", "2026-01-15T04:30"),
@@ -135,6 +137,51 @@ def test_a_run_waits_until_nobody_talks(tmp_path: Path, monkeypatch: pytest.Monk
         tmp_path, monkeypatch, "2026-01-01T00:00", "2026-01-01T12:00", schedule="10 0 * * *", idle_minutes=30
     )
     assert busy == ["01 00:30"]
+
+
+def test_a_session_from_the_future_does_not_hide_that_somebody_talks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def add(path: Path) -> None:
+        async with opened(path, settings()) as fov:
+            await (await fov.session("b")).record([{"role": "user", "content": "hi"}], at="2099-01-01T00:00:00Z")
+
+    asyncio.run(add(tmp_path / "chat.db"))
+    busy = runs_of(
+        tmp_path, monkeypatch, "2026-01-01T00:00", "2026-01-01T12:00", schedule="10 0 * * *", idle_minutes=30
+    )
+    assert busy == ["01 00:30"]
+
+
+def test_a_store_that_can_not_be_read_for_a_while_does_not_end_the_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[float] = []
+    clock = Clock("2026-01-09T00:00", "2026-01-09T12:00")
+
+    async def learn(_: Foveate) -> LearnReport:
+        begun.append(clock.now)
+        return LearnReport(())
+
+    async def run() -> None:
+        given = settings(knowledge={"schedule": "on", "jitter_minutes": 0, "idle_minutes": 1})
+        async with opened(tmp_path / "chat.db", given) as fov:
+            await record(fov, "a", "hello")
+            rows: list[SessionRow] = await fov.store.list_sessions()
+            failures = iter((True, False, True))
+
+            async def down() -> list[SessionRow]:
+                if next(failures, False):
+                    raise StoreBusy("chat.db", "it restarts")
+                return rows
+
+            monkeypatch.setattr(fov.store, "list_sessions", down)
+            with pytest.raises(asyncio.CancelledError):
+                await Scheduler(fov, CronTimes.parse("on"), now=lambda: clock.now, sleep=clock.sleep).run()
+
+    monkeypatch.setattr(module, "learn", learn)
+    asyncio.run(run())
+    assert len(begun) == 1
 
 
 def test_a_failed_run_does_not_end_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

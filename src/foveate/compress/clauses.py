@@ -227,6 +227,13 @@ def _is_answer(sentence: str) -> bool:
     return len(sentence.split()) <= 2 and len(sentence) <= (16 if sentence.isascii() else 4)  # noqa: PLR2004
 
 
+def without_answers(clause: str) -> str:
+    """A clause without the short answers that it begins with: `Looks good. Never deploy on a Friday.`"""
+    while (end := SENTENCE_END.search(clause)) and end.end() < len(clause) and _is_answer(clause[: end.end()]):
+        clause = clause[end.end() :]
+    return clause
+
+
 def split_clauses(sentence: str) -> list[str]:
     """A long sentence's clauses, if no condition, contrast or earlier negation reaches over the cut."""
     if len(sentence.split()) <= LONG_WORDS and len(sentence) < LONG_WORDS * (8 if sentence.isascii() else 2):

@@ -372,7 +372,7 @@ class _Bench:
             state="proposed",
             title=title,
             text=text,
-            topics=_topics_of(sources, self._origin.topics),
+            topics=topics_of(sources, self._origin.topics),
             keywords=tuple((word, round(1 - place / MAX_KEYWORDS, 2)) for place, word in enumerate(keywords)),
             technologies=_said_words(found.get("technologies"), words),
             weight=_weight(found.get("weight")),
@@ -425,7 +425,8 @@ def _said_words(values: object, said: str) -> tuple[str, ...]:
     return tuple({word.casefold(): word for word in reversed(kept)}.values())[::-1][:MAX_KEYWORDS]
 
 
-def _topics_of(sources: Iterable[KnowledgeSource], topics: TopicsOfTurns) -> tuple[str, ...]:
+def topics_of(sources: Iterable[KnowledgeSource], topics: TopicsOfTurns) -> tuple[str, ...]:
+    """The heaviest topics of some turns."""
     weights: dict[str, float] = {}
     for source in sources:
         for topic, weight in topics.get(source, ()):

@@ -11,6 +11,7 @@ A step does not raise a `ModelError`: its `Proposed` says in `problem` why turns
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from foveate.knowledge.model import (
     assign,
     judge,
     prompt_version,
+    topics_of,
 )
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.knowledge.topic_labels import TOKENS_PER_LABEL, judge_labels, keep_labels, topic_requests
@@ -47,7 +49,7 @@ from foveate.models.prices import tariff_for
 from foveate.models.prompts import load_overrides, overridden, prompt_text
 from foveate.models.settings import ModelsSettings
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
+from foveate.store.knowledge_rows import CHUNK_STEP, KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
 from foveate.store.rows import NANO
 from foveate.text import compact_json
 from foveate.tokens import count_tokens
@@ -75,6 +77,8 @@ class ModelStep:
     """A step of a run. Its result is a `Proposed` for `read_steps`."""
 
     name: str
+    kept_as: str
+    """The name of its result: of a chunk a hash of what is read, so that other chunks may change meanwhile."""
     run: Callable[[Results], Awaitable[bytes]]
     """Takes the results that are kept so far."""
     input_tokens: int
@@ -218,15 +222,15 @@ class ModelPlan:
         if self.topics:
             tokens = TOPIC_TOKENS * len(self.topics)
             most = self.most_nano_usd(tokens, TOKENS_PER_LABEL * len(self.topics))
-            yield ModelStep(TOPICS_STEP, self._name_topics, tokens, most)
+            yield ModelStep(TOPICS_STEP, TOPICS_STEP, self._name_topics, tokens, most)
         together = self._chunks_of_batch()
         if together:
             most = sum(map(self._most, together))
-            yield ModelStep(BATCH_STEP, self._submit, sum(map(self._tokens, together)), most)
+            yield ModelStep(BATCH_STEP, BATCH_STEP, self._submit, sum(map(self._tokens, together)), most)
         for number, chunk in enumerate(self.chunks, 1):
             tokens = self._tokens(chunk)
             most = 0 if number <= len(together) else self._most(chunk)
-            yield ModelStep(f"{STEP_PREFIX}{number}", partial(self._read, number), tokens, most)
+            yield ModelStep(f"{STEP_PREFIX}{number}", _kept_name(chunk), partial(self._read, number), tokens, most)
 
     @property
     def estimate(self) -> ModelEstimate:
@@ -242,6 +246,13 @@ class ModelPlan:
             usd=sum(self.most_nano_usd(each, typical) for each in tokens) / NANO,
             most_usd=sum(self.most_nano_usd(each, output) for each in tokens) / NANO,
             is_price_known=self.is_price_known,
+        )
+
+    def with_topics(self, items: Sequence[NewKnowledge]) -> tuple[NewKnowledge, ...]:
+        """The items with the topics that their turns have now; an answer may be older than they are."""
+        return tuple(
+            item if item.kind == "topic" else replace(item, topics=topics_of(item.sources, self.topics_of_turns))
+            for item in items
         )
 
     def _maker(self, answer: Answer) -> str:
@@ -392,6 +403,12 @@ class ModelPlan:
         except ModelError as error:
             return first + _failed(error)
         return replace(second, calls=first.calls + second.calls, nano_usd=first.nano_usd + second.nano_usd)
+
+
+def _kept_name(chunk: Chunk) -> str:
+    """The same for the same turns with the same texts."""
+    read = [(turn.source, text) for turn, text in zip(chunk.turns, chunk.texts, strict=True)]
+    return f"{CHUNK_STEP}{hashlib.sha256(msgspec.json.encode(read)).hexdigest()[:32]}"
 
 
 def _failed(error: ModelError) -> Proposed:

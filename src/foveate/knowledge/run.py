@@ -281,7 +281,7 @@ class _Run:
         blocked_at = None
         for step in steps:
             chunk = chunk_of(plan, step.name)
-            if step.name not in self._kept:
+            if step.kept_as not in self._kept:
                 spent = sum(msgspec.json.decode(data, type=Proposed).nano_usd for data in results.values())
                 if problem := await over_limit(self._fov, spent, step.most_nano_usd):
                     usage = replace(usage, problem=problem)
@@ -296,19 +296,20 @@ class _Run:
                     break
             results[step.name] = data
             left -= {turn.source for turn in chunk.turns} if chunk else set()
-        items = await asyncio.to_thread(lambda: read_steps(results).items)
+        items = await asyncio.to_thread(lambda: plan.with_topics(read_steps(results).items))
         return ModelResult(items, usage, read_marks(gathered, left), blocked_at)
 
     async def _model_step(self, step: ModelStep, results: Mapping[str, bytes]) -> bytes:
         """The result of a step; one that failed is not kept, so that a resumed run tries again."""
-        if step.name in self._kept:
+        if step.kept_as in self._kept:
             self._tell(step.name, "kept")
-            return self._kept[step.name]
+            return self._kept[step.kept_as]
         self._tell(step.name, "begin")
         data = await step.run({**self._kept, **results})
         self._tell(step.name, "made")
         if not msgspec.json.decode(data, type=Proposed).problem:
-            await self._keep(step.name, data)
+            await self._keep(step.kept_as, data)
+            self._tell(step.name, "kept")
         return data
 
     async def _topics(self, gathered: Gathered, known: Sequence[KnowledgeRow]) -> TopicsFound:
@@ -332,13 +333,13 @@ class _Run:
         data = msgspec.json.encode(await make())
         self._tell(name, "made")
         await self._keep(name, data)
+        self._tell(name, "kept")
         # Read back, so that a resumed run goes on with exactly the same.
         return msgspec.json.decode(data, type=kind)
 
     async def _keep(self, name: str, data: bytes) -> None:
         if self._id:
             await self._rows.keep_step(self._id, self._owner, name, data)
-        self._tell(name, "kept")
 
     def _tell(self, step: str, stage: Literal["begin", "made", "kept"]) -> None:
         self._done += stage == "kept" or (step, stage) == ("merge", "made")

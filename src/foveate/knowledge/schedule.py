@@ -30,6 +30,7 @@ MAX_DAYS = 366 * 8 + 1
 POLL_SECONDS = 60.0
 """The clock is looked at this often: it may be set, and a computer may sleep."""
 KEY = "knowledge.schedule"
+UNREADABLE = "the schedule can't read the store; it tries again in a minute"
 MICROSECONDS = 1_000_000
 
 _MONTHS = dict(
@@ -117,6 +118,7 @@ def _numbers(text: str, name: str, low: int, high: int, names: Mapping[str, int]
     for part in text.lower().split(","):
         span, slash, step = part.partition("/")
         first, dash, last = span.partition("-")
+        last = "7" if last == "sun" else last  # at the end of a range
         try:
             start = low if span == "*" else names.get(first) if first in names else int(first)
             end = (names.get(last) if last in names else int(last)) if dash else high if span == "*" or slash else start
@@ -169,7 +171,12 @@ class Scheduler:
 
     async def run(self) -> None:
         """Wait for each time and learn, until it is cancelled."""
-        last = await self._last_run()
+        last = None
+        while last is None:
+            with contained(_log, UNREADABLE):
+                last = await self._last_run()
+            if last is None:
+                await self._sleep(POLL_SECONDS)
         while True:
             await self._wait(last)
             last = self._now()
@@ -201,10 +208,14 @@ class Scheduler:
         if not self._settings.idle_minutes:
             return True
         now = self._now()
-        rows = await self._fov.store.list_sessions()
-        newest = max((row.updated_us / MICROSECONDS for row in rows), default=0.0)
-        # A turn from the future says nothing about now.
-        return newest > now or now - newest >= self._settings.idle_minutes * 60
+        with contained(_log, UNREADABLE) as reading:
+            rows = await self._fov.store.list_sessions()
+        if reading.error:
+            return False
+        # A session with a time in the future says nothing about now.
+        used = (row.updated_us / MICROSECONDS for row in rows)
+        newest = max((moment for moment in used if moment <= now), default=0.0)
+        return now - newest >= self._settings.idle_minutes * 60
 
     @staticmethod
     def _note(report: LearnReport) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from foveate.compress.clauses import cut_text
+from foveate.compress.clauses import cut_text, without_answers
 from foveate.compress.lexicon import as_words
 from foveate.compress.model.checks import structure_in, visible
 from foveate.compress.telegraph import bare
@@ -187,9 +187,9 @@ def statements_in(typed: str) -> tuple[Statement, ...]:
     for clause in cut_text(typed):
         text = " ".join(clause.text.split())
         if clause.kind in ("prose", "item") and _is_readable(text):
-            statement = _statement(text)
+            statement = _statement(without_answers(text))
             if statement:
-                found.setdefault(text.casefold(), statement)
+                found.setdefault(statement.text.casefold(), statement)
     return tuple(found.values())
 
 

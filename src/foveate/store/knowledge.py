@@ -14,6 +14,7 @@ from typing import Any
 from foveate.errors import RunInProgress, RunLost
 from foveate.store.bodies import digest_of, is_intact
 from foveate.store.knowledge_rows import (
+    CHUNK_STEP,
     PERSON,
     KnowledgeChanges,
     KnowledgeKind,
@@ -86,6 +87,9 @@ KEEP_STEP = """INSERT INTO learn_steps (run, name, data, digest) VALUES (:id, :n
     ON CONFLICT (run, name) DO UPDATE SET data = :data, digest = :digest"""
 STEPS = "SELECT name, data, digest FROM learn_steps WHERE run = :id ORDER BY name"
 DROP_STEPS = "DELETE FROM learn_steps WHERE run = :id"
+MOVE_STEPS = f"""UPDATE learn_steps SET run = :id
+    WHERE run = :replaced AND substr(name, 1, {len(CHUNK_STEP)}) = '{CHUNK_STEP}'"""  # noqa: S608
+NEWEST_START = "SELECT max(started_us) FROM learn_runs WHERE tenant = :tenant AND scope = :scope"
 
 _SOURCES_GONE = """SELECT DISTINCT tenant, id FROM knowledge_sources WHERE {where}"""
 _FORGET_SOURCES = "DELETE FROM knowledge_sources WHERE {where}"
@@ -178,7 +182,8 @@ def turn_topics(connection: Connection, session_id: str, first: int, last: int) 
 def begin_run(connection: Connection, new: NewRun) -> RunRow:
     """Begin a run, or go on with an interrupted one that has the same input; `RunInProgress` while another is running.
 
-    An interrupted run whose input has changed since is replaced.
+    An interrupted run whose input has changed since is replaced; results of steps that hold for any input are taken
+    over. A run starts later than all before it, even if the clock was set back, so that the last one is known.
     """
     moment = now_us()
     values = {"tenant": new.tenant, "scope": new.scope}
@@ -189,7 +194,10 @@ def begin_run(connection: Connection, new: NewRun) -> RunRow:
             taken = {"id": row.id, "owner": new.owner, "until_us": _until(moment, new.lease_seconds)}
             connection.execute(TAKE_RUN, taken)
             return get_run(connection, row.id)
+        if row.prompt_version == new.prompt_version:
+            connection.execute(MOVE_STEPS, {"id": new.id, "replaced": row.id})
         _end(connection, row.id, "replaced", "")
+    (newest_us,) = connection.execute(NEWEST_START, values).fetchone()
     connection.execute(
         ADD_RUN,
         {
@@ -199,7 +207,7 @@ def begin_run(connection: Connection, new: NewRun) -> RunRow:
             "prompt_version": new.prompt_version,
             "owner": new.owner,
             "until_us": _until(moment, new.lease_seconds),
-            "now_us": moment,
+            "now_us": moment if newest_us is None else max(moment, newest_us + 1),
         },
     )
     return get_run(connection, new.id)

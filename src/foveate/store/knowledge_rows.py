@@ -111,6 +111,11 @@ class KnowledgeChanges:
     """Sessions whose turn topics are replaced by these."""
 
 
+CHUNK_STEP = "chunk-"
+"""How the names of steps begin whose results depend on nothing but their names, which are hashes of what was read. A
+run whose input has changed takes them over."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
     """A run that is to begin, or to go on if one with the same input was interrupted."""

@@ -246,7 +246,8 @@ class KnowledgeRows(Protocol):
 
     async def begin_run(self, new: NewRun) -> RunRow:
         """Begin a run, or go on with an interrupted one that has the same input; `RunInProgress` while another is
-        running. An interrupted run whose input has changed since is replaced."""
+        running. An interrupted run whose input has changed since is replaced; results of `CHUNK_STEP`s are taken
+        over. A run starts later than all before it, even if the clock was set back."""
 
     async def get_run(self, run_id: str) -> RunRow: ...
 
