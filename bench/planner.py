@@ -2,7 +2,9 @@
 
 Run from the project's root: python bench/planner.py [--repeats 9] [--json]
 
-Long turns take 2,000 / 1,200 / 700 / 45 tokens at the four levels, short ones 35 / 33 / 22 / 15.
+The turns have about 45 different words each, drawn by Zipf's law, and 2.5 tokens for each word. The sizes and words
+are in memory, as in a session in use; `first` is the first plan of such a session, `next` each of those after one
+more turn. Nothing is read from a store.
 """
 
 from __future__ import annotations
@@ -14,58 +16,103 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from foveate.history.sizes import CHUNK_TURNS, StoredChunk, StoredHistory
+from foveate.history.worth import FLAG_BITS, HASH_BITS, IN_COMPRESSED, IN_SMOOTHED, IN_TINY, WorthCache
 from foveate.plan import TurnSizes
 from foveate.strategy.gradient import Gradient
-from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, sized
+from foveate.testing.histories import USUAL_OVERHEADS
 
-TURNS = (100, 1_000, 10_000, 100_000, 1_000_000)
+TURNS = (100, 1_000, 10_000, 100_000)
 BUDGETS = (16_000, 100_000, 200_000)
-KINDS = {"long": sized(2_000, 1_200, 700, 45), "short": sized(35, 33, 22, 15)}
+VOCABULARY = 60_000
+USUAL_WORDS = 60
+"""Words of a turn, the median, with repetitions."""
+TOKENS_PER_WORD = 2.5
+KEPT = ((IN_SMOOTHED, 0.95), (IN_COMPRESSED, 0.6), (IN_TINY, 0.2))
+"""The share of its words that each level keeps."""
+USER_SHARE = 0.4
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one plan."""
+    """Of plans of one session."""
 
-    kind: str
     turns: int
     budget_tokens: int
-    cpu_ms: float
-    items_read: int
-    eras_read: int
+    turns_read: int
+    first_ms: float
+    next_ms: float
+    """The median of the plans after the first."""
     turns_shown: int
-    """Turns that stand for themselves."""
+    """Turns that have a text of their own."""
     use: float
     """The share of the budget spent."""
 
 
-def measure(kind: str, like: TurnSizes, turns: int, budget_tokens: int, repeats: int) -> Cost:
-    gradient = Gradient()
+def make_turns(count: int) -> list[TurnSizes]:
+    """Turns with sizes and words, oldest first."""
+    drawn = np.random.default_rng(1)
+    odds = np.cumsum(1 / np.arange(3, VOCABULARY + 3))
+    hashes = drawn.permutation(1 << HASH_BITS)[:VOCABULARY]
+    return [_turn(turn, drawn, odds / odds[-1], hashes) for turn in range(1, count + 1)]
+
+
+def _turn(turn: int, drawn: np.random.Generator, odds: Floats, hashes: Integers) -> TurnSizes:
+    count = max(3, int(drawn.lognormal(np.log(USUAL_WORDS), 0.6)))
+    words = np.unique(np.searchsorted(odds, drawn.random(count)))
+    flags = (drawn.random(len(words)) < USER_SHARE).astype(np.int64)
+    luck = drawn.random(len(words))
+    for flag, share in KEPT:
+        flags |= np.where(luck < share, flag, 0)
+    raw = int(len(words) * TOKENS_PER_WORD) + 5
+    short = raw * 45 // 100
+    packed = (hashes[words] << FLAG_BITS | flags).astype("<u4").tobytes()
+    return TurnSizes(turn, 0, raw, raw * 9 // 10, short, min(short, 20), words=packed)
+
+
+def measure(turns: list[TurnSizes], budget_tokens: int, repeats: int) -> Cost:
+    """As many turns as the budget could show are read; then one more before each plan."""
+    gradient, cache = Gradient(), WorthCache()
+    count = len(turns) - repeats
+    first = max(0, count - budget_tokens // (USUAL_OVERHEADS.line + 1)) // CHUNK_TURNS
+    starts = range(first * CHUNK_TURNS, len(turns), CHUNK_TURNS)
+    chunks = {start: StoredChunk(turns[start : start + CHUNK_TURNS][::-1], 0) for start in starts}
+    eras = {level: dict.fromkeys(range(len(turns) // 32**level), 120) for level in (1, 2, 3)}
     taken: list[float] = []
-    for _ in range(repeats):
-        history = EvenHistory(turns, like)
+    for last in range(count, len(turns) + 1):
+        found = [
+            (chunk, max(0, min(start + CHUNK_TURNS, len(turns)) - last))
+            for start, chunk in reversed(chunks.items())
+            if start < last
+        ]
+        items = turns[first * CHUNK_TURNS : last][::-1]
+        for chunk, _ in found:
+            assert len(chunk.table.turns)  # made when the chunk is read
+        history = StoredHistory(last, items, eras, chunks=found, worths=cache)
         began = time.process_time()
         plan = gradient.plan(history, budget_tokens, USUAL_OVERHEADS)
         taken.append((time.process_time() - began) * 1_000)
-    shown = sum(row.last - row.first + 1 for row in plan.rows if row.level != "E")
-    cpu_ms = statistics.median(taken)
+    shown = sum(band.turns for band in plan.bands if band.level != "E")
     use = plan.tokens / budget_tokens
-    return Cost(kind, turns, budget_tokens, cpu_ms, history.reads["items"], history.reads["eras"], shown, use)
+    return Cost(len(turns), budget_tokens, len(items), taken[0], statistics.median(taken[1:]), shown, use)
 
 
 def print_table(costs: list[Cost]) -> None:
-    table = Table("kind", "turns", "budget", "CPU ms", "items read", "eras read", "turns shown singly", "use")
+    table = Table("turns", "budget", "turns read", "first, CPU ms", "next, CPU ms", "turns shown", "use")
     for cost in costs:
         table.add_row(
-            cost.kind,
             f"{cost.turns:,}",
             f"{cost.budget_tokens:,}",
-            f"{cost.cpu_ms:.1f}",
-            f"{cost.items_read:,}",
-            f"{cost.eras_read:,}",
+            f"{cost.turns_read:,}",
+            f"{cost.first_ms:.1f}",
+            f"{cost.next_ms:.1f}",
             f"{cost.turns_shown:,}",
             f"{cost.use:.1%}",
         )
@@ -74,15 +121,12 @@ def print_table(costs: list[Cost]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=9, help="the median of so many is given")
+    parser.add_argument("--repeats", type=int, default=9, help="plans after the first one")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    costs = [
-        measure(kind, like, turns, budget, options.repeats)
-        for kind, like in KINDS.items()
-        for budget in BUDGETS
-        for turns in TURNS
-    ]
+    turns = make_turns(max(TURNS))
+    Gradient().plan(StoredHistory(0, [], {}), 1_000, USUAL_OVERHEADS)
+    costs = [measure(turns[:count], budget, options.repeats) for budget in BUDGETS for count in TURNS]
     if options.json:
         print(json.dumps([asdict(cost) for cost in costs], indent=2))
     else:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foveate.history.worth import LINE_WORTH, WORD_BYTES, WordTable, pack_words, weigh
+from foveate.history.worth import LINE_WORTH, SETTLED_TABLES, WORD_BYTES, WordTable, WorthCache, pack_words, weigh
 from foveate.plan import TurnSizes
 from foveate.turn import Message, Text, ToolCall, ToolResult
 
@@ -57,3 +57,46 @@ def test_a_table_is_the_same_in_parts() -> None:
     parts = weigh([WordTable.of([item(99, b""), *items[:7]]).behind(1), WordTable.of(items[7:])], 12, 0.3)
     assert np.array_equal(whole.turns, parts.turns)
     assert np.array_equal(whole.worths, parts.worths)
+
+
+def settled_tables(turns_each: int = 6) -> list[WordTable]:
+    tables = []
+    for number in range(SETTLED_TABLES + 1, 0, -1):
+        turns = range(number * turns_each, (number - 1) * turns_each, -1)
+        tables.append(
+            WordTable.of([item(turn, pack_words([user(f"word{turn % 7} harbour")], "", "", "")) for turn in turns])
+        )
+    return tables
+
+
+def test_a_plan_reads_the_words_of_older_tables_once() -> None:
+    tables, cache = settled_tables(), WorthCache()
+    weigh(tables, 100, 0.3, cache)
+    counted = cache.counted
+    newest = WordTable.of([item(99, pack_words([user("kestrel")], "", "", ""))])
+    weigh([newest, *tables[1:]], 100, 0.3, cache)
+    assert cache.counted is counted
+
+
+def test_worths_do_not_depend_on_what_is_cached() -> None:
+    tables, cache = settled_tables(), WorthCache()
+    weigh(tables[:-1], 100, 0.3, cache)
+    weigh(tables, 100, 0.5, cache)
+    assert np.array_equal(weigh(tables, 100, 0.3, cache).worths, weigh(tables, 100, 0.3).worths)
+
+
+def test_older_tables_change_when_one_of_them_does() -> None:
+    tables, cache = settled_tables(), WorthCache()
+    before = weigh(tables, 100, 0.3, cache).worths
+    tables[2] = WordTable.of([item(turn, pack_words([user("kestrel")], "", "", "")) for turn in range(18, 12, -1)])
+    after = weigh(tables, 100, 0.3, cache).worths
+    assert not np.array_equal(before, after)
+    assert np.array_equal(after, weigh(tables, 100, 0.3).worths)
+
+
+def test_words_of_the_newest_table_are_weighed_by_all_turns() -> None:
+    tables = settled_tables()
+    kestrel = WordTable.of([item(99, pack_words([user("kestrel")], "", "", ""))])
+    harbour = WordTable.of([item(99, pack_words([user("harbour")], "", "", ""))])
+    rare, common = (weigh([newest, *tables[1:]], 100, 0.3).worths[0, 0] for newest in (kestrel, harbour))
+    assert rare > 3 * common

@@ -15,7 +15,7 @@ from operator import attrgetter
 from foveate.cache import BoundedCache
 from foveate.context.costs import content_tokens
 from foveate.formats.sizes import SentSizes
-from foveate.history.worth import WordTable, weigh
+from foveate.history.worth import WordTable, WorthCache, weigh
 from foveate.plan import Era, MessageSize, ShownLevel, SizeTable, TurnInfo, TurnSizes, step_starts
 from foveate.renditions import Compressor, Renditions, without_recalled
 from foveate.store import MessageOutline, Store
@@ -38,7 +38,7 @@ INFOS_CHUNK_TURNS = 512
 
 
 @dataclass(frozen=True)
-class _Chunk:
+class StoredChunk:
     """Consecutive turns."""
 
     items: list[TurnSizes]
@@ -55,9 +55,10 @@ class _Chunk:
 class SizeCache:
     """A session's sizes in memory: unchanged ones are read once."""
 
-    chunks: BoundedCache[int, _Chunk] = field(default_factory=lambda: BoundedCache(MAX_CHUNKS))
+    chunks: BoundedCache[int, StoredChunk] = field(default_factory=lambda: BoundedCache(MAX_CHUNKS))
     eras: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     """Tokens of the newest eras by level and place, without gaps: as many as the last budget could show."""
+    worths: WorthCache = field(default_factory=WorthCache)
 
     async def forget_changed(self, store: Store, session_id: str) -> None:
         """Drop the chunks that have other renditions by now."""
@@ -69,7 +70,7 @@ class SizeCache:
                 if now.get(number) != chunk.renditions:
                     self.chunks.pop(number)
 
-    async def chunk(self, store: Store, session_id: str, chunk: int, last_turn: int) -> _Chunk:
+    async def chunk(self, store: Store, session_id: str, chunk: int, last_turn: int) -> StoredChunk:
         """The turns of a chunk; cached unless one of them may still grow or lacks a rendition."""
         known = self.chunks.get(chunk)
         if known is not None:
@@ -80,7 +81,7 @@ class SizeCache:
         counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
         found = await store.derived.sizes_of(session_id, first, last)
         items = [_item(size) for size in reversed(found)]
-        read = _Chunk(items, counts.get(chunk, 0))
+        read = StoredChunk(items, counts.get(chunk, 0))
         if is_past and all(size.tiny is not None or size.is_pruned for size in found):
             self.chunks[chunk] = read
         return read
@@ -115,15 +116,16 @@ class StoredHistory:
     """The tokens of each level's eras by their places."""
     fanout: int = ERA_FANOUT
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
-    chunks: Sequence[tuple[_Chunk, int]] = ()
+    chunks: Sequence[tuple[StoredChunk, int]] = ()
     """The whole turns among the items: chunks, each without this many of its newest turns."""
+    worths: WorthCache = field(default_factory=WorthCache)
 
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)
 
     def table(self, limit: int, answer_weight: float) -> SizeTable:
         tables = [chunk.table.behind(newer) if newer else chunk.table for chunk, newer in self.chunks]
-        return weigh(tables, limit, answer_weight)
+        return weigh(tables, limit, answer_weight, self.worths)
 
     def era(self, level: int, index: int) -> Era | None:
         tokens = self.known_eras.get(level, {}).get(index)
@@ -208,7 +210,7 @@ async def gather(
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
     spent = 0
-    chunks: list[tuple[_Chunk, int]] = []
+    chunks: list[tuple[StoredChunk, int]] = []
     sizes.chunks.reserve(budget_tokens // (SMALLEST_LINE_TOKENS * CHUNK_TURNS) + 2)
     await sizes.forget_changed(store, session_id)
     for chunk in range(max(0, oldest - 1) // CHUNK_TURNS, -1, -1):
@@ -222,7 +224,7 @@ async def gather(
         spent += sum(max(SMALLEST_LINE_TOKENS, item.tiny or 0) for item in found)
         oldest = chunk * CHUNK_TURNS
     await sizes.read_eras(store, session_id, oldest, budget_tokens)
-    return StoredHistory(last_turn, items, sizes.eras, chunks=chunks)
+    return StoredHistory(last_turn, items, sizes.eras, chunks=chunks, worths=sizes.worths)
 
 
 def _item(size: RenditionSizes) -> TurnSizes:

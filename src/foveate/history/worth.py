@@ -6,6 +6,7 @@ and whether the user said it. A plan weighs them by how many turns have them.
 
 from __future__ import annotations
 
+import operator
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,8 @@ ROOT_LETTERS = 6
 """Longer words are the same if they begin with the same letters: `paint`, `painted`; `decide`, `decided`."""
 RARITY_POWER = 2
 """Words of few turns count this much more."""
+SETTLED_TABLES = 4
+"""With this many tables before the newest one, their worths stay as they are until the next table begins."""
 LINE_WORTH = 0.25
 """Being shown at all, whatever the words."""
 UNKNOWN_WORTH = 0.6
@@ -102,31 +105,93 @@ def _size(tokens: int | None) -> int:
     return -1 if tokens is None else tokens
 
 
-def weigh(tables: Sequence[WordTable], limit: int, answer_weight: float) -> SizeTable:
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Tables with their worths, and how many of their turns have each word."""
+
+    tables: Sequence[WordTable]
+    answer_weight: float
+    holders: NDArray[np.int64]
+    sizes: SizeTable
+
+    def is_of(self, tables: Sequence[WordTable], answer_weight: float) -> bool:
+        is_same = len(tables) == len(self.tables) and all(map(operator.is_, tables, self.tables))
+        return is_same and answer_weight == self.answer_weight
+
+
+@dataclass(slots=True)
+class WorthCache:
+    """Worths of a session's older tables, so that a plan does not read all words again."""
+
+    counted: _Counted | None = None
+
+    def of(self, tables: Sequence[WordTable], answer_weight: float) -> _Counted:
+        known = self.counted
+        if known is None or not known.is_of(tables, answer_weight):
+            known = self.counted = _count(tables, answer_weight)
+        return known
+
+
+def weigh(tables: Sequence[WordTable], limit: int, answer_weight: float, cache: WorthCache | None = None) -> SizeTable:
     """The newest turns of the tables, at most `limit`, with what each level tells.
 
-    A word of `k` of `n` turns counts `(log(1 + n / k) / log(1 + n)) ** RARITY_POWER`.
+    A word of `k` of `n` turns counts `(log(1 + n / k) / log(1 + n)) ** RARITY_POWER`. All turns of the tables are
+    counted; from `SETTLED_TABLES` older tables on, the newest table's turns count for its own words only.
     """
+    older = tables[1:]
+    if len(older) < SETTLED_TABLES:
+        return _first(_count(tables or [WordTable.of(())], answer_weight).sizes, limit)
+    settled = (cache or WorthCache()).of(older, answer_weight)
+    newest = _count(tables[:1], answer_weight, settled.holders, len(settled.sizes.turns)).sizes
+    return _first(_joined([newest, settled.sizes]), limit)
+
+
+def _count(
+    tables: Sequence[WordTable],
+    answer_weight: float,
+    other_holders: NDArray[np.int64] | None = None,
+    other_turns: int = 0,
+) -> _Counted:
+    """The tables' worths; the other turns count, too."""
     import numpy as np  # noqa: PLC0415 - loads with the first plan
 
-    tables = tables or [WordTable.of(())]
-    turns = np.concatenate([table.turns for table in tables])[:limit]
-    sizes = np.concatenate([table.sizes for table in tables])[:limit]
-    ends = np.cumsum(np.concatenate([table.counts for table in tables])[:limit])
-    words = np.concatenate([table.words for table in tables])[: ends[-1] if len(ends) else 0]
-    worths = np.empty((len(turns), 4))
-    places = words >> FLAG_BITS
-    holders = np.bincount(places, minlength=1 << HASH_BITS)
-    total = max(2, len(turns))
-    by_holders = np.log1p(total / np.arange(1, total + 2)) / np.log1p(total)
-    weights = (by_holders**RARITY_POWER)[np.minimum(holders[places], total) - 1]
-    weights = np.where(words & BY_USER, weights, weights * answer_weight)
-    before = np.concatenate([[0], ends])
-    for level, flag in enumerate((0, IN_SMOOTHED, IN_COMPRESSED, IN_TINY)):
-        kept = weights if not flag else np.where(words & flag, weights, 0.0)
-        sums = np.concatenate([[0.0], np.cumsum(kept)])
-        worths[:, level] = sums[before[1:]] - sums[before[:-1]]
-    unknown = before[1:] == before[:-1]
-    if unknown.any():
-        worths[unknown] = UNKNOWN_WORTH * np.maximum(sizes[unknown], 0) ** UNKNOWN_POWER
-    return SizeTable(turns, sizes, worths + LINE_WORTH)
+    holders = np.bincount(np.concatenate([table.words for table in tables]) >> FLAG_BITS, minlength=1 << HASH_BITS)
+    if other_holders is not None:
+        holders += other_holders
+    total = max(2, other_turns + sum(len(table.turns) for table in tables))
+    by_holders = (np.log1p(total / np.arange(1, total + 1)) / np.log1p(total)) ** RARITY_POWER
+    sizes: list[SizeTable] = []
+    for table in tables:
+        rarities = by_holders[np.minimum(holders[table.words >> FLAG_BITS], total) - 1]
+        sizes.append(SizeTable(table.turns, table.sizes, _worths(table, rarities, answer_weight)))
+    return _Counted(tables, answer_weight, holders, _joined(sizes))
+
+
+def _worths(table: WordTable, rarities: NDArray[np.float64], answer_weight: float) -> NDArray[np.float64]:
+    """What each of a table's turns tells at each level, by how rare its words are."""
+    import numpy as np  # noqa: PLC0415 - loads with the first plan
+
+    turns = np.repeat(np.arange(len(table.turns)) << FLAG_BITS, table.counts)
+    flags = table.words & ((1 << FLAG_BITS) - 1)
+    sums = np.bincount(turns + flags, rarities, minlength=len(table.turns) << FLAG_BITS).reshape(-1, 2, 2, 2, 2)
+    # The axes are the flags: in T, in C, in S, by the user.
+    said = sums[..., 1] + answer_weight * sums[..., 0]
+    levels = (said, said[:, :, :, 1], said[:, :, 1], said[:, 1])
+    worths = np.stack([level.reshape(len(said), -1).sum(axis=1) for level in levels], axis=1)
+    unknown = table.counts == 0
+    worths[unknown] = UNKNOWN_WORTH * np.maximum(table.sizes[unknown], 0) ** UNKNOWN_POWER
+    return worths + LINE_WORTH
+
+
+def _joined(tables: Sequence[SizeTable]) -> SizeTable:
+    import numpy as np  # noqa: PLC0415 - loads with the first plan
+
+    return SizeTable(
+        np.concatenate([table.turns for table in tables]),
+        np.concatenate([table.sizes for table in tables]),
+        np.concatenate([table.worths for table in tables]),
+    )
+
+
+def _first(table: SizeTable, limit: int) -> SizeTable:
+    return SizeTable(table.turns[:limit], table.sizes[:limit], table.worths[:limit])

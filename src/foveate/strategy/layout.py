@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from foveate.plan import NO_LINE, Band, Block, Era, History, Overheads, ShownLevel, TurnSizes
@@ -430,22 +431,25 @@ def step_stub(turn: int, first_step: int, last_step: int, overheads: Overheads) 
 
 def bands_of(rows: Sequence[Block], target_shares: Mapping[ShownLevel, float]) -> tuple[Band, ...]:
     """What the rows spend on each level, the most detailed first."""
-    bands: list[Band] = []
     spent: dict[str, list[_Spent]] = {}
     for row in rows:
-        for level, part in _spent(row):
-            spent.setdefault(level, []).append(part)
+        if not row.levels:
+            part = _Spent(row.first, row.last, row.last - row.first + 1, row.tokens, bool(row.last_step))
+            spent.setdefault(row.level, []).append(part)
+    for level, part in _spent_in_lines([row for row in rows if row.levels]):
+        spent.setdefault(level, []).append(part)
+    bands: list[Band] = []
     for level, share in target_shares.items():
         if own := spent.get(level):
             turns = sum(part.turns for part in own if not part.is_steps)
             turns += len({part.first for part in own if part.is_steps})
-            tokens = sum(part.tokens for part in own)
-            bands.append(Band(level, own[0].first, own[-1].last, turns, share, tokens))
+            first, last = min(part.first for part in own), max(part.last for part in own)
+            bands.append(Band(level, first, last, turns, share, sum(part.tokens for part in own)))
     return tuple(bands)
 
 
 class _Spent(NamedTuple):
-    """The turns of one level in a block."""
+    """The turns of one level in one or more blocks."""
 
     first: int
     last: int
@@ -454,17 +458,23 @@ class _Spent(NamedTuple):
     is_steps: bool = False
 
 
-def _spent(row: Block) -> Iterator[tuple[str, _Spent]]:
-    """By level; of a block with several levels the first line has the tags."""
-    if not row.levels:
-        yield row.level, _Spent(row.first, row.last, row.last - row.first + 1, row.tokens, bool(row.last_step))
+def _spent_in_lines(rows: Sequence[Block]) -> Iterator[tuple[str, _Spent]]:
+    """By level, of blocks with several levels; the first line of each has the tags."""
+    if not rows:
         return
-    levels, tags = row.levels, row.tokens - sum(row.sizes)
-    first = levels.lstrip(NO_LINE)[0]
-    for level in sorted(set(levels) - {NO_LINE}):
-        tokens = sum(size for own, size in zip(levels, row.sizes, strict=True) if own == level)
-        ends = row.first + levels.index(level), row.first + levels.rindex(level)
-        yield level, _Spent(*ends, levels.count(level), tokens + (tags if level == first else 0))
+    import numpy as np  # noqa: PLC0415 - such blocks are made with it
+
+    letters = np.frombuffer("".join(row.levels for row in rows).encode(), dtype=np.uint8)
+    tokens = np.fromiter(chain.from_iterable(row.sizes for row in rows), dtype=np.int64, count=len(letters))
+    lengths = np.array([len(row.levels) for row in rows])
+    starts = np.cumsum(lengths) - lengths
+    turns = np.arange(len(letters)) + np.repeat(np.array([row.first for row in rows]) - starts, lengths)
+    lines = np.flatnonzero(letters != ord(NO_LINE))
+    tags = np.array([row.tokens for row in rows]) - np.add.reduceat(tokens, starts)
+    tokens[lines[np.searchsorted(lines, starts)]] += tags
+    for code in np.unique(letters[lines]).tolist():
+        own = np.flatnonzero(letters == code)
+        yield chr(code), _Spent(int(turns[own[0]]), int(turns[own[-1]]), len(own), int(tokens[own].sum()))
 
 
 CUT_MINIMUM_TOKENS = 8

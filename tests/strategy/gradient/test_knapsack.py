@@ -17,7 +17,7 @@ from foveate.turn import Message, Text
 from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
 
 GRADIENT = Gradient()
-EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "16"))
 SIZES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
 
 
@@ -75,6 +75,13 @@ def test_the_prompt_of_a_running_turn_stays_raw(history: ListedHistory, budget: 
     if prompt is not None:
         shown = next(row for row in plan.rows if row.first == prompt.turn and row.first_step == 1)
         assert shown.level == "R"
+
+
+def test_the_prompt_of_a_running_turn_stays_raw_in_the_smallest_budget() -> None:
+    turns = [TurnSizes(turn, 0, 18, None, None, None) for turn in range(1, 38)]
+    steps = [TurnSizes(38, step, 0, None, None, None, is_kept=step == 1) for step in (1, 2)]
+    plan = GRADIENT.plan(ListedHistory([*turns, *steps]), MIN_HISTORY_TOKENS, USUAL_OVERHEADS)
+    assert [(row.first_step, row.level) for row in plan.rows if row.first_step] == [(1, "R"), (2, "R")]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

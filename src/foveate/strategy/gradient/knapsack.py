@@ -8,7 +8,6 @@ within one step of the optimum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 from foveate.plan import NO_LINE, Block, History, Overheads, Plan, ShownLevel, SizeTable
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, TINY_LIMIT_SHARE, GradientPlanner
 from foveate.strategy.gradient.steps import plan_steps
-from foveate.strategy.layout import RAW, SMOOTHED, TINY_TOKENS, Cover, make_cover, stub_row
+from foveate.strategy.layout import COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Cover, make_cover, stub_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +28,8 @@ CUT, ABSENT = 4, 5
 LETTERS = np.frombuffer(b"RSCTR-", dtype=np.uint8)
 CUT_FIDELITY = 0.5
 """A cut of a raw text tells this share of what as many tokens of it tell on average."""
+LEAST_GAIN = 1e-6
+"""Per token; less is a rounding error."""
 MAX_TRIES = 12
 """Choices made until the blocks fit with their tags, each for this much less room than the last one needed:"""
 FIRST_MARGIN_TOKENS = 8
@@ -41,15 +42,6 @@ SPARE_SHARE = 0.01
 """Room that is left unused, at most, if one more choice can use it."""
 BLOCK_TURNS = 32
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
-
-
-class _Choice(NamedTuple):
-    """Turns with their levels, oldest first."""
-
-    codes: NDArray[np.int64]
-    rows: list[Block]
-    tokens: int
-    worth: float
 
 
 class KnapsackPlanner:
@@ -78,20 +70,23 @@ class KnapsackPlanner:
         step_rows: list[Block] = []
         if steps:
             share = int(self.budget * self.settings.newest_share)
-            lines = len(table.turns) * self.overheads.tag if is_all else 0
-            step_rows = plan_steps(steps, max(share, self.budget - raw - lines) if is_all else share, self.overheads)
+            lines = len(table.turns) * self.overheads.tag
+            steps_room = max(share, self.budget - raw - lines) if is_all else share
+            if steps_room < MIN_HISTORY_TOKENS:
+                return None
+            step_rows = plan_steps(steps, steps_room, self.overheads)
         room = self.budget - sum(row.tokens for row in step_rows)
         if is_all:
             chosen = self._choose(table, room, has_steps=bool(steps))
-            return None if chosen is None else [*chosen.rows, *step_rows]
+            return None if chosen is None else [*chosen, *step_rows]
         return self._with_eras(table, room, step_rows)
 
     def _fits_raw(self, table: SizeTable) -> bool:
         return int(table.sizes[:, RAW].sum()) + len(table.turns) * self.overheads.tag <= self.budget
 
     def _raw_rows(self, table: SizeTable) -> list[Block]:
-        codes = np.zeros(len(table.turns), dtype=np.int64)
-        return _Layout(self, table).choice(codes, np.ones(len(codes))).rows
+        layout, codes = _Layout(self, table), np.zeros(len(table.turns), dtype=np.int64)
+        return layout.rows(layout.choice(codes, np.ones(len(codes))))
 
     def _with_eras(self, table: SizeTable, room: int, step_rows: list[Block]) -> list[Block] | None:
         """Single turns from where an era ends; eras for those before it, with the share of Deep that is theirs."""
@@ -109,10 +104,10 @@ class KnapsackPlanner:
         chosen = self._choose(single, room - min(cover.full, share), has_steps=bool(step_rows))
         if chosen is None:
             return None
-        return [*cover.rows(room - chosen.tokens), *chosen.rows, *step_rows]
+        return [*cover.rows(room - sum(row.tokens for row in chosen)), *chosen, *step_rows]
 
-    def _choose(self, table: SizeTable, room: int, *, has_steps: bool) -> _Choice | None:
-        """The best choice for whole turns within the room, at least as good as the newest turns alone."""
+    def _choose(self, table: SizeTable, room: int, *, has_steps: bool) -> list[Block] | None:
+        """The best rows for whole turns within the room, at least as good as the newest turns alone."""
         layout = _Layout(self, table)
         fixed = self._newest(table, room, has_steps=has_steps)
         if fixed is None:
@@ -121,7 +116,7 @@ class KnapsackPlanner:
         left = room - (newest.tokens if newest else 0)
         weights = self._weights(table)
         layout.newest = newest
-        steps = _hull_steps(*layout.options(weights, forced, left))
+        steps = _hull_steps(layout.options(forced, left), weights)
         best: _Choice | None = None
         aim, margin = left - layout.forced_tokens(forced), FIRST_MARGIN_TOKENS
         for _ in range(MAX_TRIES):
@@ -134,10 +129,11 @@ class KnapsackPlanner:
             if spare < 0:
                 spare, margin = spare - margin, 2 * margin
             aim += spare
-        alone = layout.choice(layout.newest_only(room), weights)
-        if alone.tokens <= room and (best is None or alone.worth > best.worth):
-            return alone
-        return best
+        alone = layout.newest_only(room)
+        if best is None or layout.worth(alone, weights) > best.worth:
+            choice = layout.choice(alone, weights)
+            best = choice if choice.tokens <= room else best
+        return layout.rows(best) if best else None
 
     def _newest(self, table: SizeTable, room: int, *, has_steps: bool) -> tuple[Block | None, int] | None:
         """The row of a newest turn that is too large to be shown whole, and how many of the newest turns are raw."""
@@ -162,21 +158,32 @@ class KnapsackPlanner:
         return 1 + self.settings.age_weight * 0.5 ** np.minimum(newer / (self.budget / 2), 60.0)
 
 
+class _Options(NamedTuple):
+    """A row for each of R, S, C and the shortest option, which is T or a cut; a column for each turn, newest first."""
+
+    tokens: NDArray[np.int64]
+    """Below 0 where there is no such option."""
+    worths: NDArray[np.float64]
+    shortest: NDArray[np.int64]
+    """The code of each turn's shortest option."""
+
+
 class _Steps(NamedTuple):
     """Steps up the hulls, those that tell most per token first."""
 
     turns: NDArray[np.int64]
     """Places of turns."""
     tokens: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    """Tokens of each step and all before it."""
     paths: NDArray[np.int64]
-    """The codes of each turn after one step, two, …"""
+    """A row for each number of steps, from 1: the code of each turn after them."""
 
     def codes(self, start: NDArray[np.int64], room: int) -> NDArray[np.int64]:
         """The codes after as many steps as fit the room; one that is too large is skipped with all of its turn's."""
-        sums = np.cumsum(self.tokens)
-        taken = int(np.searchsorted(sums, room, side="right"))
+        taken = int(np.searchsorted(self.sums, room, side="right"))
         counts = np.bincount(self.turns[:taken], minlength=len(start))
-        left = room - (int(sums[taken - 1]) if taken else 0)
+        left = room - (int(self.sums[taken - 1]) if taken else 0)
         skipped: set[int] = set()
         rest = slice(taken, taken + MAX_SKIPPED_STEPS)
         for turn, tokens in zip(self.turns[rest].tolist(), self.tokens[rest].tolist(), strict=True):
@@ -187,33 +194,68 @@ class _Steps(NamedTuple):
                 skipped.add(turn)
         moved = np.flatnonzero(counts)
         codes = start.copy()
-        codes[moved] = self.paths[moved, counts[moved] - 1]
+        codes[moved] = self.paths[counts[moved] - 1, moved]
         return codes
 
 
-def _hull_steps(costs: NDArray[np.int64], worths: NDArray[np.float64]) -> _Steps:
-    """All steps from nothing to the best option of each turn; options with a cost below 0 do not exist."""
-    count, places = len(costs), np.arange(len(costs))
-    spent, told = np.zeros(count, dtype=np.int64), np.zeros(count)
-    paths = np.full((count, costs.shape[1]), ABSENT, dtype=np.int64)
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
-    for step in range(costs.shape[1]):
-        more, better = costs[places] - spent[places, None], worths[places] - told[places, None]
-        rates = np.where((more > 0) & (better > 0), better / np.maximum(more, 1), 0.0)
-        best = rates.argmax(axis=1)
-        rate = rates[np.arange(len(places)), best]
-        is_up = rate > 0
-        places, best, rate = places[is_up], best[is_up], rate[is_up]
-        if not len(places):
+def _hull_steps(options: _Options, weights: NDArray[np.float64]) -> _Steps:
+    """All steps from nothing to the best option of each turn, by what they tell per token times the turn's weight."""
+    costs, worths = options.tokens, options.worths
+    paths = np.full(costs.shape, ABSENT, dtype=np.int64)
+    places = np.arange(costs.shape[1])
+    spent, told = np.zeros(len(places), dtype=np.int64), np.zeros(len(places))
+    turns, tokens, rates = [places[:0]], [spent[:0]], [told[:0]]
+    for path in paths:
+        more = costs - spent
+        gains = np.where(more > 0, (worths - told) / np.maximum(more, 1), 0.0)
+        gain = gains.max(axis=0)
+        up = np.flatnonzero(gain > LEAST_GAIN)
+        if not len(up):
             break
-        found.append((places, costs[places, best] - spent[places], rate))
-        paths[places, step] = best
-        spent[places], told[places] = costs[places, best], worths[places, best]
-    if not found:
-        return _Steps(np.empty(0, np.int64), np.empty(0, np.int64), paths)
-    turns, tokens, rates = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = np.argsort(-rates, kind="stable")
-    return _Steps(turns[order], tokens[order], paths)
+        best = gains.take(up, axis=1).argmax(axis=0)
+        places, costs, worths = places[up], costs.take(up, axis=1), worths.take(up, axis=1)
+        chosen = best * len(up) + np.arange(len(up))
+        before, spent, told = spent[up], costs.take(chosen), worths.take(chosen)
+        turns.append(places)
+        tokens.append(spent - before)
+        rates.append(gain[up] * weights[places])
+        path[places] = np.where(best == TINY, options.shortest[places], best)
+    order = _falling(np.concatenate(rates))
+    sorted_tokens = np.concatenate(tokens)[order]
+    return _Steps(np.concatenate(turns)[order], sorted_tokens, np.cumsum(sorted_tokens), paths)
+
+
+def _falling(rates: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The order of positive rates from the highest down; those that differ by less than about 0.1 % stay in place.
+
+    Positive floats are in the order of their bits, and numbers of 16 bits are sorted in linear time.
+    """
+    bits = rates.astype(np.float32).view(np.uint32)
+    below = bits.max(initial=0) - bits
+    shift = max(0, int(below.max(initial=0)).bit_length() - 16)
+    return np.argsort((below >> np.uint32(shift)).astype(np.uint16), kind="stable")
+
+
+class _Blocks(NamedTuple):
+    """Where blocks begin, among turns from the oldest on, and what each takes."""
+
+    starts: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    is_alone: NDArray[np.bool_]
+    """A turn with a tag of its own."""
+    lines: NDArray[np.int64]
+    """Lines in each; 0: its turns are only named."""
+    texts: NDArray[np.int64]
+    """The tokens of each turn's text."""
+
+
+class _Choice(NamedTuple):
+    """Turns with their levels, oldest first, in blocks."""
+
+    codes: NDArray[np.int64]
+    blocks: _Blocks
+    tokens: int
+    worth: float
 
 
 class _Layout:
@@ -227,28 +269,23 @@ class _Layout:
         self.newest: Block | None = None
         """The row of the newest turn where that is given."""
 
-    def options(
-        self, weights: NDArray[np.float64], forced: int, room: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Tokens and worth of each turn at the four levels and cut; below 0 where there is no such option."""
-        sizes, line = self.table.sizes, self.overheads.line
+    def options(self, forced: int, room: int) -> _Options:
+        """The options of each turn that is not given; the newest `forced` ones are raw."""
+        sizes, worths = np.ascontiguousarray(self.table.sizes.T), np.array(self.table.worths.T)
+        raw, tiny = sizes[RAW], sizes[TINY]
         alone = self.overheads.tag + self.overheads.range // 2
-        costs = np.full((len(sizes), 5), -1, dtype=np.int64)
-        for level in range(4):
-            structure = line if level > SMOOTHED else np.where(sizes[:, level] < self.short, line, alone)
-            costs[:, level] = np.where(sizes[:, level] < 0, -1, sizes[:, level] + structure)
-        tiny = sizes[:, 3]
+        costs = sizes + self.overheads.line
+        costs[:COMPRESSED] = np.where(sizes[:COMPRESSED] < self.short, costs[:COMPRESSED], sizes[:COMPRESSED] + alone)
+        costs[sizes < 0] = -1
         no_tiny = (tiny < 0) | (tiny > self.tiny_limit)
-        costs[no_tiny, 3] = -1
-        is_cut = no_tiny & (sizes[:, RAW] > TINY_TOKENS)
-        costs[is_cut, CUT] = TINY_TOKENS + alone
-        worths = np.empty(costs.shape)
-        worths[:, :4] = self.table.worths
-        worths[:, CUT] = self.table.worths[:, RAW] * CUT_FIDELITY * TINY_TOKENS / np.maximum(sizes[:, RAW], 1)
-        worths = worths * weights[:, None] + SIZE_WORTH * np.maximum(costs, 0)
-        costs[: max(forced, bool(self.newest))] = -1
+        is_cut = no_tiny & (raw > TINY_TOKENS)
+        costs[TINY, no_tiny] = -1
+        costs[TINY, is_cut] = TINY_TOKENS + alone
+        worths[TINY, is_cut] = worths[RAW, is_cut] * CUT_FIDELITY * TINY_TOKENS / raw[is_cut]
+        worths += SIZE_WORTH * costs
+        costs[:, : max(forced, bool(self.newest))] = -1
         costs[costs > room] = -1
-        return costs, worths
+        return _Options(costs, worths, np.where(is_cut, CUT, TINY))
 
     def start(self, forced: int) -> NDArray[np.int64]:
         codes = np.full(len(self.table.turns), ABSENT, dtype=np.int64)
@@ -267,63 +304,82 @@ class _Layout:
         stub = 2 * self.overheads.range + self.overheads.cut_note
         return self.start(int(np.searchsorted(np.cumsum(sizes + structure), room - stub, side="right")))
 
+    def worth(self, codes: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
+        """What turns tell at these levels, newest first; a cut counts as nothing."""
+        told = self.table.worths.take(self._entries(codes)) * weights
+        return float(told[codes < CUT].sum())
+
+    def _entries(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the sizes and worths of these levels are in the table, which has four for each turn."""
+        return np.arange(0, 4 * len(codes), 4) + np.minimum(codes, TINY)
+
     def choice(self, codes: NDArray[np.int64], weights: NDArray[np.float64]) -> _Choice:
-        """The turns at these levels, newest first, in blocks."""
-        rows = list(self._rows(codes[::-1]))
-        levels = np.minimum(codes, 3)
-        told = np.where(codes < CUT, self.table.worths[np.arange(len(codes)), levels], 0.0)
-        return _Choice(codes, rows, sum(row.tokens for row in rows), float((told * weights).sum()))
-
-    def _rows(self, codes: NDArray[np.int64]) -> Iterator[Block]:
-        """Oldest first: runs of lines between turns that have a tag of their own."""
-        turns, sizes = self.table.turns[::-1], self.table.sizes[::-1]
-        texts = np.where(codes < CUT, sizes[np.arange(len(codes)), np.minimum(codes, 3)], 0)
+        """Turns at these levels, newest first, in blocks."""
+        texts = self.table.sizes.take(self._entries(codes))
         texts[codes == CUT] = TINY_TOKENS
-        is_alone = (codes == CUT) | ((codes <= SMOOTHED) & (texts >= self.short))
-        count = len(codes) - (1 if self.newest else 0)
-        is_raw = codes[:count] == RAW
-        recent = int(np.flatnonzero(~is_raw)[-1]) + 1 if not is_raw.all() else 0
-        start = 0
-        for place in [*np.flatnonzero(is_alone[:count]).tolist(), count]:
-            # Behind `recent` all turns are raw; they go out as messages and share no block with others.
-            for low, high in ((start, min(place, recent)), (max(start, recent), place)):
-                if low < high:
-                    yield from self._run(turns[low:high], codes[low:high], texts[low:high])
-            if place < count:
-                yield self._alone(int(turns[place]), int(codes[place]), int(texts[place]))
-            start = place + 1
-        if self.newest:
-            yield self.newest
+        oldest_first = codes[::-1]
+        blocks = self._blocks(oldest_first, texts[::-1])
+        tokens = int(blocks.tokens.sum()) + (self.newest.tokens if self.newest else 0)
+        return _Choice(oldest_first, blocks, tokens, self.worth(codes, weights))
 
-    def _alone(self, turn: int, code: int, text: int) -> Block:
-        level: ShownLevel = "S" if code == SMOOTHED else "R"
-        return Block(turn, turn, level, text + self.overheads.tag, is_cut=code == CUT)
+    def rows(self, choice: _Choice) -> list[Block]:
+        """The blocks of a choice."""
+        codes, blocks = choice.codes, choice.blocks
+        first, letters = int(self.table.turns[-1]), LETTERS[codes].tobytes().decode()
+        costs = np.where(codes == ABSENT, 0, blocks.texts + self.overheads.line).tolist()
+        starts, tokens = blocks.starts.tolist(), blocks.tokens.tolist()
+        ends = [*starts, len(codes) - bool(self.newest)][1:]
+        rows: list[Block] = []
+        for start, end, size, is_alone, lines in zip(
+            starts, ends, tokens, blocks.is_alone.tolist(), blocks.lines.tolist(), strict=True
+        ):
+            if is_alone:
+                level: ShownLevel = letters[start]  # type: ignore[assignment]
+                rows.append(Block(first + start, first + start, level, size, is_cut=bool(codes[start] == CUT)))
+            elif lines:
+                rows.append(_lines_row(first + start, letters[start:end], size, tuple(costs[start:end])))
+            else:
+                rows.append(stub_row(first + start, first + end - 1, self.overheads))
+        return [*rows, self.newest] if self.newest else rows
 
-    def _run(self, turns: NDArray[np.int64], codes: NDArray[np.int64], texts: NDArray[np.int64]) -> Iterator[Block]:
-        """Blocks of lines; a turn without a line belongs to the range of the next block, or of the last one."""
-        lines = np.flatnonzero(codes != ABSENT)
-        if not len(lines):
-            yield stub_row(int(turns[0]), int(turns[-1]), self.overheads)
-            return
-        groups = (turns[lines] - 1) // BLOCK_TURNS
-        ends = [*(lines[np.flatnonzero(np.diff(groups))] + 1).tolist(), len(turns)]
-        letters = LETTERS[codes].tobytes().decode()
-        costs = np.where(codes == ABSENT, 0, texts + self.overheads.line).tolist()
-        start = 0
-        for end in ends:
-            yield self._lines(int(turns[start]), letters[start:end], tuple(costs[start:end]))
-            start = end
+    def _blocks(self, codes: NDArray[np.int64], texts: NDArray[np.int64]) -> _Blocks:
+        """Of turns at these levels, oldest first: runs of lines between turns that have a tag of their own.
 
-    def _lines(self, first: int, letters: str, costs: tuple[int, ...]) -> Block:
-        """A block of the turns from `first` on: of one level, or with each turn's own."""
-        last = first + len(letters) - 1
-        kinds = set(letters)
-        if len(letters) == 1:
-            level: ShownLevel = letters  # type: ignore[assignment]
-            return Block(first, last, level, costs[0] - self.overheads.line + self.overheads.tag)
-        tokens = sum(costs) + self.overheads.range
-        if len(kinds) == 1:
-            level = kinds.pop()  # type: ignore[assignment]
-            return Block(first, last, level, tokens, is_range=True)
-        level = "T" if kinds <= {"T", NO_LINE} else "C"
-        return Block(first, last, level, tokens, is_range=True, levels=letters, sizes=costs)
+        A turn without a line belongs to the block of the next line, or of the last one of its run.
+        """
+        line, tag = self.overheads.line, self.overheads.tag
+        count = len(codes) - bool(self.newest)
+        codes, shown = codes[:count], texts[:count]
+        is_alone = (codes == CUT) | ((codes <= SMOOTHED) & (shown >= self.short))
+        is_line = (codes != ABSENT) & ~is_alone
+        is_start = np.zeros(count + 1, dtype=np.bool_)
+        is_start[:count] = is_alone
+        is_start[1:] |= is_alone
+        others = np.flatnonzero(codes != RAW)
+        # From here on all turns are raw: they go out as messages and share no block with others.
+        is_start[[0, int(others[-1]) + 1 if len(others) else 0]] = True
+        lines = np.flatnonzero(is_line)
+        runs, eras = np.cumsum(is_start)[lines], (self.table.turns[-1] + lines - 1) // BLOCK_TURNS
+        is_end = (runs[1:] == runs[:-1]) & (eras[1:] != eras[:-1])
+        is_start[lines[:-1][is_end] + 1] = True
+        starts = np.flatnonzero(is_start[:count])
+        if not len(starts):
+            return _Blocks(starts, starts, is_alone, starts, texts)
+        tokens = np.add.reduceat(np.where(is_line, shown + line, 0), starts)
+        found = np.add.reduceat(is_line, starts, dtype=np.int64)
+        is_single = np.diff(starts, append=count) == 1
+        tokens += np.where(is_single, tag - line, self.overheads.range)
+        tokens[found == 0] = self.overheads.range + self.overheads.cut_note
+        alone = is_alone[starts]
+        tokens[alone] = shown[starts[alone]] + tag
+        return _Blocks(starts, tokens, alone, found, texts)
+
+
+def _lines_row(first: int, letters: str, tokens: int, sizes: tuple[int, ...]) -> Block:
+    """A block of the turns from `first` on: of one level, or with each turn's own."""
+    last, kinds = first + len(letters) - 1, set(letters)
+    if len(kinds) == 1:
+        level: ShownLevel = kinds.pop()  # type: ignore[assignment]
+        return Block(first, last, level, tokens, is_range=last > first)
+    level = "T" if kinds <= {"T", NO_LINE} else "C"
+    return Block(first, last, level, tokens, is_range=True, levels=letters, sizes=sizes)
