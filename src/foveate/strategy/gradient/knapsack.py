@@ -154,6 +154,8 @@ class KnapsackPlanner:
 
     def _weights(self, table: SizeTable) -> NDArray[np.float64]:
         """Of each turn, by its age: half of what the newest ones have in addition is lost with each half budget."""
+        if not self.settings.age_weight:
+            return np.ones(len(table.turns))
         newer = np.cumsum(table.sizes[:, RAW]) - table.sizes[:, RAW]
         return 1 + self.settings.age_weight * 0.5 ** np.minimum(newer / (self.budget / 2), 60.0)
 
