@@ -301,9 +301,12 @@ class Foveate:
         """Open a session by its id, a unique beginning of its id, or its title."""
         return await self.open_session(find_session(await self.sessions(), address).id)
 
-    async def sessions(self, *, platform: str | None = None, channel: str | None = None) -> list[SessionInfo]:
-        """All sessions, or those with these labels, most recently used first."""
-        rows = await self._store.list_sessions(platform=platform, channel=channel, tenant=self._tenant or None)
+    async def sessions(
+        self, *, platform: str | None = None, channel: str | None = None, limit: int | None = None
+    ) -> list[SessionInfo]:
+        """All sessions, or those with these labels, most recently used first, at most `limit`."""
+        tenant = self._tenant or None
+        rows = await self._store.list_sessions(platform=platform, channel=channel, tenant=tenant, limit=limit)
         default = self.settings.session.budget_tokens
         return [describe_session(row, self._tenant, default_tokens=default) for row in rows]
 

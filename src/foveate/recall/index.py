@@ -406,7 +406,7 @@ class Index:
     ) -> Iterator[tuple[IndexedSession, Sequence[int]]]:
         """The turns that are not indexed and are searched directly, by session."""
         left = MAX_STORE_LOOSE_TURNS
-        for session in snapshot.sessions:
+        for session in filter(table.missing_count, snapshot.sessions):
             if wanted and wanted.sessions is not None and session.number not in wanted.sessions:
                 continue
             turns = table.missing(session, min(left, MAX_LOOSE_TURNS))

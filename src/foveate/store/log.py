@@ -51,7 +51,7 @@ from foveate.turn import turn_id
 LIST_SESSIONS = f"""{SELECT_SESSIONS}
     WHERE (:platform IS NULL OR s.platform = :platform) AND (:channel IS NULL OR s.channel = :channel)
     AND (:tenant IS NULL OR s.tenant = :tenant) AND (:scope IS NULL OR s.scope = :scope)
-    ORDER BY s.updated_us DESC, s.number DESC"""
+    ORDER BY s.updated_us DESC, s.number DESC LIMIT :limit"""
 ADD_SESSION = """INSERT INTO sessions (id, title, platform, channel, strategy, settings, budget_tokens, model, encoding,
     calibration, parent, fork_turn, fork_position, last_turn, last_position, head, created_us, updated_us, settled,
     tenant, budget_chosen, mode, scope)
@@ -194,9 +194,10 @@ def list_sessions(
     channel: str | None = None,
     tenant: str | None = None,
     scope: str | None = None,
+    limit: int | None = None,
 ) -> list[SessionRow]:
     wanted = {"platform": platform, "channel": channel, "tenant": tenant, "scope": scope}
-    return select_sessions(connection, LIST_SESSIONS, wanted)
+    return select_sessions(connection, LIST_SESSIONS, {**wanted, "limit": NO_LIMIT if limit is None else limit})
 
 
 def update_session(connection: Connection, session_id: str, changes: Mapping[str, object]) -> SessionRow:

@@ -143,8 +143,10 @@ class Store(Protocol):
         channel: str | None = None,
         tenant: str | None = None,
         scope: str | None = None,
+        limit: int | None = None,
     ) -> list[SessionRow]:
-        """All sessions, or those with these labels, of this tenant or opened with this scope; the last used first."""
+        """All sessions, or those with these labels, of this tenant or opened with this scope; the last used first, at
+        most `limit`."""
 
     async def update_session(self, session_id: str, changes: Mapping[str, object]) -> SessionRow:
         """Set columns named in UPDATABLE."""

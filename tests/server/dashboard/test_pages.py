@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from foveate import Foveate
 from foveate.server.dashboard.page import POLICY
 from foveate.server.dashboard.table import PAGES, STATIC
+from foveate.store import SessionRow
+from foveate.testing.stores.calls import call as new_call
 from support.servers import ServerClient, bearer, call, client_of
 
 HOSTILE = [
@@ -333,6 +336,36 @@ def test_forks_are_folded_below_their_sessions_and_a_new_one_is_created(client: 
     made = client.post("/ui/sessions", data={"name": "new one", "strategy": "topics"}, follow_redirects=False)
     assert made.headers["location"] == "/ui/sessions/new%20one"
     assert client.get("/api/v1/sessions/new%20one").json()["strategy"] == "topics"
+
+
+def test_costs_and_the_form_of_a_comparison_do_not_read_all_sessions(
+    client: ServerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[object] = []
+    list_sessions = client.fov.store.list_sessions
+
+    async def counted(**wanted: Any) -> list[SessionRow]:
+        limits.append(wanted["limit"])
+        found: list[SessionRow] = await list_sessions(**wanted)
+        return found
+
+    monkeypatch.setattr(client.fov.store, "list_sessions", counted)
+    for path in ("/ui/costs", "/ui/compare"):
+        assert client.get(path).status_code == 200
+    assert limits == [20, 500]
+
+
+def test_the_costs_of_a_session_are_shown_with_its_title_even_if_it_was_not_used_lately(client: ServerClient) -> None:
+    call(client, _pay, client.fov)
+    page = client.get("/ui/costs").text
+    assert '<a href="/ui/sessions/costly">An old title</a>' in page
+
+
+async def _pay(fov: Foveate) -> None:
+    await fov.session("costly", title="An old title")
+    for number in range(20):
+        await fov.session(f"later-{number}")
+    await fov.store.calls.add(new_call("costly"))
 
 
 def test_a_search_is_filtered(client: ServerClient) -> None:

@@ -19,6 +19,8 @@ from foveate.settings import strategy_names
 pages = Pages()
 KIND = "compare-page"
 MAX_BUDGETS = 10
+MAX_CHOICES = 500
+"""Sessions in the list of the form, the most recently used ones."""
 
 
 @pages.add("GET", f"{BASE}/compare", right="read")
@@ -28,7 +30,7 @@ async def show_compare(visit: Visit) -> Response:
     return visit.page(
         "compare.html",
         title="Compare",
-        sessions=(await visit.view.sessions())[:500],
+        sessions=await visit.view.sessions(limit=MAX_CHOICES),
         strategies=strategy_names(),
         budgets=", ".join(f"{tokens:,}".replace(",", "") for tokens in BUDGETS_TOKENS),
         jobs=jobs,

@@ -6,11 +6,13 @@ import asyncio
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
+from foveate.errors import SessionNotFound
 from foveate.server.api.jobs import Advance
 from foveate.server.dashboard.page import BASE, Pages, Visit
 from foveate.server.problems import ProblemError
@@ -19,6 +21,8 @@ from foveate.settings import ExplainedSetting, explain
 
 MAX_FINDINGS = 200
 MAX_AGENTS = 500
+MAX_SESSIONS = 50
+"""Sessions whose costs are shown, those that cost most."""
 RECENT_SESSIONS = 20
 """Sessions whose queues are shown."""
 MAX_VALUE_CHARS = 300
@@ -57,22 +61,32 @@ class Total:
 async def show_costs(visit: Visit) -> Response:
     """Costs by day, model and session; how providers and background work are."""
     rows = await visit.view.costs()
-    infos = await visit.view.sessions()
     days = sorted(_totals(rows, lambda row: row.day), key=lambda total: total.name)
     sessions = sorted(_totals(rows, lambda row: row.session_id or ""), key=lambda total: (-total.usd, total.name))
+    shown = sessions[:MAX_SESSIONS]
     return visit.page(
         "costs.html",
         title="Costs",
         days=days,
         models=sorted(_totals(rows, lambda row: f"{row.model}, {row.purpose}"), key=lambda total: -total.usd),
-        sessions=sessions[:50],
-        titles={info.id: info.title or info.id for info in infos},
+        sessions=shown,
+        titles=await _titles(visit, [total.name for total in shown if total.name]),
         providers=await visit.view.providers() if not visit.principal.tenant else (),
         index=await visit.view.index_state() if not visit.principal.tenant else None,
         jobs=[job.shown() for job in visit.parts.jobs.list(visit.principal)[:50]],
-        queues=await _queues(visit, infos[:RECENT_SESSIONS]),
+        queues=await _queues(visit, await visit.view.sessions(limit=RECENT_SESSIONS)),
         agents=Counter(agent.state for agent in await visit.view.agents.list(limit=MAX_AGENTS)),
     )
+
+
+async def _titles(visit: Visit, session_ids: Sequence[str]) -> dict[str, str]:
+    """The titles of those sessions that exist."""
+    found = {}
+    for session_id in session_ids:
+        with suppress(SessionNotFound):
+            info = (await visit.view.open_session(session_id)).info
+            found[session_id] = info.title or info.id
+    return found
 
 
 async def _queues(visit: Visit, recent: Sequence[SessionInfo]) -> list[tuple[SessionInfo, SessionStats]]:

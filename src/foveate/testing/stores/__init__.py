@@ -323,6 +323,7 @@ async def sessions_are_listed_by_use_and_label(store: Store, _: OpenStore) -> No
     await store.update_session("a", {"platform": "irc", "channel": "#x"})
     await store.append("b", [draft()])
     assert [row.id for row in await store.list_sessions()] == ["b", "c", "a"]
+    assert [row.id for row in await store.list_sessions(limit=2)] == ["b", "c"]
     assert [row.id for row in await store.list_sessions(platform="irc", channel="#x")] == ["a"]
     assert await store.list_sessions(platform="irc", channel="#y") == []
     await store.update_session("a", {"scope": "user:anna"})
