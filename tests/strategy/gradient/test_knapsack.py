@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import cache
 
 import numpy as np
 import pytest
@@ -96,15 +97,22 @@ def test_a_budget_that_the_raw_history_exceeds_is_used_to_95_percent(data: st.Da
         assert {row.level for row in plan.rows} == {"R"}
 
 
-@pytest.mark.parametrize("budget", [600, 1_000, 4_000, 16_000, 32_000])
-def test_a_plan_tells_at_least_what_the_newest_turns_alone_tell(budget: int) -> None:
-    drawn = random.Random(budget)
+@cache
+def chat() -> tuple[TurnSizes, ...]:
+    """300 turns of 3 to 60 words."""
+    drawn = random.Random(600)
     vocabulary = [f"word{number}" for number in range(900)]
     items = []
     for turn in range(1, 301):
         user = " ".join(drawn.choices(vocabulary, k=drawn.randint(3, 60)))
         raw = len(user.split()) * 2 + 6
         items.append(told(turn, user, raw=raw, smoothed=raw - 2, compressed=raw * 2 // 3, tiny=min(raw, 12)))
+    return tuple(items)
+
+
+@pytest.mark.parametrize("budget", [600, 1_000, 4_000, 16_000, 32_000])
+def test_a_plan_tells_at_least_what_the_newest_turns_alone_tell(budget: int) -> None:
+    items = chat()
     history = ListedHistory(items)
     table = history.table(300, GRADIENT.answer_weight)
     worths = dict(zip(table.turns.tolist(), table.worths, strict=True))
@@ -120,9 +128,9 @@ def test_a_plan_tells_at_least_what_the_newest_turns_alone_tell(budget: int) -> 
 
 
 def test_a_turn_with_rare_words_has_more_detail_than_one_that_repeats_others() -> None:
-    chat = [told(turn, "thanks that sounds great really great thanks") for turn in range(1, 200)]
-    chat[20] = told(21, "the backup of harbour Lindesnes runs at 03:40 with key kestrel-7")
-    levels = turns_at(GRADIENT.plan(ListedHistory(chat), 4_000, USUAL_OVERHEADS))
+    turns = [told(turn, "thanks that sounds great really great thanks") for turn in range(1, 200)]
+    turns[20] = told(21, "the backup of harbour Lindesnes runs at 03:40 with key kestrel-7")
+    levels = turns_at(GRADIENT.plan(ListedHistory(turns), 4_000, USUAL_OVERHEADS))
     assert levels[21] in ("R", "S", "C")
     assert sum(level in ("R", "S", "C") for turn, level in levels.items() if turn < 150) == 1
 
