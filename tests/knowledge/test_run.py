@@ -12,9 +12,9 @@ import pytest
 
 import foveate
 from foveate.client import Foveate
-from foveate.errors import RunInProgress, RunLost
+from foveate.errors import Refused, RunInProgress, RunLost
 from foveate.knowledge import run as module
-from foveate.knowledge.gather import Gathered, vectors_of
+from foveate.knowledge.gather import Gathered, gather, vectors_of
 from foveate.knowledge.report import LearnReport
 from foveate.knowledge.run import LearnProgress, learn
 from foveate.recall.scopes import Scope
@@ -349,6 +349,25 @@ async def test_turns_from_the_future_and_a_clock_set_back_make_nothing_stale(fov
     assert report.outcome == "learned"
     assert report.count("retired") == 0
     assert all(row.state == "proposed" for row in await fov.store.knowledge.list_items("") if row.kind != "topic")
+
+
+def test_a_scope_that_fails_does_not_keep_others_from_being_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(fov: Foveate, scope: Scope) -> Gathered:
+        if scope.name == "a":
+            raise Refused("broken")
+        return await gather(fov, scope)
+
+    async def job(fov: Foveate) -> None:
+        for name in ("a", "b"):
+            await record(fov, name, "Never deploy on a Friday.", channel=name)
+        with pytest.raises(Refused, match="broken"):
+            await learn(fov)
+        assert {row.scope for row in await fov.store.knowledge.list_items("")} == {"project:b"}
+
+    monkeypatch.setattr(module, "gather", broken)
+    in_store(job)(tmp_path)
 
 
 @in_store

@@ -21,7 +21,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from foveate.client import Foveate
-from foveate.errors import ModelError, Refused, RunInProgress, RunLost, SessionNotFound, contained
+from foveate.errors import FoveateError, ModelError, Refused, RunInProgress, RunLost, SessionNotFound, contained
 from foveate.knowledge.gather import Gathered, erasures, gather, scope_spans, scopes_of, vectors_of, watermark
 from foveate.knowledge.lessons import find_lessons
 from foveate.knowledge.merge import merge
@@ -86,18 +86,24 @@ async def learn(
 
     The owner of the store learns for each tenant separately. With `dry_run` nothing is stored and no model is asked:
     the report says what would be read, what it would cost, and what rules would change. `RunInProgress` if another run
-    learns from the scope that was named.
+    learns from the scope that was named. One of several scopes that fails does not keep the others from being learned
+    from; its error is raised at the end.
     """
     if scope is not None:
         wanted = scope if isinstance(scope, Scope) else Scope.parse(scope)
         return LearnReport((await _learn_scope(fov, wanted, dry_run=dry_run, progress=progress),))
-    reports = []
+    reports: list[ScopeReport] = []
+    failures: list[FoveateError] = []
     for view in await _views(fov):
         for each in await scopes_of(view):
             try:
                 reports.append(await _learn_scope(view, each, dry_run=dry_run, progress=progress))
             except RunInProgress:
                 reports.append(ScopeReport(scope=str(each), tenant=view.tenant_name, outcome="in progress"))
+            except FoveateError as error:
+                failures.append(error)
+    if failures:
+        raise failures[0]
     return LearnReport(tuple(reports))
 
 
