@@ -100,3 +100,7 @@ def test_words_of_the_newest_table_are_weighed_by_all_turns() -> None:
     harbour = WordTable.of([item(99, pack_words([user("harbour")], "", "", ""))])
     rare, common = (weigh([newest, *tables[1:]], 100, 0.3).worths[0, 0] for newest in (kestrel, harbour))
     assert rare > 3 * common
+
+
+def test_no_turns_have_no_worths() -> None:
+    assert weigh([], 10, 0.3).worths.shape == weigh([WordTable.of(())], 10, 0.3).worths.shape == (0, 4)

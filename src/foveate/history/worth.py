@@ -177,7 +177,7 @@ def _worths(table: WordTable, rarities: NDArray[np.float64], answer_weight: floa
     # The axes are the flags: in T, in C, in S, by the user.
     said = sums[..., 1] + answer_weight * sums[..., 0]
     levels = (said, said[:, :, :, 1], said[:, :, 1], said[:, 1])
-    worths = np.stack([level.reshape(len(said), -1).sum(axis=1) for level in levels], axis=1)
+    worths = np.stack([level.sum(axis=tuple(range(1, level.ndim))) for level in levels], axis=1)
     unknown = table.counts == 0
     worths[unknown] = UNKNOWN_WORTH * np.maximum(table.sizes[unknown], 0) ** UNKNOWN_POWER
     return worths + LINE_WORTH
