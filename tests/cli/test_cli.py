@@ -275,6 +275,7 @@ def test_commands_are_grouped_in_the_help_each_once(tmp_path: Path) -> None:
         "Options",
         "Daily use",
         "Inspect",
+        "Connect",
         "Serve",
         "Maintain",
         "Advanced",

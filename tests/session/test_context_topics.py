@@ -65,12 +65,12 @@ def test_three_hundred_turns_with_aider_show_three_tiers_and_never_exceed(tmp_pa
     talks = split_turns(messages)[:300]
     with foveate.open(tmp_path / "aider.db", settings=RAW) as fov:
         session = fov.session(
-            "aider", strategy="topics", strategy_settings={"subject_distance": 0.25}, budget_tokens=16_000
+            "aider", strategy="topics", strategy_settings={"subject_distance": 0.25}, budget_tokens=12_000
         )
         for start in range(0, 300, 100):
             session.record_all([message for turn in talks[start : start + 100] for message in turn])
             context = session.topics.get_context(prompt="And now?")
-            check(session, context.context, 16_000)
+            check(session, context.context, 12_000)
         for tier in (context.current_topic, context.topics, context.bulks):
             assert tier
         assert context.compression_ratio > 2

@@ -445,7 +445,7 @@ def test_a_context_shows_what_a_model_made_since_the_last_one(tmp_path: Path) ->
         await load(path, 1_100)  # more than one chunk, so that sizes stay in memory
         given = settings().store
         store = await open_store(str(path), given)
-        async with foveate.open(path, settings=settings()) as fov:
+        async with foveate.open(path, settings=settings(gradient={"bands": "documented"})) as fov:
             session = await fov.session("bulk")
             await verified(session, budget_tokens=30_000)
             await store.derived.due.want_again("bulk", RedoRequest(local_version=1, model_version=9), 0)

@@ -243,7 +243,7 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
 def _unit_of(turn: int, reading: TurnReading, tiny: str) -> tuple[Unit, ...]:
     """The tiny rendition as a unit, where no clause can be cut to the size of one."""
     best = max(reading.candidates, key=lambda candidate: candidate.worth)
-    return (Unit(turn, one_line(tiny), round(best.worth, 3), frozenset(best.facts)),)
+    return (Unit(turn, one_line(tiny), round(best.worth, 3), frozenset(best.facts)),) if best.worth > 0 else ()
 
 
 TINY_MARGIN = 2

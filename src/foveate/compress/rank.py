@@ -58,6 +58,8 @@ AGAIN = 0.5
 """What a word counts that an earlier clause has."""
 ORDERED, ADVISED, COURTESY = 2.6, 1.1, 0.1
 """How much more a clause counts that orders or forbids, or that advises, and how little one that is only polite."""
+MAX_STEP_TOKENS = 16
+"""Words that enter at the same price enter in parts of this size, so that a part of them fits where all do not."""
 MAX_CLAUSE_WORDS = 96
 """A longer clause is ranked in pieces."""
 FIT_ATTEMPTS = 8
@@ -356,9 +358,37 @@ def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: Sequenc
             places = groups[level]
             cost = sum(row.tokens[place] for place in places)
             gain = sum(row.worths[place] for place in places) / max(cost, 0.5)
-            own = range(len(words[row.clause])) if is_whole else (row.start + place for place in places)
-            found.append((level, -gain, Step(row.clause, tuple(own), cost, number == 0, level)))
+            if is_whole:
+                step = Step(row.clause, tuple(range(len(words[row.clause]))), cost, number == 0, level)
+                found.append((level, -gain, step))
+                continue
+            for part, own in enumerate(_parts(row, places)):
+                tokens = sum(row.tokens[place] for place in own)
+                at = tuple(row.start + place for place in own)
+                found.append((level, -gain, Step(row.clause, at, tokens, number == part == 0, level)))
     return [step for _, _, step in sorted(found)]
+
+
+def _parts(row: _Row, places: Sequence[int]) -> list[list[int]]:
+    """Words that enter at one price, in parts of about `MAX_STEP_TOKENS`; the first has what a clause may not lose."""
+    parts: list[list[int]] = [[]]
+    tokens = 0.0
+    kept: list[int] = []
+    is_kept = False
+    for place in places:
+        is_kept = row.musts[place] or (is_kept and row.joins[place])
+        is_next = place + 1 < len(row.musts) and place + 1 in places and row.joins[place + 1] and row.musts[place + 1]
+        if is_kept or is_next:
+            kept.append(place)
+            is_kept = True
+            continue
+        if parts[-1] and tokens + row.tokens[place] > MAX_STEP_TOKENS and not row.joins[place]:
+            parts.append([])
+            tokens = 0.0
+        parts[-1].append(place)
+        tokens += row.tokens[place]
+    parts[0] = sorted([*kept, *parts[0]])
+    return parts
 
 
 def _levels(rows: Sequence[_Row]) -> tuple[list[list[int]], list[list[int]]]:

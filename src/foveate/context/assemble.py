@@ -240,7 +240,9 @@ def _history_segments(parts: ContextParts, native_from: int, dynamic: Sequence[S
         row = block.row
         is_native = index >= native_from
         segments.append(
-            Segment("history", block.tokens, is_stable, row.first, row.last, row.level, is_native, block.text)
+            Segment(
+                "history", block.tokens, is_stable, row.first, row.last, row.level, is_native, block.text, row.levels
+            )
         )
     return segments
 
@@ -372,4 +374,5 @@ def _with_tokens(segment: Segment, tokens: int) -> Segment:
         segment.level,
         segment.is_native,
         segment.text,
+        segment.levels,
     )

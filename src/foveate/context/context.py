@@ -50,6 +50,8 @@ class Segment:
     """Sent as the provider's own messages, with tool calls and results."""
     text: str = field(default="", repr=False)
     """Its text in the context or the prompt; empty for tool definitions, framing and attachments."""
+    levels: str = ""
+    """The levels of its turns, a letter each and `-` for a turn without a line, where they differ from `level`."""
 
 
 @dataclass(frozen=True, slots=True)

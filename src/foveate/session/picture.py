@@ -39,6 +39,9 @@ CAUSES: Mapping[Cause, str] = {
 """Why a plan was made."""
 
 
+LEVELS: Mapping[str, ShownLevel] = {level: level for level in LEVEL_NAMES}
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A turn, or a range of turns that are shown together."""
@@ -71,6 +74,10 @@ def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
         last = parts[-1].last or first
         if largest.level == "E" or is_summary:
             yield Cell(first, last, largest.level, largest.is_stable)
+        elif largest.levels:
+            for turn, letter in enumerate(largest.levels, first):
+                # A turn without a line is in the range of its block only, as in an era's.
+                yield Cell(turn, turn, LEVELS.get(letter, "E"), largest.is_stable)
         else:
             yield from (Cell(turn, turn, largest.level, largest.is_stable) for turn in range(first, last + 1))
 
@@ -112,8 +119,7 @@ def keep_row(context: Context, turn: int) -> PictureRow:
 
 def past_picture(row: PictureRow) -> PastPicture:
     """A kept picture."""
-    levels: dict[str, ShownLevel] = {level: level for level in LEVEL_NAMES}
-    found = (Cell(int(first), int(last), levels[level]) for level, first, last in _RANGE.findall(row.strip))
+    found = (Cell(int(first), int(last), LEVELS[level]) for level, first, last in _RANGE.findall(row.strip))
     cause = next((said for name, said in CAUSES.items() if name == row.cause), "the strategy changed what it shows")
     return PastPicture(from_us(row.made_us), row.turn, row.strategy, cause, row.tokens, row.budget_tokens, tuple(found))
 
@@ -131,23 +137,29 @@ def bands_of(context: Context) -> list[dict[str, object]]:
     """What each level takes of the history, newest first, and what it was to take."""
     history = [segment for segment in context.segments if segment.level]
     total = sum(segment.tokens for segment in history)
-    targets = {band.level: band.target_share for band in context.planned.bands}
+    planned = {band.level: band for band in context.planned.bands}
     bands: list[dict[str, object]] = []
     for level, name in LEVEL_NAMES.items():
+        band = planned.get(level)
         own = [segment for segment in history if segment.level == level]
-        if own:
-            tokens = sum(segment.tokens for segment in own)
-            turns = {turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)}
-            bands.append(
-                {
-                    "level": level,
-                    "name": name,
-                    "turns": len(turns),
-                    "first": own[0].first,
-                    "last": own[-1].last,
-                    "tokens": tokens,
-                    "share": tokens / total if total else 0.0,
-                    "target_share": targets.get(level),
-                }
-            )
+        if band and any(segment.levels for segment in history):
+            # Blocks with several levels: what the plan has for each, since their text is one.
+            turns, first, last, tokens = band.turns, band.first, band.last, band.tokens
+        elif own:
+            turns = len({turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)})
+            first, last, tokens = own[0].first or 0, own[-1].last or 0, sum(segment.tokens for segment in own)
+        else:
+            continue
+        bands.append(
+            {
+                "level": level,
+                "name": name,
+                "turns": turns,
+                "first": first,
+                "last": last,
+                "tokens": tokens,
+                "share": tokens / total if total else 0.0,
+                "target_share": band.target_share if band else None,
+            }
+        )
     return bands

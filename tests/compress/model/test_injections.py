@@ -91,7 +91,7 @@ def test_an_answer_that_obeys_is_refused_or_loses_what_was_smuggled_in(injection
 )
 def test_no_attack_changes_the_structure_of_a_context(tmp_path: Path, injection: Injection, is_judged: bool) -> None:
     async def job() -> None:
-        quiet = settings(compress={"enabled": False, "processes": 0})
+        quiet = settings(compress={"enabled": False, "processes": 0}, gradient={"bands": "documented"})
         async with opened(tmp_path / "chat.db", quiet) as fov:
             await _attacked(fov, injection, Fooled(injection.fooled, is_judged))
             session = await fov.session("s")
