@@ -279,10 +279,12 @@ def test_a_long_log_is_summed_up_by_what_was_done(tmp_path: Path) -> None:
 
     async def look() -> None:
         async with scripted_store(tmp_path / "run.db", ScriptedModel(reply, name=MODEL)) as fov:
-            session = await fov.session("run", strategy="oneshot", budget_tokens=3_000)
+            by_age = {"bands": "documented"}
+            session = await fov.session("run", strategy="oneshot", strategy_settings=by_age, budget_tokens=3_000)
             assert ended(await events_of_run(fov, session, has_tools=False)).iterations == 70
             await fov.settle()
-            oldest = parse_blocks((await session.context(budget_tokens=800)).history)[0]
+            oldest = parse_blocks((await session.context(budget_tokens=1_100)).history)[0]
+            assert oldest.level == "E"
             text = oldest.entries[0].text
             assert text.lower().count("go on") <= 1
             assert text.count("sheep") >= 5

@@ -133,33 +133,41 @@ def fixed_tokens(context: Context) -> dict[str, int]:
     return parts
 
 
+def _planned(context: Context) -> Iterator[tuple[ShownLevel, int, int, int, int]]:
+    bands = {band.level: band for band in context.planned.bands}
+    for level in LEVEL_NAMES:
+        if band := bands.get(level):
+            yield level, band.turns, band.first, band.last, band.tokens
+
+
+def _shown(history: Sequence[Segment]) -> Iterator[tuple[ShownLevel, int, int, int, int]]:
+    for level in LEVEL_NAMES:
+        own = [segment for segment in history if segment.level == level]
+        if own:
+            turns = {turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)}
+            yield level, len(turns), own[0].first or 0, own[-1].last or 0, sum(part.tokens for part in own)
+
+
 def bands_of(context: Context) -> list[dict[str, object]]:
     """What each level takes of the history, newest first, and what it was to take."""
     history = [segment for segment in context.segments if segment.level]
-    total = sum(segment.tokens for segment in history)
-    planned = {band.level: band for band in context.planned.bands}
+    targets = {band.level: band.target_share for band in context.planned.bands}
+    # The text of blocks with several levels is one: of these there is what the plan has for each level.
+    is_mixed = any(segment.levels for segment in history)
+    spent = list(_planned(context) if is_mixed else _shown(history))
+    total = sum(tokens for *_, tokens in spent)
     bands: list[dict[str, object]] = []
-    for level, name in LEVEL_NAMES.items():
-        band = planned.get(level)
-        own = [segment for segment in history if segment.level == level]
-        if band and any(segment.levels for segment in history):
-            # Blocks with several levels: what the plan has for each, since their text is one.
-            turns, first, last, tokens = band.turns, band.first, band.last, band.tokens
-        elif own:
-            turns = len({turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)})
-            first, last, tokens = own[0].first or 0, own[-1].last or 0, sum(segment.tokens for segment in own)
-        else:
-            continue
+    for level, turns, first, last, tokens in spent:
         bands.append(
             {
                 "level": level,
-                "name": name,
+                "name": LEVEL_NAMES[level],
                 "turns": turns,
                 "first": first,
                 "last": last,
                 "tokens": tokens,
                 "share": tokens / total if total else 0.0,
-                "target_share": band.target_share if band else None,
+                "target_share": targets.get(level),
             }
         )
     return bands
