@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import foveate.sync as foveate
-from foveate.formats import HEAD_BYTES, DatabaseFormat, detect_transcript, load_transcript
+from foveate.formats import HEAD_BYTES, DatabaseFormat, detect_transcript, files, load_transcript
 from foveate.turn import Message
 from support.databases import agents_database, cursor_database, opencode_database
 from support.transcripts import FIXTURES, Imported, foreign_messages, import_bytes, written
@@ -201,3 +201,19 @@ def test_the_zip_of_claude_ai_is_not_taken_for_chatgpts() -> None:
     messages = got.sessions["5f0a3a54-0c7e-4be1-9a0e-1d9f5c3c0a11"]
     assert [one.role for one in messages if one.kind != "display"] == ["user", "assistant", "tool", "assistant", "user"]
     assert "Hamburg" in messages[1].text
+
+
+@pytest.mark.parametrize("format_", ["gemini-cli", "cline", "copilot-chat", "langsmith", "opencode", "cursor"])
+def test_a_file_beyond_the_limit_is_reported_and_nothing_of_it_is_read(
+    format_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
+    got = import_bytes(format_, b'{"a": 1}\n' * 2, "a.json")
+    assert ["longer than 10 bytes" in problem.reason for problem in got.problems] == [True]
+    assert not got.found
+
+
+@pytest.mark.parametrize("format_", ["cline", "opencode", "cursor"])
+def test_a_file_that_is_no_object_is_reported(format_: str) -> None:
+    (problem,) = import_bytes(format_, b"[1]", "a.json").problems
+    assert problem.reason == "is not an object"

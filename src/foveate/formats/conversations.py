@@ -12,10 +12,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from foveate.errors import InputError, InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
-from foveate.formats.files import content_key, made_session, short_title
+from foveate.formats.files import content_key, decode_json, made_session, read_whole, short_title
 from foveate.formats.parse import Record, number_at, record, text_at
 from foveate.text import json_slices
 from foveate.turn import Json, Message, parse_time
@@ -74,6 +75,24 @@ class ConversationFormat:
     def make_conversation(self, id_: str) -> dict[str, Json]:
         """A conversation without items for messages of other formats."""
         raise NotImplementedError
+
+    def problem(self, conversation: Record) -> str | None:  # noqa: ARG002
+        """What shows that an object is no conversation of this format."""
+        return None
+
+    def read(self, stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
+        """The items of a file that is one conversation."""
+        try:
+            conversation = decode_json(read_whole(stream))
+        except ValueError as error:
+            yield TranscriptProblem(name, str(error))
+            return
+        if not isinstance(conversation, Mapping):
+            yield TranscriptProblem(name, "is not an object")
+        elif problem := self.problem(conversation):
+            yield TranscriptProblem(name, problem)
+        else:
+            yield from self.read_one(conversation, name)
 
     def read_one(self, conversation: Record, place: str) -> Iterator[TranscriptItem]:
         """The items of one conversation."""
@@ -153,6 +172,15 @@ def moment_at(data: Json, *path: str) -> datetime | None:
         return None if value is None else parse_time(value / 1000)
     except InvalidMessage:
         return None
+
+
+def decoded_object(data: Json | bytes) -> Record:
+    """The object in a column of such a database; empty if there is none."""
+    try:
+        value = decode_json(data if isinstance(data, bytes) else str(data).encode())
+    except ValueError:
+        return {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def read_rows(path: Path, query: str, parameters: Sequence[str] = ()) -> Iterator[tuple[Json, ...]]:

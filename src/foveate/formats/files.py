@@ -32,6 +32,18 @@ MAX_LINE_BYTES = 256 * 1024 * 1024
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+MAX_FILE_BYTES = 256 * 1024 * 1024
+"""The longest file that is read whole."""
+
+
+def read_whole(stream: BinaryIO) -> bytes:
+    """All of a file; a `ValueError` if it is longer than what is read whole."""
+    raw = stream.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
+        raise ValueError(f"longer than {MAX_FILE_BYTES:,} bytes")
+    return raw
+
+
 def decode_json(raw: bytes) -> Json:
     """JSON bytes as a value; `ValueError` with a reason for people when they are not JSON in UTF-8."""
     try:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from foveate.formats import detect_transcript
+from foveate.formats import detect_transcript, files
 from foveate.formats.transcripts import swe_agent
 from foveate.turn import Json, Reasoning, Text, ToolCall, split_turns
 from support.transcripts import FIXTURES, deep, foreign_messages, import_bytes, import_fixture, written
@@ -100,7 +100,7 @@ def test_a_message_that_can_not_be_read_is_a_problem_and_the_rest_is_read() -> N
 
 
 def test_a_file_beyond_the_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swe_agent, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 100)
     (problem,) = import_bytes("swe-agent", CONTENT, "a.traj").problems
     assert "longer than 100 bytes" in problem.reason
 

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import BinaryIO
 
-from foveate.formats import TranscriptItem, TranscriptProblem, load, render_messages
+from foveate.formats import TranscriptItem, load, render_messages
 from foveate.formats.conversations import ConversationFormat, Labels, moment_at
-from foveate.formats.files import decode_json
 from foveate.formats.parse import Record, count_at, text_at, value_at
 from foveate.turn import Json, Message, Text, Usage
 
 NAME = "cline"
-MAX_FILE_BYTES = 256 * 1024 * 1024
 _INPUT = re.compile(r"\A<user_input mode=\"\w+\">(.*)</user_input>\Z", re.DOTALL)
 _FOLDER = re.compile(r"Working Directory: (.+)")
 
@@ -25,13 +23,7 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    try:
-        conversation = decode_json(stream.read(MAX_FILE_BYTES))
-    except ValueError as error:
-        yield TranscriptProblem(name, str(error))
-        return
-    if isinstance(conversation, Mapping):
-        yield from _FORMAT.read_one(conversation, name)
+    return _FORMAT.read(stream, name)
 
 
 class _Cline(ConversationFormat):

@@ -14,12 +14,11 @@ from typing import Any, BinaryIO
 from foveate.formats import TranscriptItem, TranscriptProblem
 from foveate.formats.conversations import ConversationFormat, Labels, moment_at
 from foveate.formats.exchanges import result_text
-from foveate.formats.files import decode_json, first_json_line, json_lines
+from foveate.formats.files import decode_json, first_json_line, json_lines, read_whole
 from foveate.formats.parse import Record, parse_arguments, text_at, value_at
 from foveate.turn import Json, Kind, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 NAME = "copilot-chat"
-MAX_FILE_BYTES = 256 * 1024 * 1024
 WHOLE, SET, ADD, REMOVE = range(4)
 _ROUNDS = "toolCallRounds"
 _RESULTS = "toolCallResults"
@@ -34,7 +33,11 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    raw = stream.read(MAX_FILE_BYTES)
+    try:
+        raw = read_whole(stream)
+    except ValueError as error:
+        yield TranscriptProblem(name, str(error))
+        return
     try:
         session = decode_json(raw)
     except ValueError:

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from foveate.formats import SQLITE, TranscriptItem, TranscriptProblem
-from foveate.formats.conversations import ConversationFormat, Labels, moment_at, read_rows
+from foveate.formats import SQLITE, TranscriptItem
+from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, moment_at, read_rows
 from foveate.formats.exchanges import result_text
-from foveate.formats.files import decode_json
 from foveate.formats.parse import Record, count_at, number_at, parse_arguments, text_at, time_at, time_text, value_at
 from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 NAME = "cursor"
-MAX_FILE_BYTES = 256 * 1024 * 1024
 USER, ASSISTANT = 1, 2
 _COMPOSERS = "SELECT key, value FROM cursorDiskKV WHERE key GLOB 'composerData:*' ORDER BY key"
 _BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key GLOB ?"
@@ -35,13 +33,13 @@ def detect(head: bytes, name: str) -> bool:
 def read_file(path: Path) -> Iterator[TranscriptItem]:
     """From the database, which Cursor may have open. One conversation is in memory at a time."""
     for key, value in read_rows(path, _COMPOSERS):
-        composer = _object(value)
+        composer = decoded_object(value)
         id_ = text_at(composer, "composerId") or str(key).partition(":")[2]
         headers = composer.get("fullConversationHeadersOnly")
         inline = composer.get("conversation")
         if isinstance(headers, list) and headers:
             stored = {
-                str(name).rpartition(":")[2]: _object(bubble)
+                str(name).rpartition(":")[2]: decoded_object(bubble)
                 for name, bubble in read_rows(path, _BUBBLES, (f"bubbleId:{id_}:*",))
             }
             ids = [text_at(header, "bubbleId") or "" for header in headers]
@@ -55,21 +53,7 @@ def read_file(path: Path) -> Iterator[TranscriptItem]:
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    try:
-        conversation = decode_json(stream.read(MAX_FILE_BYTES))
-    except ValueError as error:
-        yield TranscriptProblem(name, str(error))
-        return
-    if isinstance(conversation, Mapping):
-        yield from _FORMAT.read_one(conversation, name)
-
-
-def _object(value: Json | bytes) -> Record:
-    try:
-        decoded = decode_json(value if isinstance(value, bytes) else str(value).encode())
-    except ValueError:
-        return {}
-    return decoded if isinstance(decoded, Mapping) else {}
+    return _FORMAT.read(stream, name)
 
 
 class _Cursor(ConversationFormat):
@@ -159,9 +143,9 @@ def _result(tool: Json) -> ToolResult:
     result = value_at(tool, "result")
     text = result if isinstance(result, str) else "" if result is None else "".join(str(result))
     if isinstance(result, str):
-        decoded = _object(result)
+        decoded = decoded_object(result)
         text = text_at(decoded, "output") or text_at(decoded, "contents") or result
-    code = number_at(_object(result) if isinstance(result, str) else result, "exitCode")
+    code = number_at(decoded_object(result) if isinstance(result, str) else result, "exitCode")
     failed = value_at(tool, "status") not in ("completed", None)
     call_id, name = text_at(tool, "toolCallId"), text_at(tool, "name")
     return ToolResult(call_id, (Text(text),), name=name, is_error=failed, exit_code=None if code is None else int(code))

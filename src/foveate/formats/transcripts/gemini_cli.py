@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from typing import BinaryIO
 
 from foveate.formats import TranscriptItem, TranscriptProblem, load
 from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.exchanges import result_text
-from foveate.formats.files import decode_json, encode_json, first_json_line, json_lines
+from foveate.formats.files import decode_json, encode_json, first_json_line, json_lines, read_whole
 from foveate.formats.parse import Record, count_at, text_at, time_at, time_text, value_at
 from foveate.turn import Json, Kind, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 NAME = "gemini-cli"
-MAX_FILE_BYTES = 256 * 1024 * 1024
 _CONTEXT = "<session_context>"
 _FOLDER = re.compile(r"Workspace Directories:\*\*\s*\n\s*- (.+)")
 _RESPONSE = "_response"
@@ -34,7 +34,11 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    raw = stream.read(MAX_FILE_BYTES)
+    try:
+        raw = read_whole(stream)
+    except ValueError as error:
+        yield TranscriptProblem(name, str(error))
+        return
     try:
         whole = decode_json(raw)
     except ValueError:
@@ -43,18 +47,12 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         yield from _FORMAT.read_one({**whole, "messages": _marked(whole.get("messages"))}, name)
         return
     log = _Log()
-    for line in json_lines(_lines(raw)):
+    for line in json_lines(BytesIO(raw)):
         if isinstance(line, TranscriptProblem):
             yield line
         else:
             log.add(line[1])
     yield from _FORMAT.read_one(log.conversation(), name)
-
-
-def _lines(raw: bytes) -> BinaryIO:
-    from io import BytesIO  # noqa: PLC0415
-
-    return BytesIO(raw)
 
 
 class _Log:

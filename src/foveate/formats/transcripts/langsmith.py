@@ -23,12 +23,19 @@ from foveate.formats import (
     parse_message,
     render_messages,
 )
-from foveate.formats.files import array_elements, content_key, decode_json, encode_json, json_lines, short_title
+from foveate.formats.files import (
+    array_elements,
+    content_key,
+    decode_json,
+    encode_json,
+    json_lines,
+    read_whole,
+    short_title,
+)
 from foveate.formats.parse import Record, record, text_at, time_at, value_at
 from foveate.turn import Json, Message
 
 NAME = "langsmith"
-MAX_FILE_BYTES = 256 * 1024 * 1024
 _CLASSES = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
 """LangChain's types of messages by their classes; those of chunks are types themselves."""
 _THREADS = ("thread_id", "session_id", "conversation_id")
@@ -61,7 +68,11 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
 
 
 def _records(stream: BinaryIO) -> Iterator[tuple[str, Json] | TranscriptProblem]:
-    raw = stream.read(MAX_FILE_BYTES)
+    try:
+        raw = read_whole(stream)
+    except ValueError as error:
+        yield TranscriptProblem("the file", str(error))
+        return
     if raw.lstrip().startswith(b"["):
         for element in array_elements(BytesIO(raw), "record"):
             yield element if isinstance(element, TranscriptProblem) else (f"record {element[0]}", element[1])

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from foveate.formats import SQLITE, TranscriptItem, TranscriptProblem
-from foveate.formats.conversations import ConversationFormat, Labels, moment_at, read_rows
+from foveate.formats import SQLITE, TranscriptItem
+from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, moment_at, read_rows
 from foveate.formats.exchanges import result_text
 from foveate.formats.files import decode_json
 from foveate.formats.parse import Record, count_at, from_uri, media_of, number_at, record_in, text_at, value_at
 from foveate.turn import Attachment, Json, Kind, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 NAME = "opencode"
-MAX_FILE_BYTES = 256 * 1024 * 1024
 _SILENT = ("step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction")
 _ENDED = ("completed", "error")
 _SESSIONS = (
@@ -42,24 +41,16 @@ def read_file(path: Path) -> Iterator[TranscriptItem]:
         info |= {"time": {"created": created}, **({"model": _decoded(model)} if model else {})}
         parts: dict[str, list[Json]] = {}
         for message, part, data in read_rows(path, _PARTS, (str(id_),)):
-            parts.setdefault(str(message), []).append({"id": part, **_object(data)})
+            parts.setdefault(str(message), []).append({"id": part, **decoded_object(data)})
         messages: list[Json] = [
-            {"info": {"id": message, **_object(data)}, "parts": parts.get(str(message), [])}
+            {"info": {"id": message, **decoded_object(data)}, "parts": parts.get(str(message), [])}
             for message, data in read_rows(path, _MESSAGES, (str(id_),))
         ]
         yield from _FORMAT.read_one({"info": info, "messages": messages}, f"session {id_}")
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    try:
-        conversation = decode_json(stream.read(MAX_FILE_BYTES))
-    except ValueError as error:
-        yield TranscriptProblem(name, str(error))
-        return
-    if isinstance(conversation, Mapping) and isinstance(conversation.get("info"), Mapping):
-        yield from _FORMAT.read_one(conversation, name)
-    else:
-        yield TranscriptProblem(name, "is not a session of OpenCode: it has no object 'info'")
+    return _FORMAT.read(stream, name)
 
 
 def _decoded(data: Json) -> Json:
@@ -69,14 +60,13 @@ def _decoded(data: Json) -> Json:
         return data
 
 
-def _object(data: Json) -> Record:
-    value = _decoded(data)
-    return value if isinstance(value, Mapping) else {}
-
-
 class _OpenCode(ConversationFormat):
     name = NAME
     items_key = "messages"
+
+    def problem(self, conversation: Record) -> str | None:
+        is_session = isinstance(conversation.get("info"), Mapping)
+        return None if is_session else "is not a session of OpenCode: it has no object 'info'"
 
     def labels(self, conversation: Record) -> Labels:
         info = conversation.get("info")

@@ -24,13 +24,12 @@ from foveate.formats import (
     parse_message,
     render_messages,
 )
-from foveate.formats.files import content_key, decode_json, encode_json
+from foveate.formats.files import content_key, decode_json, encode_json, read_whole
 from foveate.formats.parse import record as as_record
 from foveate.formats.parse import text_at, value_at
 from foveate.turn import Json, Message, Reasoning
 
 NAME = "swe-agent"
-MAX_FILE_BYTES = 256 * 1024 * 1024
 """A trajectory is read as a whole, so a larger file is reported, not read."""
 
 
@@ -42,12 +41,10 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    raw = stream.read(MAX_FILE_BYTES + 1)
-    if not raw.strip():
-        return
     try:
-        if len(raw) > MAX_FILE_BYTES:
-            raise ValueError(f"longer than {MAX_FILE_BYTES:,} bytes")
+        raw = read_whole(stream)
+        if not raw.strip():
+            return
         trajectory = decode_json(raw)
     except ValueError as error:
         yield TranscriptProblem("the file", str(error))
