@@ -6,7 +6,7 @@
     batches     many requests as one batch, collected later, at half the price
     caller      every call goes through here: retries, breaker, rates, cap, accounts   never in the way
     limits      breaker, rates and slots of each provider
-    spending    what calls cost, and the daily cap
+    accounts    what calls cost, and the daily cap
     prices      what tokens cost
 
 Only `Caller` is used by the rest of the package; a `Model` is what it calls.

@@ -2,7 +2,7 @@
 
 Processes on many machines write at the same time. A write transaction first locks what its jobs write (see
 `foveate.store.sql.Locks`), in one order for all processes, so each job finds its session as SQLite's single writer
-would. A transaction that surely had no effect (a deadlock, a lost connection) is run again.
+would. A transaction that surely had no effect (a deadlock, a lost connection) is run again by `foveate.store.database`.
 """
 
 from __future__ import annotations
