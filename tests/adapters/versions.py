@@ -16,7 +16,7 @@ from typing import Final
 HERE = Path(__file__).parent
 VERSIONS: Final = {
     "test_openai_agents.py": ("openai-agents==0.24.0", "openai-agents"),
-    "test_pydantic_ai.py": ("pydantic-ai-slim==2.66.0", "pydantic-ai-slim"),
+    "test_pydantic_ai": ("pydantic-ai-slim==2.66.0", "pydantic-ai-slim"),
     "test_langchain.py": ("langchain==1.4.0", "langchain"),
     "test_claude_agent_sdk.py": ("claude-agent-sdk==0.2.180", "claude-agent-sdk"),
     "test_litellm.py": ("litellm==1.100.0", "litellm"),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from pydantic_ai import Agent, BinaryContent, ModelMessage
+from pydantic_ai.conversation import Conversation
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import (
     AgentInfo,
@@ -18,6 +19,7 @@ from pydantic_ai.models.function import (
 )
 
 from foveate.adapters.pydantic_ai import Foveate
+from foveate.adapters.pydantic_ai_store import FoveateConversationStore
 from foveate.session import Session
 from foveate.testing.adapters import MODEL, SYSTEM, ModelDown, Reply, Tool
 
@@ -94,3 +96,28 @@ def _content(part: dict[str, Any]) -> str:
         items = (item if isinstance(item, str) else str(item.get("data")) for item in content)
         return "\n".join(items).translate(str.maketrans("-_", "+/"))
     return content if isinstance(content, str) else json.dumps(content)
+
+
+class PydanticAIStoreDoor(PydanticAIDoor):
+    """The agent, which keeps its copy in the conversation store."""
+
+    def __init__(self, session: Session, tool: Tool) -> None:
+        super().__init__(session, tool)
+        self._store = FoveateConversationStore(session.home)
+        self._id = session.id
+
+    async def ask(self, prompt: str, replies: Sequence[Reply], *, image: str = "", is_stream: bool = False) -> str:
+        conversation = await self._store.load(self._id)
+        self._copy = conversation.messages if conversation else []
+        before = len(self._copy)
+        said = await super().ask(prompt, replies, image=image, is_stream=is_stream)
+        conversation = conversation or Conversation(conversation_id=self._id)
+        conversation.messages = [*conversation.messages, *self._copy[before:]]
+        await self._store.save(conversation)
+        return said
+
+    async def undo(self) -> None:
+        conversation = await self._store.load(self._id)
+        assert conversation is not None
+        at = len(conversation.messages) - 2
+        await self._store.branch(self._id, at=at, expected_revision=conversation.revision)

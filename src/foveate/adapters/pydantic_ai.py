@@ -74,10 +74,10 @@ class Foveate(AbstractCapability[Any]):
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Record what is new, and send the view."""
-        prompts, messages = _without_system(request_context.messages)
+        prompts, messages = without_system(request_context.messages)
         overhead = self._overhead(prompts, request_context)
         self._release()
-        view = self._view = await self._bridge.wait(self._conversation.view(FORMAT, _dump(messages), overhead))
+        view = self._view = await self._bridge.wait(self._conversation.view(FORMAT, dump_messages(messages), overhead))
         if view.is_whole:
             return request_context
         shown = ModelMessagesTypeAdapter.validate_json(msgspec.json.encode(view.messages))
@@ -101,7 +101,7 @@ class Foveate(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Record the answer."""
         if self._view is not None:
-            await self._bridge.wait(self._conversation.answer(self._view, FORMAT, _dump([response])))
+            await self._bridge.wait(self._conversation.answer(self._view, FORMAT, dump_messages([response])))
             self._view = None
         return response
 
@@ -124,8 +124,8 @@ class Foveate(AbstractCapability[Any]):
         result: AgentRunResult[Any],
     ) -> AgentRunResult[Any]:
         """Record what came behind the last answer, such as the result of an output tool."""
-        _, messages = _without_system(result.all_messages())
-        await self._bridge.wait(self._conversation.record(FORMAT, _dump(messages)))
+        _, messages = without_system(result.all_messages())
+        await self._bridge.wait(self._conversation.record(FORMAT, dump_messages(messages)))
         return result
 
     def _release(self) -> None:
@@ -134,12 +134,12 @@ class Foveate(AbstractCapability[Any]):
             self._view = None
 
 
-def _dump(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+def dump_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
     dumped: list[dict[str, Any]] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
     return dumped
 
 
-def _without_system(messages: Sequence[ModelMessage]) -> tuple[list[SystemPromptPart], list[ModelMessage]]:
+def without_system(messages: Sequence[ModelMessage]) -> tuple[list[SystemPromptPart], list[ModelMessage]]:
     """The system prompts, and the messages without them."""
     prompts: list[SystemPromptPart] = []
     others: list[ModelMessage] = []

@@ -21,7 +21,7 @@ from foveate.plugins import renamed
 from foveate.recall.search import Hit
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
-from foveate.store.client_rows import KnownPlace, LocatedHistory, ResponseRow, Standing
+from foveate.store.client_rows import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.copy import CopyReport
 from foveate.store.protocol import Clients
 from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, QueueState
@@ -30,6 +30,7 @@ from foveate.tokens import EncodingName, session_counter
 from foveate.turn import Json, from_us, turn_id
 
 __all__ = [
+    "PROGRAM_STATE",
     "Board",
     "Clients",
     "Context",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from foveate.store.rows import SessionRow
 from foveate.turn import Json
+
+PROGRAM_STATE: Final = "program:"
+"""Begins the name of a session's state that a program keeps: ids and counts, none of its words. Pruning keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from foveate.errors import (
     TurnNotFound,
 )
 from foveate.store import bodies, cabinet, knowledge, passages
+from foveate.store.client_rows import PROGRAM_STATE
 from foveate.store.codec import note_body
 from foveate.store.lineage import (
     NO_LIMIT,
@@ -145,8 +146,11 @@ PRUNE = (
     f"DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE {IN_OLD_TURN})",  # noqa: S608
     f"DELETE FROM renditions WHERE {IN_OLD_TURN}",  # noqa: S608
     _FORGET_LAYERS.format("session"),
-    # Eras, plans, states and boards may contain words of the removed turns.
-    *(f"DELETE FROM {table} WHERE session = :session" for table in _MADE),  # noqa: S608
+    f"DELETE FROM responses WHERE {IN_OLD_TURN}",  # noqa: S608
+    # Eras, plans, states and boards may contain words of the removed turns; the states of programs contain ids.
+    *(f"DELETE FROM {table} WHERE session = :session" for table in _MADE if table != "states"),  # noqa: S608
+    f"""DELETE FROM states WHERE session = :session
+    AND substr(name, 1, {len(PROGRAM_STATE)}) <> '{PROGRAM_STATE}'""",  # noqa: S608
     """UPDATE sessions SET pruned_us = CASE WHEN pruned_us >= :now_us THEN pruned_us + 1 ELSE :now_us END
     WHERE number = :session""",
     f"UPDATE messages SET pruned_us = :now_us WHERE {IN_OLD_TURN}",  # noqa: S608

@@ -201,7 +201,8 @@ class Store(Protocol):
     async def prune(self, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
         """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
 
-        What was made of them goes too: renditions, eras, plans, states, boards and artefacts. `derived.pruned` changes.
+        What was made of them goes too: renditions, eras, plans, states (not those of programs), boards, artefacts, and
+        the responses of these turns. `derived.pruned` changes.
         """
 
     async def describe(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foveate.store import Store
-from foveate.store.client_rows import AccessKeyRow, KnownPlace, ResponseRow
+from foveate.store.client_rows import PROGRAM_STATE, AccessKeyRow, KnownPlace, ResponseRow
 from foveate.testing.stores import Case, OpenStore, draft, new_session
 
 MANY_KEYS = 1_000
@@ -130,7 +130,20 @@ async def answers_and_responses_are_found_within_their_tenant(store: Store, _: O
     assert await store.clients.find_tails("acme", "h") == []
 
 
+async def pruned_turns_take_their_responses_along(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft("one", at_us=10), draft("two", at_us=20), draft("three", at_us=30)])
+    for turn in (1, 2):
+        await store.clients.add_response("s", ResponseRow(f"resp_{turn}", "s", turn, "", {"output": ["…"]}))
+    await store.artefacts.keep_state("s", f"{PROGRAM_STATE}door", b"ids")
+    await store.prune("s", before_us=15, dry_run=False)
+    assert await store.clients.get_response("", "resp_1") is None
+    assert await store.clients.get_response("", "resp_2") is not None
+    assert await store.artefacts.state("s", f"{PROGRAM_STATE}door") == b"ids"
+
+
 CASES: tuple[Case, ...] = (
+    pruned_turns_take_their_responses_along,
     sessions_are_listed_by_tenant,
     a_child_session_shares_no_turn,
     a_key_is_found_by_its_hash_until_it_is_revoked,
