@@ -8,17 +8,26 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+import psycopg
 import pytest
 
 import foveate
 from foveate import Foveate
 from foveate.client import copy_all
-from foveate.store import copy, copy_store
+from foveate.errors import StoreError
+from foveate.recall.vectors import pack
+from foveate.store import copy, copy_store, open_store
 from foveate.store.bodies import digest_of
 from foveate.store.cabinet_rows import NewContent
 from foveate.store.client_rows import AccessKeyRow
+from foveate.store.postgres import PostgresServer
+from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings
+from foveate.store.sql import Locks
+from foveate.testing.stores import draft, new_session
 from support.engine import assistant, settings, talk, user
+from support.postgres_proxy import proxied
 
 OFF = settings(compress={"enabled": False, "processes": 0})
 EVERY_TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
@@ -115,12 +124,12 @@ def test_a_copy_that_was_killed_anywhere_ends_equal(
     def run(killed_after: int) -> bool:
         left = killed_after
 
-        def limited(self: copy.StoreCopy, session_id: str | None, job: Callable[[], object]) -> object:
+        def limited(self: copy.StoreCopy, locks: Locks, job: Callable[[], object]) -> object:
             nonlocal left
             if left == 0:
                 raise Killed
             left -= 1
-            return write(self, session_id, job)
+            return write(self, locks, job)
 
         monkeypatch.setattr(copy.StoreCopy, "_write", limited)
         try:
@@ -158,7 +167,86 @@ def test_what_is_new_is_brought_over_and_what_is_not_ours_is_not_changed(tmp_pat
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("text", [b"JOIN bodies", b"FROM passages"])
+def test_a_copy_goes_on_when_the_source_loses_a_connection(text: bytes, tmp_path: Path, postgres_url: str) -> None:
+    asyncio.run(_fill(postgres_url, 3))
+    with proxied(tmp_path, postgres_url) as proxy:
+        proxy.cut(text, "after")
+        report = copy_store(proxy.url, str(tmp_path / "target.db"), StoreSettings())
+        assert not proxy.cuts
+    assert sorted(report.copied) == ["fork", "main"]
+
+
+@pytest.mark.parametrize("text", [b"INSERT INTO bodies", b"COMMIT\0"])
+def test_a_copy_goes_on_when_the_target_loses_a_connection(text: bytes, tmp_path: Path, postgres_url: str) -> None:
+    source = str(tmp_path / "source.db")
+    asyncio.run(_fill(source, 3))
+    PostgresServer(postgres_url, StoreSettings()).prepare()
+    with proxied(tmp_path, postgres_url) as proxy:
+        proxy.cut(text, "after")
+        report = copy_store(source, proxy.url, StoreSettings())
+        assert not proxy.cuts
+    assert sorted(report.copied) == ["fork", "main"]
+    assert asyncio.run(_seen(source)) == asyncio.run(_seen(postgres_url))
+
+
+def test_a_server_that_stays_away_ends_a_copy_with_an_error(tmp_path: Path, postgres_url: str) -> None:
+    asyncio.run(_fill(postgres_url, 3))
+    with proxied(tmp_path, postgres_url) as proxy:
+        proxy.cut(b"JOIN bodies", "before")
+        proxy.close_after_cut = True
+        with pytest.raises(StoreError, match="connect"):
+            copy_store(proxy.url, str(tmp_path / "target.db"), StoreSettings(lock_timeout_seconds=0.3))
+
+
+def test_passages_of_a_copy_are_found_by_their_vectors(tmp_path: Path, postgres_url: str) -> None:
+    """Each vector is found under its passage, also where tools made passages without one."""
+    chance = np.random.default_rng(1)
+    spoken, listed = PassageText("user", "words", None, ""), PassageText("tool", "words", "ls", "")
+    turns = [((spoken,), (0,)), ((spoken, listed, listed, listed, spoken), (0, 1, 3, 4)), ((spoken, spoken), (0, 1))]
+    vectors = [chance.standard_normal((len(numbers), 16)).astype(np.float32) for _, numbers in turns]
+    made = [
+        NewPassages(
+            turn=turn,
+            messages=1,
+            at_us=1,
+            maker="m",
+            marks=b"",
+            texts=texts,
+            vectors=pack(rows, numbers),
+            embedded=numbers,
+        )
+        for turn, ((texts, numbers), rows) in enumerate(zip(turns, vectors, strict=True), 1)
+    ]
+
+    async def fill(location: str) -> None:
+        store = await open_store(location, StoreSettings())
+        await store.create_session(new_session("s"))
+        await store.append("s", [draft("1")])
+        await store.append("s", [draft("2")])
+        await store.append("s", [draft("3")])
+        await store.passages.add("s", made)
+        await store.close()
+
+    async def find() -> None:
+        store = await open_store(postgres_url, StoreSettings())
+        ids = {row.turn: row.id for row in (await store.passages.look("s", after=0, phrases=(), limit=0)).rows}
+        for turn, ((_, numbers), rows) in enumerate(zip(turns, vectors, strict=True), 1):
+            for number, vector in zip(numbers, rows, strict=True):
+                found = await store.passages.nearest(vector.tolist(), sessions=None, limit=1)
+                assert found is not None
+                assert [key for key, _ in found] == [ids[turn] << KEY_SHIFT | number]
+        await store.close()
+
+    asyncio.run(fill(str(tmp_path / "source.db")))
+    copy_store(str(tmp_path / "source.db"), postgres_url, StoreSettings())
+    asyncio.run(find())
+    with psycopg.connect(postgres_url) as connection:
+        query = "SELECT count(*) FROM pg_indexes WHERE indexname = 'passage_vectors_16'"
+        assert connection.execute(query).fetchall() == [(1,)]
+
+
 def test_a_source_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
-    with pytest.raises(foveate.errors.StoreError, match="does not exist"):
+    with pytest.raises(StoreError, match="does not exist"):
         copy_store(str(tmp_path / "no.db"), str(tmp_path / "new.db"), StoreSettings())
     assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,9 @@ class Proxy:
     def __init__(self, folder: Path, server_url: str) -> None:
         parameters = conninfo_to_dict(server_url)
         self._server = f"{parameters['host']}/.s.PGSQL.{parameters.get('port', 5432)}"
-        self._cuts: list[tuple[bytes, Moment]] = []
+        self.cuts: list[tuple[bytes, Moment]] = []
+        """Those that have not happened yet."""
+        self.close_after_cut = False
         self.url = f"postgresql://{parameters['user']}@/{parameters['dbname']}?host={folder}&port=5432"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / ".s.PGSQL.5432"))
@@ -33,7 +35,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, text: bytes, moment: Moment) -> None:
-        self._cuts.append((text, moment))
+        self.cuts.append((text, moment))
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -57,9 +59,11 @@ class Proxy:
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(BUFFER_BYTES):
-                found = next((each for each in self._cuts if each[0] in data), None)
+                found = next((each for each in self.cuts if each[0] in data), None)
                 if found is not None:
-                    self._cuts.remove(found)
+                    self.cuts.remove(found)
+                    if self.close_after_cut:
+                        self.close()
                     if found[1] == "after":
                         client.shutdown(socket.SHUT_RDWR)
                         server.sendall(data)

@@ -89,7 +89,7 @@ def copy_store(
     try:
         origin.prepare()
         goal.prepare()
-        return StoreCopy(origin, goal, progress).run()
+        return StoreCopy(origin, goal, settings, progress).run()
     finally:
         origin.close()
         goal.close()

@@ -8,20 +8,22 @@ counts as copied when the hash of its rows is the same on both sides. Run again,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
 from foveate.errors import StoreError
 from foveate.store import passages
-from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Undone, now_us
+from foveate.store.settings import StoreSettings
+from foveate.store.sql import Connection, Dialect, Locks, now_us, retried
+
+T = TypeVar("T")
 
 TURNS_PER_COMMIT = 200
 ROWS_PER_COMMIT = 500
-MAX_RETRIES = 20
 
 BY_TURN = ("messages", "renditions", "passages")
 """Tables of a session that are copied turn by turn. `bodies` belong to `messages`."""
@@ -60,6 +62,10 @@ SHARED = {
     "access_keys": ("id",),
 }
 """Tables of the whole store, with their keys. A row with the same key is replaced."""
+AREAS = Locks(names=frozenset(("agents", "cabinet", "calls", "knowledge", "prompts")))
+"""The locks of those tables."""
+INDEX = Locks(names=frozenset(("passages",)))
+"""The lock of the search index: readers look only beyond the newest entry they saw, so writes to it commit in order."""
 LEFT_OUT = ("bodies", "leases", "copies", "passage_words")
 """Tables that are copied with others, made anew, or belong to one database."""
 REFERENCES = ("session", "parent", "parent_session")
@@ -127,9 +133,12 @@ class SessionDigest:
 class StoreCopy:
     """A copy in progress, between two databases that have the current schema."""
 
-    def __init__(self, source: Dialect, target: Dialect, progress: Progress | None = None) -> None:
+    def __init__(
+        self, source: Dialect, target: Dialect, settings: StoreSettings, progress: Progress | None = None
+    ) -> None:
         self._source = source
         self._target = target
+        self._lock_timeout_seconds = settings.lock_timeout_seconds
         self._from = source.connect(read_only=True)
         self._to = target.connect(read_only=False)
         self._progress = progress
@@ -141,8 +150,7 @@ class StoreCopy:
     def run(self) -> CopyReport:
         """Copy everything that the target lacks."""
         try:
-            with self._reading(self._source, self._from):
-                sessions = _rows(self._from, LIST_SESSIONS, {})
+            sessions = self._read_source(lambda: _rows(self._from, LIST_SESSIONS, {}))
             self._report.sessions = len(sessions)
             self._all_turns = sum(row["last_turn"] - row["fork_turn"] for row in sessions)
             for row in sessions:
@@ -150,6 +158,7 @@ class StoreCopy:
             for table in SHARED:
                 self._copy_shared(table)
             self._copy_loose_calls()
+            self._write(INDEX, self._to.vectors.complete)
             return self._report
         finally:
             self._from.close()
@@ -199,17 +208,20 @@ class StoreCopy:
             self._to.execute(MOVE_TURN, {"number": found["number"], "turn": _before(found)})
             self._to.execute(SET_COPY, {**values, "digest": "", "now_us": now_us()})
 
-        self._write(found["id"], clear)
+        self._write(_of_session(found["id"]) | INDEX, clear)
         found["last_turn"] = _before(found)
 
     def _find(self, session_id: str) -> tuple[Row | None, str | None]:
         """A session of the target; and the hash it was copied with, empty while it is incomplete."""
-        with self._reading(self._target, self._to):
+
+        def find() -> tuple[Row | None, str | None]:
             found = _rows(self._to, GET_SESSION, {"id": session_id})
             if not found:
                 return None, None
             row = self._to.execute(GET_COPY, {"session": found[0]["number"]}).fetchone()
             return found[0], None if row is None else str(row[0])
+
+        return self._read(self._target, self._to, find)
 
     def _begin(self, row: Row) -> int:
         """Add a session without turns, which no worker looks at."""
@@ -223,37 +235,42 @@ class StoreCopy:
             self._to.execute(SET_COPY, {"session": number, "digest": "", "now_us": now_us()})
             return int(number)
 
-        return int(self._write(row["id"], begin))
+        return self._write(_of_session(row["id"]), begin)
 
     def _copy_turns(self, row: Row, number: int, first: int, last: int) -> None:
         span = {"session": row["number"], "first": first, "last": last}
-        with self._reading(self._source, self._from):
-            found = {table: _rows(self._from, READ_TURNS.format(table=table), span) for table in BY_TURN}
-            bodies = {(turn, place): data for turn, place, data in self._from.execute(READ_BODIES, span)}
-        span["session"] = number
+        own = {**span, "session": number}
+
+        def load() -> tuple[dict[str, list[Row]], dict[tuple[int, int], bytes]]:
+            tables = {table: _rows(self._from, READ_TURNS.format(table=table), span) for table in BY_TURN}
+            return tables, {(turn, place): data for turn, place, data in self._from.execute(READ_BODIES, span)}
+
+        found, bodies = self._read_source(load)
 
         def store() -> None:
             for table, rows in found.items():
                 _insert(self._to, table, [{**_without_id(each), "session": number} for each in rows])
-            ids = self._to.execute(MESSAGE_IDS, span).fetchall()
+            ids = self._to.execute(MESSAGE_IDS, own).fetchall()
             kept = [(message, bodies[turn, place]) for turn, place, message in ids if (turn, place) in bodies]
             self._to.executemany(ADD_BODY, [{"message": message, "data": data} for message, data in kept])
-            self._index(number, span, found["passages"])
+            self._index(number, own, found["passages"])
             self._to.execute(MOVE_TURN, {"number": number, "turn": last})
 
-        self._write(row["id"], store)
+        self._write(_of_session(row["id"]) | INDEX, store)
 
     def _index(self, number: int, span: Row, rows: Sequence[Row]) -> None:
-        """Add the words of passages to the target's own index."""
+        """Add the words and vectors of passages to the target's own indexes."""
         ids = {(turn, messages): row for turn, messages, row in self._to.execute(PASSAGE_IDS, span).fetchall()}
         with self._to.words.write():
-            for each in rows:
-                passages.add_words(self._to, number, ids[each["turn"], each["messages"]], each["texts"])
+            passages.add_copied(self._to, number, [(ids[each["turn"], each["messages"]], each) for each in rows])
 
     def _complete(self, row: Row, number: int) -> None:
         values = {"session": row["number"]}
-        with self._reading(self._source, self._from):
-            found = {table: _rows(self._from, READ_OWN.format(table=table), values) for table in OF_SESSION}
+
+        def load() -> dict[str, list[Row]]:
+            return {table: _rows(self._from, READ_OWN.format(table=table), values) for table in OF_SESSION}
+
+        found = self._read_source(load)
         changed = {name: value for name, value in self._translated(row).items() if name not in ("number", "id")}
         assigned = ", ".join(f"{name} = :{name}" for name in changed)
 
@@ -266,7 +283,7 @@ class StoreCopy:
             statement = f"UPDATE sessions SET {assigned} WHERE number = :number"  # noqa: S608 - names of columns
             self._to.execute(statement, {**changed, "work_us": 0, "number": number})
 
-        self._write(row["id"], complete)
+        self._write(_of_session(row["id"]), complete)
 
     def _verify(self, row: Row, wanted: SessionDigest) -> None:
         found, _ = self._find(row["id"])
@@ -280,22 +297,21 @@ class StoreCopy:
 
     def _mark(self, number: int, session_id: str, digest: SessionDigest) -> None:
         values = {"session": number, "digest": str(digest), "now_us": now_us()}
-        self._write(session_id, lambda: self._to.execute(SET_COPY, values))
+        self._write(_of_session(session_id), lambda: self._to.execute(SET_COPY, values))
 
     def _copy_shared(self, table: str) -> None:
         keys = SHARED[table]
-        with self._reading(self._source, self._from):
-            rows = _rows(self._from, f"SELECT * FROM {table} ORDER BY {', '.join(keys)}", {})  # noqa: S608
+        statement = f"SELECT * FROM {table} ORDER BY {', '.join(keys)}"  # noqa: S608 - names of columns
+        rows = self._read_source(lambda: _rows(self._from, statement, {}))
         own = [self._translated(row) for row in rows if self._is_copied(row)]
         for start in range(0, len(own), ROWS_PER_COMMIT):
             batch = own[start : start + ROWS_PER_COMMIT]
-            self._write(None, lambda batch=batch: _insert(self._to, table, batch, keys))  # type: ignore[misc]
+            self._write(AREAS, partial(_insert, self._to, table, batch, keys))
             self._report.rows += len(batch)
 
     def _copy_loose_calls(self) -> None:
         """Costs of sessions that were deleted."""
-        with self._reading(self._source, self._from):
-            rows = [_without_id(row) for row in _rows(self._from, LOOSE_CALLS, {})]
+        rows = [_without_id(row) for row in self._read_source(lambda: _rows(self._from, LOOSE_CALLS, {}))]
 
         def store() -> None:
             seen: dict[bytes, int] = {}
@@ -307,7 +323,7 @@ class StoreCopy:
                     _insert(self._to, "calls", [row])
 
         if rows:
-            self._write(None, store)
+            self._write(AREAS, store)
 
     def _is_copied(self, row: Row) -> bool:
         """Whether the sessions that a row refers to are in the target."""
@@ -320,48 +336,65 @@ class StoreCopy:
     def _digest(self, dialect: Dialect, connection: Connection, row: Row) -> SessionDigest:
         """The hash of all rows of a session, as both databases have them."""
         raw, whole = hashlib.sha256(), hashlib.sha256()
-        span = {"session": row["number"]}
-        with self._reading(dialect, connection):
-            parent = connection.execute(GET_ID, {"number": row["parent"]}).fetchone()
-            whole.update(_encoded([list(parent or ()), _hashed("sessions", row)]))
-            for table in OF_SESSION:
-                rows = _rows(connection, READ_OWN.format(table=table), span)
-                whole.update(_encoded(table))
-                whole.update(b"".join(sorted(_encoded(_hashed(table, each)) for each in rows)))
+        whole.update(self._read(dialect, connection, lambda: _own_data(connection, row)))
         for first in range(_before(row) + 1, row["last_turn"] + 1, TURNS_PER_COMMIT):
-            turns = {**span, "first": first, "last": min(first + TURNS_PER_COMMIT - 1, row["last_turn"])}
-            with self._reading(dialect, connection):
-                for table in BY_TURN:
-                    for each in _rows(connection, READ_TURNS.format(table=table), turns):
-                        data = _encoded([table, _hashed(table, each)])
-                        whole.update(data)
-                        raw.update(data if table == "messages" else b"")
-                for each in connection.execute(READ_BODIES, turns):
-                    raw.update(_encoded(list(each)))
+            last = min(first + TURNS_PER_COMMIT - 1, row["last_turn"])
+            values = {"session": row["number"], "first": first, "last": last}
+            messages, derived, bodies = self._read(dialect, connection, partial(_turn_data, connection, values))
+            for part in (messages, derived):
+                whole.update(part)
+            for part in (messages, bodies):
+                raw.update(part)
         return SessionDigest(raw.hexdigest(), whole.hexdigest())
 
-    def _write(self, session_id: str | None, job: Callable[[], Any]) -> Any:
-        """Run a job in a transaction of the target; again if another process undid it."""
-        locks = NO_LOCKS if session_id is None else Locks(frozenset((session_id,)))
-        for attempt in range(MAX_RETRIES):
-            try:
-                with self._target.errors(), self._target.write(self._to, locks):
-                    return job()
-            except Undone as undone:
-                if attempt == MAX_RETRIES - 1:
-                    raise undone.error from undone
-        return None
+    def _write(self, locks: Locks, job: Callable[[], T]) -> T:
+        """Run a job in a transaction of the target; again if it had no effect."""
 
-    @staticmethod
-    @contextmanager
-    def _reading(dialect: Dialect, connection: Connection) -> Iterator[None]:
-        with dialect.errors(), dialect.read(connection):
-            yield
+        def transaction() -> T:
+            with self._target.errors(), self._target.write(self._to, locks):
+                return job()
+
+        return retried(self._lock_timeout_seconds, transaction)
+
+    def _read_source(self, job: Callable[[], T]) -> T:
+        return self._read(self._source, self._from, job)
+
+    def _read(self, dialect: Dialect, connection: Connection, job: Callable[[], T]) -> T:
+        """Run a job in a read transaction; again if the connection was lost."""
+
+        def transaction() -> T:
+            with dialect.errors(), dialect.read(connection):
+                return job()
+
+        return retried(self._lock_timeout_seconds, transaction)
 
     def _advance(self, turns: int) -> None:
         self._done_turns += turns
         if self._progress:
             self._progress(self._done_turns, self._all_turns)
+
+
+def _of_session(session_id: str) -> Locks:
+    return Locks(frozenset((session_id,)))
+
+
+def _own_data(connection: Connection, row: Row) -> bytes:
+    """What is hashed of a session's row and of the tables that are copied whole."""
+    parent = connection.execute(GET_ID, {"number": row["parent"]}).fetchone()
+    parts = [_encoded([list(parent or ()), _hashed("sessions", row)])]
+    for table in OF_SESSION:
+        rows = _rows(connection, READ_OWN.format(table=table), {"session": row["number"]})
+        parts += [_encoded(table), *sorted(_encoded(_hashed(table, each)) for each in rows)]
+    return b"".join(parts)
+
+
+def _turn_data(connection: Connection, span: Row) -> tuple[bytes, bytes, bytes]:
+    """What is hashed of turns: of their messages, of what is derived, and of the messages' bodies."""
+    tables = {table: _rows(connection, READ_TURNS.format(table=table), span) for table in BY_TURN}
+    messages, *derived = (
+        b"".join(_encoded([table, _hashed(table, each)]) for each in rows) for table, rows in tables.items()
+    )
+    return messages, b"".join(derived), b"".join(_encoded(list(each)) for each in connection.execute(READ_BODIES, span))
 
 
 def _before(row: Row) -> int:

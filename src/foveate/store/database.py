@@ -11,9 +11,7 @@ import asyncio
 import functools
 import operator
 import os
-import random
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -44,16 +42,11 @@ from foveate.store.cabinet_rows import NewContent
 from foveate.store.check import check_database
 from foveate.store.rows import DueTurn, Finding, PruneReport, SessionWork
 from foveate.store.settings import StoreSettings
-from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Undone, Values
+from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Retries, Undone, Values, retried
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Job = Callable[[Connection], T]
-
-MAX_RETRIES = 100
-"""Of a transaction that other processes undid."""
-RETRY_SECONDS = 0.005
-MAX_RETRY_SECONDS = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -78,21 +71,6 @@ class _Write:
 class _Rejected(Exception):
     def __init__(self, write: _Write) -> None:
         self.write = write
-
-
-class _Retries:
-    """Waits before a transaction is run again, for some time in all."""
-
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
-        self._tries = 0
-
-    def wait(self, undone: Undone) -> None:
-        """Wait a little longer each time; the error of the transaction if the time is over."""
-        if time.monotonic() > self._deadline or self._tries == MAX_RETRIES:
-            raise undone.error from undone
-        self._tries += 1
-        time.sleep(min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2**self._tries) * random.random())  # noqa: S311 - jitter
 
 
 class Database:
@@ -158,13 +136,7 @@ class Database:
         return StoreClosed(self.location, "the store is closed; open it again")
 
     def _read(self, job: Job[T]) -> T:
-        retries = _Retries(self._lock_timeout_seconds)
-        while True:
-            try:
-                return self._read_once(job)
-            except Undone as undone:
-                self._local.connection.take_repairs()
-                retries.wait(undone)
+        return retried(self._lock_timeout_seconds, lambda: self._read_once(job))
 
     def _read_once(self, job: Job[T]) -> T:
         with self._dialect.errors():
@@ -172,6 +144,7 @@ class Database:
                 self._local.connection = self._dialect.connect(read_only=True)
                 self._connections.append(self._local.connection)
             connection: Connection = self._local.connection
+            connection.take_repairs()  # of a try that had no effect
             with self._dialect.read(connection):
                 result = job(connection)
             if repairs := connection.take_repairs():
@@ -226,7 +199,7 @@ class Database:
 
     def _commit(self, connection: Connection, group: list[_Write]) -> None:
         pending = group
-        retries = _Retries(self._lock_timeout_seconds)
+        retries = Retries(self._lock_timeout_seconds)
         while pending:
             locks = functools.reduce(operator.or_, (write.locks for write in pending))
             try:

@@ -294,8 +294,11 @@ def _vectors(made: NewPassages) -> StoredVectors:
     """The numbers of each vector, as `foveate.recall.vectors.pack` wrote them."""
     if not made.embedded or not made.vectors:
         return StoredVectors(0, ())
-    size = len(made.vectors) // len(made.embedded)
-    packed = (made.vectors[place : place + size] for place in range(0, len(made.vectors), size))
+    return _split(made.vectors, len(made.vectors) // len(made.embedded))
+
+
+def _split(vectors: bytes, size: int) -> StoredVectors:
+    packed = (vectors[place : place + size] for place in range(0, len(vectors), size))
     rows = [(int.from_bytes(each[:2], "little"), memoryview(each)[VECTOR_HEAD_BYTES:].cast("b")) for each in packed]
     return StoredVectors(size - VECTOR_HEAD_BYTES, rows)
 
@@ -312,9 +315,35 @@ def _entries(row: int, texts: Sequence[PassageText]) -> Iterator[tuple[int, Pass
     return ((row << KEY_SHIFT | number, text) for number, text in enumerate(texts))
 
 
-def add_words(connection: Connection, session: int, row: int, packed: bytes) -> None:
-    """Add the words of a row that was copied from another store."""
-    connection.words.add(session, _entries(row, _unpack(packed)))
+def add_copied(connection: Connection, session: int, rows: Iterable[tuple[int, Values]]) -> None:
+    """Add the words and vectors of rows that were copied from another store to the indexes of this one."""
+    intact = ((row, each) for row, each in rows if is_intact(each["texts_digest"], each["texts"]))
+    found = [(row, each["maker"], _unpack(each["texts"]), each["vectors"]) for row, each in intact]
+    connection.words.add(session, [entry for row, _, texts, _ in found for entry in _entries(row, texts)])
+    sizes: dict[str, set[int]] = {}
+    for _, maker, texts, vectors in found:
+        if vectors:
+            own = set(_sizes(texts, vectors))
+            sizes[maker] = sizes.get(maker, own) & own
+    for maker, possible in sizes.items():
+        if len(possible) == 1:
+            (size,) = possible
+            made = ((row, _split(vectors, size)) for row, by, _, vectors in found if by == maker and vectors)
+            connection.vectors.add(session, made, is_bulk=True)
+
+
+def _sizes(texts: Sequence[PassageText], vectors: bytes) -> Iterator[int]:
+    """The bytes that each of these vectors may have; all of one maker have the same.
+
+    Each begins with the number of its passage. The first and the last passage have a vector, and all that no tool made.
+    """
+    spoken = {number for number, text in enumerate(texts) if text.speaker != "tool"} | {0, len(texts) - 1}
+    for count in range(len(spoken), len(texts) + 1):
+        size, rest = divmod(len(vectors), count)
+        if rest == 0 and size > VECTOR_HEAD_BYTES:
+            numbers = [int.from_bytes(vectors[place : place + 2], "little") for place in range(0, len(vectors), size)]
+            if numbers == sorted(set(numbers)) and spoken <= set(numbers) and numbers[-1] < len(texts):
+                yield size
 
 
 def _unpack(packed: bytes) -> list[PassageText]:

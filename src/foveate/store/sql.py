@@ -7,13 +7,14 @@ Statements are portable and take `:name` parameters; each repository has its own
 from __future__ import annotations
 
 import logging
+import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from foveate.errors import StoreError
 from foveate.store import bodies
@@ -34,7 +35,12 @@ SET_ASIDE_NAME = "{name} damaged {now_us}"
 
 STREAMED_ROWS = 200
 """Rows that `Connection.stream` reads together."""
+MAX_RETRIES = 100
+"""Of a transaction that had no effect."""
+RETRY_SECONDS = 0.005
+MAX_RETRY_SECONDS = 1.0
 
+T = TypeVar("T")
 Table = Literal["plans", "offers", "recalled", "states", "boards"]
 Values = Mapping[str, Any]
 
@@ -64,6 +70,31 @@ class Undone(Exception):
     def __init__(self, error: StoreError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class Retries:
+    """Waits before a transaction is run again, for some time in all."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._tries = 0
+
+    def wait(self, undone: Undone) -> None:
+        """Wait a little longer each time; the error of the transaction if the time is over."""
+        if time.monotonic() > self._deadline or self._tries == MAX_RETRIES:
+            raise undone.error from undone
+        self._tries += 1
+        time.sleep(min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2**self._tries) * random.random())  # noqa: S311 - jitter
+
+
+def retried(seconds: float, transaction: Callable[[], T]) -> T:
+    """Run a transaction, again while it has no effect and the time is not over."""
+    retries = Retries(seconds)
+    while True:
+        try:
+            return transaction()
+        except Undone as undone:
+            retries.wait(undone)
 
 
 class Cursor(Protocol):
@@ -136,8 +167,11 @@ class StoredVectors:
 class VectorIndex(Protocol):
     """Finds the nearest vectors of all sessions, where the database can. A key is the passage's."""
 
-    def add(self, session: int, made: Iterable[tuple[int, StoredVectors]]) -> None:
-        """Add the vectors of rows of passages, each given with its id."""
+    def add(self, session: int, made: Iterable[tuple[int, StoredVectors]], *, is_bulk: bool = False) -> None:
+        """Add the vectors of rows of passages, each given with its id; in bulk, `complete` is called at the end."""
+
+    def complete(self) -> None:
+        """Create what lets vectors be found quickly, if it does not exist; this is quicker after many were added."""
 
     def remove(self, rows: Sequence[int]) -> None: ...
 
@@ -152,7 +186,10 @@ class VectorIndex(Protocol):
 class NoVectors:
     """Of a database that has no such index."""
 
-    def add(self, session: int, made: Iterable[tuple[int, StoredVectors]]) -> None:
+    def add(self, session: int, made: Iterable[tuple[int, StoredVectors]], *, is_bulk: bool = False) -> None:
+        pass
+
+    def complete(self) -> None:
         pass
 
     def remove(self, rows: Sequence[int]) -> None:

@@ -32,6 +32,7 @@ ADD = """INSERT INTO passage_vectors (key, session, dimensions, vector)
     SELECT key, :session, :dimensions, CAST(vector AS halfvec)
     FROM unnest(CAST(:keys AS BIGINT[]), CAST(:vectors AS TEXT[])) AS added (key, vector)
     ON CONFLICT (key) DO NOTHING"""
+SIZES = "SELECT DISTINCT dimensions FROM passage_vectors ORDER BY dimensions"
 REMOVE = "DELETE FROM passage_vectors WHERE key >= :first AND key <= :last"
 CLEAR = "DELETE FROM passage_vectors"
 SCAN = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '400', true)"
@@ -66,18 +67,27 @@ class PostgresVectors:
         self._connection = connection
         self._state = state
 
-    def add(self, session: int, made: Iterable[tuple[int, sql.StoredVectors]]) -> None:
+    def add(self, session: int, made: Iterable[tuple[int, sql.StoredVectors]], *, is_bulk: bool = False) -> None:
         by_size: dict[int, dict[int, str]] = {}
         for row, vectors in made:
             if self._state.is_there and 0 < vectors.dimensions <= MAX_DIMENSIONS:
                 own = {row << KEY_SHIFT | number: _text(each) for number, each in vectors.rows}
                 by_size.setdefault(vectors.dimensions, {}).update(own)
         for size, texts in by_size.items():
-            if size not in self._state.indexed:
-                self._connection.execute(CREATE_INDEX.format(dimensions=size))
-                self._state.indexed.add(size)
+            if not is_bulk:
+                self._create_index(size)
             values = {"session": session, "dimensions": size, "keys": list(texts), "vectors": list(texts.values())}
             self._connection.execute(ADD, values)
+
+    def complete(self) -> None:
+        if self._state.is_there:
+            for (size,) in self._connection.execute(SIZES).fetchall():
+                self._create_index(size)
+
+    def _create_index(self, size: int) -> None:
+        if size not in self._state.indexed:
+            self._connection.execute(CREATE_INDEX.format(dimensions=size))
+            self._state.indexed.add(size)
 
     def remove(self, rows: Sequence[int]) -> None:
         if self._state.is_there:
